@@ -1,0 +1,152 @@
+"""What can be set: one part a tier, and what concerns the whole."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from memory.errors import InvalidConfig
+
+Durability = Literal["process", "disk"]
+
+HOUR = 3600.0
+DAY = 24 * HOUR
+MIB = 1024 * 1024
+
+
+def default_db_path() -> str:
+    """A file in the user's data folder, so that the plain constructor just works."""
+    from platformdirs import user_data_path
+
+    return str(user_data_path("agentmemory") / "memory.db")
+
+
+@dataclass
+class StmConfig:
+    """Short-term: full vectors, raw content, served from the process's own memory."""
+
+    memory_limit: int | None = 1_000
+    """Memories an agent keeps here before the least important go to im; None for no limit."""
+    ttl_seconds: float | None = DAY
+    """How long after it was stored a memory goes to im; None for never."""
+
+
+@dataclass
+class ImConfig:
+    """Intermediate: int8 vectors, content compressed without loss."""
+
+    memory_limit: int | None = 10_000
+    ttl_seconds: float | None = 7 * DAY
+    """How long after it was stored a memory goes to ltm; None for never."""
+    codec: str = "int8"
+    codec_options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class LtmConfig:
+    """Long-term: the smallest vectors, content compressed without loss, and the durable file."""
+
+    db_path: str = field(default_factory=default_db_path)
+    """The file that holds all three tiers; ":memory:" for a memory that ends with the process."""
+    memory_limit: int | None = None
+    """Only if set does the memory forget: the least important first, and it counts them."""
+    codec: str = "pq"
+    codec_options: dict[str, Any] = field(default_factory=dict)
+    keep_fine_vectors: bool = True
+    """Keep an int8 vector beside the small code, so that search loses nothing; costs 256 bytes."""
+
+
+@dataclass
+class MemoryConfig:
+    """All settings of an `AgentMemorySystem`."""
+
+    stm_config: StmConfig = field(default_factory=StmConfig)
+    im_config: ImConfig = field(default_factory=ImConfig)
+    ltm_config: LtmConfig = field(default_factory=LtmConfig)
+    durability: Durability = "process"
+    """"process" survives the end of the process by any cause; "disk" also that of the machine."""
+    cache_bytes: int = 256 * MIB
+    """Upper bound for the search indexes and stm records held in RAM, over all agents."""
+    maintenance: Literal["background", "manual"] = "background"
+    """Whether transitions run by themselves or only when `maintain()` is called."""
+    maintenance_interval_seconds: float = 30.0
+    """How often the background looks for memories whose time is up."""
+    transition_batch: int = 128
+    """Memories moved in one transaction: bounds how long a writer can wait for the mover."""
+    busy_timeout_seconds: float = 30.0
+    """How long a write waits for another process's write."""
+    read_only: bool = False
+
+    def validate(self) -> None:
+        """Raise InvalidConfig, naming the field and its value, if a value can't work."""
+        for name, part in (
+            ("stm_config", self.stm_config),
+            ("im_config", self.im_config),
+            ("ltm_config", self.ltm_config),
+        ):
+            _require(
+                part.memory_limit is None
+                or (_is_int(part.memory_limit) and part.memory_limit >= 0),
+                f"{name}.memory_limit is {part.memory_limit!r}: use a whole number ≥ 0 or None",
+            )
+        for name, ttl in (
+            ("stm_config", self.stm_config.ttl_seconds),
+            ("im_config", self.im_config.ttl_seconds),
+        ):
+            _require(
+                ttl is None or _positive(ttl),
+                f"{name}.ttl_seconds is {ttl!r}: use a number above 0 or None",
+            )
+        path = self.ltm_config.db_path
+        _require(
+            isinstance(path, str | os.PathLike) and str(path) != "",
+            f"ltm_config.db_path is {path!r}: use a file's path, or ':memory:'",
+        )
+        _require(
+            self.durability in ("process", "disk"),
+            f"durability is {self.durability!r}: use 'process' or 'disk'",
+        )
+        _require(
+            self.maintenance in ("background", "manual"),
+            f"maintenance is {self.maintenance!r}: use 'background' or 'manual'",
+        )
+        _require(
+            _is_int(self.cache_bytes) and self.cache_bytes >= MIB,
+            f"cache_bytes is {self.cache_bytes!r}: use at least {MIB} (1 MiB)",
+        )
+        _require(
+            _is_int(self.transition_batch) and self.transition_batch >= 1,
+            f"transition_batch is {self.transition_batch!r}: use a whole number ≥ 1",
+        )
+        for name in ("maintenance_interval_seconds", "busy_timeout_seconds"):
+            value = getattr(self, name)
+            _require(_positive(value), f"{name} is {value!r}: use a number above 0")
+
+    @property
+    def is_in_memory(self) -> bool:
+        return str(self.ltm_config.db_path) == ":memory:"
+
+    @property
+    def path(self) -> Path:
+        return Path(self.ltm_config.db_path).expanduser()
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _positive(value: object) -> bool:
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and value > 0
+    )
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise InvalidConfig(message)

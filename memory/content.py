@@ -1,0 +1,123 @@
+"""Content in and out: any JSON value, checked before it is stored and exact when it comes back.
+
+A body is what one row stores: content and metadata together. It is MessagePack where MessagePack
+can hold the value, and ASCII JSON where it can't (whole numbers past 64 bits, lone surrogates);
+the first byte tells which.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any, TypeAlias
+
+import msgspec
+
+from memory.errors import InvalidMemory
+
+Scalar: TypeAlias = str | int | float | bool | None
+Leaves: TypeAlias = list[tuple[str, Scalar]]
+"""A value's scalars with their dotted paths; a list's elements share the list's path."""
+
+MAX_DEPTH = 200
+
+_JSON_START = b"["
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[Any, dict[str, Any]]).decode
+# Any NaN or infinity is encoded as 0xcb and a double whose exponent bits are all set. A string may
+# hold the same bytes by chance: a match only means that a closer look is needed.
+_MAYBE_NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
+
+
+def leaves_of(value: Any, what: str = "content") -> Leaves:
+    """All scalars of a JSON value, or InvalidMemory saying where it is not JSON."""
+    if type(value) is str:
+        return [("", value)]
+    leaves: Leaves = []
+    stack: list[tuple[str, Any, int]] = [("", value, 0)]
+    while stack:
+        path, node, depth = stack.pop()
+        if isinstance(node, str | int | float) or node is None:
+            leaves.append((path, node))
+            continue
+        if depth >= MAX_DEPTH:
+            raise InvalidMemory(
+                f"{what} is nested deeper than {MAX_DEPTH} levels (or holds itself): flatten it"
+            )
+        if isinstance(node, dict):
+            prefix = path + "." if path else ""
+            for key, child in node.items():
+                if not isinstance(key, str):
+                    raise InvalidMemory(
+                        f"{what} has the key {key!r} at {path or 'its top'}: JSON keys are text"
+                    )
+                stack.append((prefix + key, child, depth + 1))
+        elif isinstance(node, list | tuple):
+            stack.extend((path, child, depth + 1) for child in node)
+        else:
+            raise InvalidMemory(
+                f"{what} holds a {type(node).__name__} at {path or 'its top'}: "
+                "only JSON values (text, numbers, true/false, null, lists, objects) can be stored"
+            )
+    leaves.reverse()
+    return leaves
+
+
+def encode_body(content: Any, metadata: Mapping[str, Any]) -> bytes:
+    """Content and metadata as one row's bytes; both must have passed `leaves_of`."""
+    try:
+        body = _encode((content, metadata))
+    except (OverflowError, UnicodeEncodeError):
+        return _encode_as_json(content, metadata)
+    except TypeError:  # a subclass of a JSON type, such as numpy.float64 or an OrderedDict
+        return encode_body(_plain(content), _plain(metadata))
+    if _MAYBE_NOT_FINITE.search(body):
+        _refuse_not_finite(content, "content")
+        _refuse_not_finite(metadata, "metadata")
+    return body
+
+
+def decode_body(body: bytes) -> tuple[Any, dict[str, Any]]:
+    """What `encode_body` was given."""
+    if body.startswith(_JSON_START):
+        content, metadata = json.loads(body)
+        return content, metadata
+    return _decode(body)
+
+
+def digest_of(content: Any) -> int:
+    """A 63-bit fingerprint of the content alone: is a re-stored id the same memory?"""
+    digest = blake2b(encode_body(content, {}), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+def _encode_as_json(content: Any, metadata: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps([content, metadata], allow_nan=False, separators=(",", ":")).encode()
+    except ValueError as problem:
+        raise InvalidMemory(f"content is not JSON: {problem}") from None
+
+
+def _plain(value: Any) -> Any:
+    """The same value in Python's own types."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(child) for key, child in value.items()}
+    return [_plain(child) for child in value]
+
+
+def _refuse_not_finite(value: Any, what: str) -> None:
+    for path, leaf in leaves_of(value, what):
+        if isinstance(leaf, float) and (leaf != leaf or leaf in (float("inf"), float("-inf"))):
+            raise InvalidMemory(
+                f"{what} holds {leaf!r} at {path or 'its top'}: JSON has no such number"
+            )

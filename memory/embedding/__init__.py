@@ -1,0 +1,16 @@
+"""Text or state to vector. The default needs no server and no download."""
+
+from memory.embedding.base import Embedder, FloatMatrix, FunctionEmbedder, WeightedEmbedder
+from memory.embedding.content import ContentEmbedder, Rendering, render
+from memory.embedding.wordllama import WordLlamaEmbedder
+
+__all__ = [
+    "ContentEmbedder",
+    "Embedder",
+    "FloatMatrix",
+    "FunctionEmbedder",
+    "Rendering",
+    "WeightedEmbedder",
+    "WordLlamaEmbedder",
+    "render",
+]

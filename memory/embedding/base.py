@@ -1,0 +1,63 @@
+"""What an embedder is, and how a plain function becomes one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.errors import InvalidMemory
+
+FloatMatrix: TypeAlias = NDArray[np.float32]
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors of one length. `name` is kept in the file: vectors of two embedders
+    can't be compared, so a file opened with another one is refused."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dimensions(self) -> int: ...
+
+    def embed(self, texts: Sequence[str]) -> FloatMatrix:
+        """One row a text; rows need not be of unit length."""
+        ...
+
+
+@runtime_checkable
+class WeightedEmbedder(Protocol):
+    """An embedder that can let some of a query's words count more than others."""
+
+    def embed_weighted(self, text: str, weight: Callable[[str], float]) -> FloatMatrix:
+        """One row; `weight` is asked for every word of the text."""
+        ...
+
+
+class FunctionEmbedder:
+    """The user's own function, list of texts to list of vectors, as an embedder."""
+
+    def __init__(
+        self, function: Callable[[Sequence[str]], Any], *, name: str, dimensions: int
+    ) -> None:
+        self._function = function
+        self.name = name
+        self.dimensions = dimensions
+
+    def embed(self, texts: Sequence[str]) -> FloatMatrix:
+        vectors = np.asarray(self._function(texts), dtype=np.float32)
+        expected = (len(texts), self.dimensions)
+        if vectors.shape != expected:
+            raise InvalidMemory(
+                f"embedder {self.name!r} returned shape {vectors.shape} instead of {expected}"
+            )
+        return vectors
+
+
+def unit_rows(vectors: FloatMatrix) -> FloatMatrix:
+    """Each row scaled to length 1; a zero row stays zero."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
+    return np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)

@@ -1,0 +1,99 @@
+"""Any content to one vector: its words through the embedder, its numbers through a smooth kernel.
+
+A state such as {"position": {"x": 3.1}, "status": "hungry"} is rendered in a stable way: text and
+keys give words, and every number gives a few waves of its (squashed) value in directions drawn from
+its path. Two states with near numbers at the same paths are near each other; digits as text are not.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from memory.content import Leaves
+from memory.embedding.base import Embedder, FloatMatrix, unit_rows
+
+_FREQUENCIES = (0.7, 2.0, 6.0)  # coarse to fine: far values stay a little alike, near ones very
+_DIRECTIONS = 4096
+_SEED = 20_250_323
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """What of a content is embedded: words, and numbers with their paths."""
+
+    text: str
+    words: int
+    numbers: tuple[tuple[str, float], ...]
+
+
+def render(leaves: Leaves) -> Rendering:
+    """The stable rendering of a content's scalars: the order of an object's keys does not count."""
+    if len(leaves) == 1 and leaves[0][0] == "" and isinstance(leaves[0][1], str):
+        return Rendering(leaves[0][1], 1, ())
+    phrases: list[str] = []
+    numbers: list[tuple[str, float]] = []
+    for path, value in leaves:
+        if isinstance(value, str):
+            phrases.append(f"{path.replace('.', ' ').replace('_', ' ')} {value}")
+        elif isinstance(value, int | float):
+            numbers.append((path, _as_float(value)))
+    phrases.sort()
+    return Rendering("; ".join(phrases), len(phrases), tuple(numbers))
+
+
+class ContentEmbedder:
+    """Renderings to unit vectors, over any embedder for the words."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.embedder = embedder
+        self.dimensions = embedder.dimensions
+
+    def embed(self, renderings: Sequence[Rendering]) -> FloatMatrix:
+        words = unit_rows(
+            np.ascontiguousarray(
+                self.embedder.embed([rendering.text for rendering in renderings]),
+                dtype=np.float32,
+            )
+        )
+        for row, rendering in enumerate(renderings):
+            if rendering.numbers:
+                words[row] = self._with_numbers(words[row], rendering)
+        return words
+
+    def _with_numbers(self, words: FloatMatrix, rendering: Rendering) -> FloatMatrix:
+        """Words and numbers mixed by their share of the content's scalars."""
+        paths, values = zip(*rendering.numbers, strict=True)
+        squashed = np.arcsinh(np.asarray(values, dtype=np.float64))
+        waves = np.outer(squashed, _FREQUENCIES)
+        amounts = np.concatenate((np.cos(waves), np.sin(waves)), axis=1).astype(np.float32)
+        first = np.fromiter(
+            (zlib.crc32(path.encode("utf-8", "replace")) for path in paths), dtype=np.int64
+        )
+        picks = (first[:, None] + np.arange(amounts.shape[1]) * 7919) % _DIRECTIONS
+        numbers = amounts.reshape(1, -1) @ self._directions[picks.ravel()]
+        total = rendering.words + len(values)
+        mixed = (
+            np.sqrt(rendering.words / total) * words[None, :]
+            + np.sqrt(len(values) / total) * unit_rows(numbers)
+        )
+        row: FloatMatrix = unit_rows(mixed.astype(np.float32))[0]
+        return row
+
+    @cached_property
+    def _directions(self) -> FloatMatrix:
+        """Fixed random directions, the same in every process: stored vectors must stay comparable."""
+        return np.random.default_rng(_SEED).standard_normal(
+            (_DIRECTIONS, self.dimensions), dtype=np.float32
+        )
+
+
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number past the range of a double
+        return 1e308 if value > 0 else -1e308

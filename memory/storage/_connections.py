@@ -1,0 +1,174 @@
+"""SQLite connections: one writer behind a lock, a pool of readers, and errors in our own words."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+from memory.errors import (
+    StoreBusy,
+    StoreClosed,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+)
+
+
+class Connections:
+    """All connections of one process to one database.
+
+    A database in memory has a single connection, which readers and writers take in turns. After a
+    fork the child opens its own: SQLite's must not be carried over.
+    """
+
+    def __init__(
+        self, path: Path | None, *, disk: bool, busy_timeout: float, read_only: bool
+    ) -> None:
+        self._path = path
+        self._disk = disk
+        self._busy_timeout = busy_timeout
+        self._read_only = read_only
+        self._inherited: list[object] = []
+        self._start()
+
+    def _start(self) -> None:
+        self._process = os.getpid()
+        self._closed = False
+        self._lock = threading.RLock()
+        self._idle: deque[sqlite3.Connection] = deque()
+        self._writer: sqlite3.Connection | None = None
+
+    def reader(self) -> sqlite3.Connection:
+        """A connection to read with; give it back with `release`."""
+        if self._path is None:
+            self._lock.acquire()
+            if self._closed:
+                self._lock.release()
+                raise StoreClosed("the memory is closed: open a new AgentMemorySystem")
+            return self._writing_connection()
+        if self._process != os.getpid():
+            self._start_in_child()
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._open(writing=False)
+
+    def release(self, connection: sqlite3.Connection) -> None:
+        if self._path is None:
+            self._lock.release()
+        elif self._closed:
+            connection.close()
+        else:
+            self._idle.append(connection)
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection inside one read transaction: all its statements see the same moment."""
+        connection = self.reader()
+        try:
+            if self._path is not None:
+                connection.execute("BEGIN")
+            yield connection
+        except sqlite3.Error as problem:
+            self.complain(problem)
+        finally:
+            if connection.in_transaction and self._path is not None:
+                connection.execute("COMMIT")
+            self.release(connection)
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """The writer inside one transaction: committed at the end, taken back on any exception."""
+        if self._read_only:
+            raise StoreReadOnly(f"{self._path} was opened with read_only=True")
+        if self._process != os.getpid():
+            self._start_in_child()
+        with self._lock:
+            connection = self._writing_connection()
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                connection.execute("COMMIT")
+            except sqlite3.Error as problem:
+                self._roll_back(connection)
+                self.complain(problem)
+            except BaseException:
+                self._roll_back(connection)
+                raise
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            if self._process != os.getpid():
+                return
+            while self._idle:
+                self._idle.pop().close()
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
+
+    def complain(self, problem: sqlite3.Error) -> NoReturn:
+        """Say in the package's own words what SQLite said."""
+        where = self._path or ":memory:"
+        code = getattr(problem, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_FULL:
+            raise StoreFull(f"no space left to write {where}: nothing of this call was stored")
+        if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+            raise StoreReadOnly(f"{where} can't be written: check the file's and folder's rights")
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise StoreBusy(
+                f"{where} was locked by another process for {self._busy_timeout} s: try again, "
+                "or raise busy_timeout_seconds"
+            )
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise StoreCorrupt(f"{where} is damaged ({problem}): restore it from a copy or export")
+        raise StoreError(f"{where}: {problem}") from problem
+
+    def _writing_connection(self) -> sqlite3.Connection:
+        if self._writer is None:
+            self._writer = self._open(writing=True)
+        return self._writer
+
+    def _open(self, *, writing: bool) -> sqlite3.Connection:
+        if self._closed:
+            raise StoreClosed("the memory is closed: open a new AgentMemorySystem")
+        if self._path is None:
+            name, uri = ":memory:", False
+        else:
+            mode = "ro" if self._read_only else "rw"
+            name, uri = f"{self._path.absolute().as_uri()}?mode={mode}", True
+        try:
+            connection = sqlite3.connect(
+                name,
+                uri=uri,
+                timeout=self._busy_timeout,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=256,
+            )
+            if writing and not self._read_only:
+                level = "FULL" if self._disk else "NORMAL"
+                connection.execute(f"PRAGMA synchronous = {level}")
+            else:
+                connection.execute("PRAGMA query_only = 1")
+        except sqlite3.Error as problem:
+            self.complain(problem)
+        return connection
+
+    def _start_in_child(self) -> None:
+        # The parent's connections are kept from being closed here: closing would drop its locks.
+        self._inherited.append((self._idle, self._writer))
+        self._start()
+
+    @staticmethod
+    def _roll_back(connection: sqlite3.Connection) -> None:
+        # After a full disk SQLite may have rolled back by itself already.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")

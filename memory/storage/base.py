@@ -1,0 +1,251 @@
+"""The interface of every store, and the rows that cross it.
+
+A store keeps rows; it does not embed, compress, rank or decide. `tests/storage/conformance.py` is the
+suite that a store must pass; a new store is put through it by adding a factory there.
+
+Every row of an agent has a `seq`, given by the store when the row is added: it only grows, is never
+given twice, and names one row with one content. Whoever keeps a copy of an agent's rows (the search
+index) can therefore catch up: rows past the last seq it saw, plus the changes past the last one it saw.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import Literal
+
+import msgspec
+
+from memory.entry import Tier
+
+RangeColumn = Literal["created_at", "step"]
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What a reader needs of one memory; the form of the body is the caller's business."""
+
+    agent: str
+    id: str
+    seq: int
+    """Given by the store: 0 in a record that was not stored yet."""
+    tier: Tier
+    kind: str
+    step: int | None
+    created_at: float
+    importance: float
+    body_codec: int
+    body: bytes
+
+
+class Row(Record, frozen=True, kw_only=True):
+    """One memory whole, as a store keeps it."""
+
+    stored_at: float
+    digest: int
+    """Fingerprint of the content: the same id with the same digest is the same memory."""
+    session: int | None
+    """Which conversation it belongs to, as a number, if any."""
+    terms: bytes
+    vector_codec: int
+    vector: bytes
+    fine: bytes | None
+    """A finer int8 form of the vector where `vector` is a small code."""
+
+
+class IndexRow(msgspec.Struct, frozen=True, array_like=True):
+    """What the search index needs of a row, besides its words and vector."""
+
+    seq: int
+    tier: int
+    created_at: float
+    step: int | None
+    session: int | None
+    importance: float
+
+
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """One row's new form when it goes to another tier."""
+
+    seq: int
+    body_codec: int
+    body: bytes
+    vector_codec: int
+    vector: bytes
+    fine: bytes | None
+
+
+class ChangeKind(IntEnum):
+    """What happened to rows that existed already."""
+
+    MOVED = 0
+    DELETED = 1
+    CLEARED = 2
+    """All rows up to the given seq are gone."""
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of an agent's change log."""
+
+    number: int
+    kind: ChangeKind
+    tier: Tier | None
+    seqs: Sequence[int]
+
+
+class StoredCodec(msgspec.Struct, frozen=True, kw_only=True):
+    """A fitted codec or dictionary that rows refer to by its number."""
+
+    number: int
+    purpose: str
+    data: bytes
+
+
+class AgentState(msgspec.Struct, frozen=True, array_like=True):
+    """How far an agent's rows have got: compare with what was seen before."""
+
+    last_seq: int
+    last_change: int
+
+
+class MemoryStore(ABC):
+    """Keeps the rows of some tiers. All methods may be called from any thread."""
+
+    # -- writing ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def add(self, rows: Sequence[Row]) -> list[bool]:
+        """Keep all rows or none; True for each that is new.
+
+        An id that the agent has already, with the same digest, is left as it is. With another
+        digest the whole call raises IdConflict. Once this returns, a killed process loses nothing.
+        """
+
+    @abstractmethod
+    def replace(self, row: Row) -> bool:
+        """Put `row` in the place of the row with its agent and id, under a new seq; False if none."""
+
+    @abstractmethod
+    def delete(self, agent: str, ids: Sequence[str]) -> int:
+        """Remove rows by id; how many there were."""
+
+    @abstractmethod
+    def delete_agent(self, agent: str) -> int:
+        """Remove all rows of one agent and of nobody else; how many there were."""
+
+    @abstractmethod
+    def move(self, agent: str, moves: Sequence[Move], source: Tier, target: Tier) -> int:
+        """Bring rows that still are in `source` to `target`, all in one step; how many were moved.
+
+        At every moment each row is in exactly one of the tiers.
+        """
+
+    @abstractmethod
+    def forget(self, agent: str, seqs: Sequence[int], tier: Tier) -> int:
+        """Remove rows that still are in `tier` and count them as forgotten."""
+
+    # -- reading ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def get(self, agent: str, ids: Sequence[str]) -> list[Record]:
+        """The records with these ids, in any order; unknown ids are left out."""
+
+    @abstractmethod
+    def get_by_seq(self, agent: str, seqs: Sequence[int]) -> list[Record]:
+        """The records with these seqs, in any order; those that are gone are left out."""
+
+    @abstractmethod
+    def rows(self, agent: str, seqs: Sequence[int]) -> list[Row]:
+        """The same rows whole, with their vectors and words."""
+
+    @abstractmethod
+    def in_range(
+        self,
+        agent: str,
+        column: RangeColumn,
+        low: float | None,
+        high: float | None,
+        *,
+        tiers: frozenset[Tier],
+        limit: int | None,
+        newest_first: bool = False,
+    ) -> list[Record]:
+        """Records with low ≤ column ≤ high, ordered by the column; found through an index."""
+
+    @abstractmethod
+    def all_rows(self, agent: str | None = None) -> Iterator[Row]:
+        """Every row, one agent after the other, in the order of their seq; for export."""
+
+    @abstractmethod
+    def agents(self) -> list[str]:
+        """All agents that have ever stored something, in the order of their first memory."""
+
+    @abstractmethod
+    def counts(self, agent: str | None = None) -> dict[Tier, int]:
+        """Memories a tier."""
+
+    @abstractmethod
+    def forgotten(self, agent: str | None = None) -> int:
+        """How many memories the limit of the long-term tier has removed."""
+
+    @abstractmethod
+    def bytes_on_disk(self) -> int:
+        """The size of everything the store keeps."""
+
+    # -- for the search index -----------------------------------------------------------------
+
+    @abstractmethod
+    def state(self, agent: str) -> AgentState:
+        """How far the agent's rows have got; cheap."""
+
+    @abstractmethod
+    def catch_up(
+        self, agent: str, after_seq: int, after_change: int
+    ) -> tuple[AgentState, list[IndexRow], list[Change] | None]:
+        """Rows and changes since then, as of one moment; None where the log no longer reaches back."""
+
+    @abstractmethod
+    def features(
+        self, agent: str, first_seq: int, last_seq: int
+    ) -> Iterator[list[tuple[int, int, bytes, bytes | None, bytes]]]:
+        """(seq, vector codec, vector, fine vector, terms) of the rows in a range of seqs, in slices."""
+
+    # -- for transitions ----------------------------------------------------------------------
+
+    @abstractmethod
+    def stored_before(self, tier: Tier, moment: float, limit: int) -> dict[str, list[int]]:
+        """Seqs of up to `limit` rows of a tier that were stored before a moment, by agent."""
+
+    @abstractmethod
+    def standing(self, agent: str, tier: Tier) -> list[tuple[int, float, float, int]]:
+        """(seq, importance, created_at, uses) of all rows of one agent's tier."""
+
+    @abstractmethod
+    def add_uses(self, uses: dict[str, dict[int, int]]) -> None:
+        """Count accesses by agent and seq; a hint for importance, not an acknowledged memory."""
+
+    # -- codecs and settings that belong to the data ------------------------------------------
+
+    @abstractmethod
+    def codecs(self) -> list[StoredCodec]:
+        """All fitted codecs that rows may refer to."""
+
+    @abstractmethod
+    def save_codec(self, purpose: str, data: bytes) -> StoredCodec:
+        """Keep a fitted codec for a purpose, unless another process was first: then that one."""
+
+    @abstractmethod
+    def setting(self, name: str, default: str | None = None) -> str | None:
+        """A value kept with the data; `default` is stored first if there is none yet."""
+
+    @abstractmethod
+    def pulse(self, agent: str) -> int | None:
+        """A number that differs after every change to rows that existed; None while one is under way.
+
+        Reading it costs next to nothing: it is what lets a cached record be served safely while
+        other threads and processes move and delete.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release files and connections; what was acknowledged stays."""

@@ -1,0 +1,135 @@
+"""The database file: its tables, and the check that a file is ours before it is opened.
+
+One table holds all tiers, clustered by (agent, tier, seq) packed into one integer key. An agent's rows
+of one tier lie together, in the order they were stored, and a move is an update of the key.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import struct
+from pathlib import Path
+
+from memory.errors import StoreCorrupt, StoreTooNew
+
+APPLICATION_ID = 0x41674D65  # "AgMe": tells our files from other SQLite databases
+FORMAT_VERSION = 1
+PAGE_SIZE = 8192
+
+TIER_SHIFT = 40
+AGENT_SHIFT = 42
+SEQ_MASK = (1 << TIER_SHIFT) - 1
+TIER_MASK = 3
+
+TABLES = """
+CREATE TABLE agents (
+    no INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    last_seq INTEGER NOT NULL DEFAULT 0,
+    last_change INTEGER NOT NULL DEFAULT 0,
+    forgotten INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE memories (
+    key INTEGER PRIMARY KEY,        -- agent << 42 | tier << 40 | seq
+    agent INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    step INTEGER,
+    created_at REAL NOT NULL,
+    importance REAL NOT NULL,
+    stored_at REAL NOT NULL,
+    digest INTEGER NOT NULL,
+    session INTEGER,
+    body_codec INTEGER NOT NULL,
+    vector_codec INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    terms BLOB NOT NULL,
+    vector BLOB NOT NULL,
+    fine BLOB
+);
+CREATE UNIQUE INDEX by_id ON memories (agent, id);
+CREATE INDEX by_time ON memories (agent, created_at);
+CREATE INDEX by_step ON memories (agent, step) WHERE step IS NOT NULL;
+CREATE TABLE changes (              -- what happened to rows that existed already, by agent
+    agent INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    kind INTEGER NOT NULL,
+    tier INTEGER,
+    seqs BLOB NOT NULL,
+    PRIMARY KEY (agent, number)
+) WITHOUT ROWID;
+CREATE TABLE uses (
+    agent INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    uses INTEGER NOT NULL,
+    PRIMARY KEY (agent, seq)
+) WITHOUT ROWID;
+CREATE TABLE codecs (
+    number INTEGER PRIMARY KEY,
+    purpose TEXT NOT NULL UNIQUE,
+    data BLOB NOT NULL
+);
+CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+-- Numbers below 16 are codecs that need no fitting.
+INSERT INTO codecs (number, purpose, data) VALUES (15, 'reserved', x'');
+"""
+
+
+def key_of(agent_no: int, tier: int, seq: int) -> int:
+    return agent_no << AGENT_SHIFT | tier << TIER_SHIFT | seq
+
+
+def create_file(path: Path) -> None:
+    """Make an empty database at `path`, whole or not at all; somebody else's is left in peace."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.new-{os.getpid()}-{os.urandom(4).hex()}")
+    try:
+        connection = sqlite3.connect(draft, isolation_level=None)
+        try:
+            create_tables(connection)
+            connection.execute("PRAGMA journal_mode = WAL")
+        finally:
+            connection.close()
+        try:
+            os.link(draft, path)  # fails if another process was first, which is as good
+        except FileExistsError:
+            pass
+    finally:
+        for leftover in (draft, Path(f"{draft}-wal"), Path(f"{draft}-shm"), Path(f"{draft}-journal")):
+            leftover.unlink(missing_ok=True)
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    # Before WAL is switched on, so that the marks are in the file's own first page from the start.
+    connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+    connection.executescript(f"BEGIN; {TABLES} COMMIT;")
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+
+
+def check_file(path: Path) -> None:
+    """Refuse what is not a sound file of ours by looking at its first 100 bytes, touching nothing."""
+    with path.open("rb") as file:
+        header = file.read(100)
+        size = os.fstat(file.fileno()).st_size
+    hint = "give ltm_config.db_path another path, or restore the file from a copy"
+    if len(header) < 100 or not header.startswith(b"SQLite format 3\x00"):
+        raise StoreCorrupt(f"{path} is not an AgentMemory database: {hint}")
+    (application_id,) = struct.unpack(">I", header[68:72])
+    if application_id != APPLICATION_ID:
+        raise StoreCorrupt(f"{path} is a SQLite database of another program: {hint}")
+    (version,) = struct.unpack(">I", header[60:64])
+    if version > FORMAT_VERSION:
+        raise StoreTooNew(
+            f"{path} has format {version}, this version reads up to {FORMAT_VERSION}: "
+            "upgrade the package"
+        )
+    (page_size,) = struct.unpack(">H", header[16:18])
+    (pages,) = struct.unpack(">I", header[28:32])
+    wal = Path(f"{path}-wal")
+    # While a log exists, pages that the header counts may still be in it.
+    if size < pages * (page_size if page_size > 1 else 65536) and not (
+        wal.exists() and wal.stat().st_size
+    ):
+        raise StoreCorrupt(f"{path} is cut short ({size} bytes for {pages} pages): {hint}")
