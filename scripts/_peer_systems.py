@@ -101,15 +101,10 @@ class AgentMemory(System):
         """For variants of the default configuration."""
 
     def add(self, item: Item) -> None:
-        self.memory.add(item.agent, item.text, metadata={"key": item.key})
+        self.memory.add(item.agent, item.text)
 
     def add_batch(self, items: Sequence[Item]) -> None:
-        self.memory.add_many(
-            [
-                {"agent_id": item.agent, "content": item.text, "metadata": {"key": item.key}}
-                for item in items
-            ]
-        )
+        self.memory.add_many([{"agent_id": item.agent, "content": item.text} for item in items])
 
     def search(self, agent: str, query: str, k: int, mode: str) -> list[str]:
         if mode == "vector":

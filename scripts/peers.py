@@ -176,6 +176,19 @@ def write(result: Result, items: Sequence[Item], size: int) -> None:
     result.writes[size] = result.writes.get(size, 0) + len(items)
 
 
+def fsync_ms(folder: Path) -> float:
+    """Median time to make 4 KB durable: most of a write, for a system that does so each time."""
+    spent = []
+    with (folder / "fsync").open("wb") as file:
+        for _ in range(50):
+            file.write(bytes(4096))
+            file.flush()
+            began = time.perf_counter()
+            os.fsync(file.fileno())
+            spent.append(time.perf_counter() - began)
+    return float(np.median(spent)) * 1000
+
+
 def slices(items: Sequence[T], length: int) -> Iterator[Sequence[T]]:
     for at in range(0, len(items), length):
         yield items[at : at + length]
@@ -203,9 +216,13 @@ def table(results: Sequence[Result], sizes: Sequence[int]) -> str:
     return "\n".join(lines)
 
 
+def times(factor: float) -> str:
+    return f"{factor:,.0f}×" if factor >= 10 else f"{factor:.2g}×"
+
+
 def row(result: Result, mode: str, sizes: Sequence[int], base: Result | None) -> list[str]:
     def ratio(text: str, figure: float, reference: float | None) -> str:
-        return f"{text} ({figure / reference:.2g}×)" if reference else text
+        return f"{text} ({times(figure / reference)})" if reference else text
 
     first, *_ = result.system.modes
     at = [result.searches[mode, size] for size in sizes]
@@ -230,26 +247,30 @@ def verdict(results: Sequence[Result], sizes: Sequence[int]) -> str:
     measured = [result for result in results if not result.failure]
     ours = [result for result in measured if isinstance(result.system, AgentMemory)]
     peers = [result for result in measured if not isinstance(result.system, AgentMemory)]
-    if not ours or not peers:
-        return "No verdict: " + (
-            "no peer was measured." if ours else "AgentMemory was not measured."
-        )
+    if not ours or type(ours[0].system) is not AgentMemory:
+        return "No verdict: AgentMemory was not measured."
+    if not peers:
+        return "No verdict: no peer was measured."
 
     def compare(what: str, pairs: list[tuple[str, float]]) -> str:
         """Each pair is a peer and how many times AgentMemory is ahead of it there."""
-        behind = [f"{name} ({factor:.2g}×)" for name, factor in pairs if factor <= 1]
+        behind = [f"{name} ({times(factor)})" for name, factor in pairs if factor <= 1]
         if behind:
             return f"{what}: not ahead of {', '.join(behind)}"
         name, factor = min(pairs, key=lambda pair: pair[1])
-        return f"{what}: ahead of all (nearest: {name}, {factor:.2g}×)"
+        return f"{what}: ahead of all (nearest: {name}, {times(factor)})"
 
-    said = []
+    said: list[str] = []
     for result in ours:
         speed = result.writes_per_second()
         on_disk = [peer for peer in peers if peer.system.on_disk]
         factors = [(peer.system.name, speed / peer.writes_per_second()) for peer in on_disk]
         if factors:
-            said.append(compare(f"{result.system.name}, writes against stores on disk", factors))
+            unequal = "" if result.system.fsync else " (they fsync, it does not)"
+            what = f"{result.system.name}, writes against stores on disk{unequal}"
+            said.append(compare(what, factors))
+        else:
+            said.append("writes: no other store on disk was measured")
     for mode in ours[0].system.modes:
         factors = [
             (
@@ -261,6 +282,9 @@ def verdict(results: Sequence[Result], sizes: Sequence[int]) -> str:
             for size in sizes
         ]
         said.append(compare(f"search p50 ({mode})", factors))
+    missing = [result.system.name for result in results if result.failure]
+    if missing:
+        said.append(f"not measured: {', '.join(missing)}")
     return "; ".join(said) + "."
 
 
@@ -322,16 +346,19 @@ def main() -> int:
     run = Run([kind() for kind in ALL_SYSTEMS], Corpus(embedder, sizes[-1], queries, probes))
     with tempfile.TemporaryDirectory(prefix="peers-", ignore_cleanup_errors=True) as folder:
         run.open(Path(folder), embedder)
+        fsync = [fsync_ms(Path(folder))]
         for size in sizes:
             run.grow(size, options.timed_writes)
             run.search()
         run.probe()
         run.close()
+        fsync.append(fsync_ms(Path(folder)))
 
     print(
         f"{len(AGENTS)} agents; {queries} searches of one agent's memories at each size, "
-        f"top {TOP}; Python {platform.python_version()}, {os.cpu_count()} cores.\n"
-        f"Timed writes: the last {options.timed_writes:,} of each size, one by one; "
+        f"top {TOP}; Python {platform.python_version()}, {os.cpu_count()} cores, "
+        f"an fsync takes {fsync[0]:.2f} ms before and {fsync[1]:.2f} ms after the run.\n"
+        f"Timed writes: up to {options.timed_writes:,} to reach each size, one by one; "
         "the rest was filled in before, in batches.\n"
     )
     print(table(run.results, sizes))
@@ -341,7 +368,12 @@ def main() -> int:
             print(f"{result.system.name} {result.system.version()}: {result.system.note}")
     print("\n" + verdict(run.results, sizes))
     if options.json:
-        settings = {"sizes": sizes, "queries": queries, "timed_writes": options.timed_writes}
+        settings = {
+            "sizes": sizes,
+            "queries": queries,
+            "timed_writes": options.timed_writes,
+            "fsync_ms": fsync,
+        }
         options.json.write_text(json.dumps(as_json(run.results, settings), indent=1))
     return 1 if verdict(run.results, sizes).startswith("No verdict") else 0
 

@@ -1,10 +1,12 @@
 """Where memories are kept: one interface, and the embedded SQLite store behind it."""
 
 from memory.storage.base import (
+    NO_SESSION,
+    NO_STEP,
     AgentState,
     Change,
     ChangeKind,
-    IndexRow,
+    IndexColumns,
     MemoryStore,
     Move,
     Record,
@@ -14,10 +16,12 @@ from memory.storage.base import (
 from memory.storage.sqlite import SQLiteStore
 
 __all__ = [
+    "NO_SESSION",
+    "NO_STEP",
     "AgentState",
     "Change",
     "ChangeKind",
-    "IndexRow",
+    "IndexColumns",
     "MemoryStore",
     "Move",
     "Record",

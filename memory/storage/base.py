@@ -11,13 +11,19 @@ index) can therefore catch up: rows past the last seq it saw, plus the changes p
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from memory.entry import Tier
+
+NO_STEP = -(2**63)
+NO_SESSION = -1
 
 RangeColumn = Literal["created_at", "step"]
 
@@ -53,15 +59,17 @@ class Row(Record, frozen=True, kw_only=True):
     """A finer int8 form of the vector where `vector` is a small code."""
 
 
-class IndexRow(msgspec.Struct, frozen=True, array_like=True):
-    """What the search index needs of a row, besides its words and vector."""
+@dataclass(frozen=True)
+class IndexColumns:
+    """What the search index needs of many rows, besides words and vectors, in the order of seq."""
 
-    seq: int
-    tier: int
-    created_at: float
-    step: int | None
-    session: int | None
-    importance: float
+    seq: NDArray[np.int64]
+    tier: NDArray[np.uint8]
+    created_at: NDArray[np.float64]
+    step: NDArray[np.int64]
+    """NO_STEP where there is none."""
+    session: NDArray[np.int64]
+    """NO_SESSION where there is none."""
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,8 +122,8 @@ class MemoryStore(ABC):
     # -- writing ------------------------------------------------------------------------------
 
     @abstractmethod
-    def add(self, rows: Sequence[Row]) -> list[bool]:
-        """Keep all rows or none; True for each that is new.
+    def add(self, rows: Sequence[Row]) -> list[int | None]:
+        """Keep all rows or none; each one's seq, or None for a memory that was there already.
 
         An id that the agent has already, with the same digest, is left as it is. With another
         digest the whole call raises IdConflict. Once this returns, a killed process loses nothing.
@@ -201,7 +209,7 @@ class MemoryStore(ABC):
     @abstractmethod
     def catch_up(
         self, agent: str, after_seq: int, after_change: int
-    ) -> tuple[AgentState, list[IndexRow], list[Change] | None]:
+    ) -> tuple[AgentState, IndexColumns, list[Change] | None]:
         """Rows and changes since then, as of one moment; None where the log no longer reaches back."""
 
     @abstractmethod
@@ -239,10 +247,11 @@ class MemoryStore(ABC):
         """A value kept with the data; `default` is stored first if there is none yet."""
 
     @abstractmethod
-    def pulse(self, agent: str) -> int | None:
-        """A number that differs after every change to rows that existed; None while one is under way.
+    def watch(self, agent: str) -> Callable[[], int] | None:
+        """A function that gives a number which differs after every change to the agent's rows that
+        existed, and is odd while one is under way; None where that can't be told cheaply.
 
-        Reading it costs next to nothing: it is what lets a cached record be served safely while
+        Calling it costs next to nothing: it is what lets a cached record be served safely while
         other threads and processes move and delete.
         """
 

@@ -5,18 +5,24 @@ from __future__ import annotations
 import os
 import sqlite3
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from memory.entry import ALL_TIERS, Tier
 from memory.errors import IdConflict, StoreCorrupt, StoreReadOnly
 from memory.storage._connections import Connections
 from memory.storage.base import (
+    NO_SESSION,
+    NO_STEP,
     AgentState,
     Change,
     ChangeKind,
-    IndexRow,
+    IndexColumns,
     MemoryStore,
     Move,
     RangeColumn,
@@ -106,29 +112,44 @@ class SQLiteStore(MemoryStore):
 
     # -- writing ------------------------------------------------------------------------------
 
-    def add(self, rows: Sequence[Row]) -> list[bool]:
+    def add(self, rows: Sequence[Row]) -> list[int | None]:
         if not rows:
             return []
+        fresh: list[bool] | None = None
         with self._connections.writing() as connection:
-            fresh = self._only_new(connection, rows)
-            wanted: dict[str, int] = {}
-            for row, is_new in zip(rows, fresh, strict=True):
-                if is_new:
-                    wanted[row.agent] = wanted.get(row.agent, 0) + 1
-            numbers: dict[str, tuple[int, int]] = {
-                agent: self._reserve(connection, agent, count) for agent, count in wanted.items()
-            }
-            values = []
-            for row, is_new in zip(rows, fresh, strict=True):
-                if is_new:
-                    agent_no, seq = numbers[row.agent]
-                    numbers[row.agent] = (agent_no, seq + 1)
-                    values.append(_values(row, agent_no, seq))
-            if len(values) == 1:
-                connection.execute(_INSERT, values[0])
-            else:
-                connection.executemany(_INSERT, values)
-        return fresh
+            connection.execute("SAVEPOINT adding")
+            try:
+                numbers, seqs = self._insert(connection, rows)
+            except sqlite3.IntegrityError:  # an id is there already: look closer, add the others
+                connection.execute("ROLLBACK TO adding")
+                fresh = self._only_new(connection, rows)
+                new = [row for row, is_new in zip(rows, fresh, strict=True) if is_new]
+                numbers, seqs = self._insert(connection, new)
+        self._agent_numbers.update(numbers)
+        if fresh is None:
+            return list(seqs)
+        remaining = iter(seqs)
+        return [next(remaining) if is_new else None for is_new in fresh]
+
+    def _insert(
+        self, connection: sqlite3.Connection, rows: Sequence[Row]
+    ) -> tuple[dict[str, int], list[int]]:
+        """Add rows under fresh seqs; the numbers of their agents, and each row's seq."""
+        if len(rows) == 1:
+            agent_no, seq = self._reserve(connection, rows[0].agent, 1)
+            connection.execute(_INSERT, _values(rows[0], agent_no, seq))
+            return {rows[0].agent: agent_no}, [seq]
+        numbers: dict[str, int] = {}
+        ranges: dict[str, Iterator[int]] = {}
+        for agent, count in Counter(row.agent for row in rows).items():
+            numbers[agent], first = self._reserve(connection, agent, count)
+            ranges[agent] = iter(range(first, first + count))
+        seqs = [next(ranges[row.agent]) for row in rows]
+        connection.executemany(
+            _INSERT,
+            [_values(row, numbers[row.agent], seq) for row, seq in zip(rows, seqs, strict=True)],
+        )
+        return numbers, seqs
 
     def replace(self, row: Row) -> bool:
         with self._changing(row.agent) as (connection, agent_no):
@@ -370,21 +391,23 @@ class SQLiteStore(MemoryStore):
 
     def catch_up(
         self, agent: str, after_seq: int, after_change: int
-    ) -> tuple[AgentState, list[IndexRow], list[Change] | None]:
+    ) -> tuple[AgentState, IndexColumns, list[Change] | None]:
         with self._connections.reading() as connection:
             agent_no = self._number(connection, agent)
             if agent_no is None:
-                return _NOBODY, [], []
+                return _NOBODY, _index_columns([]), []
             state = self._state(connection, agent_no)
-            rows = [
-                IndexRow(key & SEQ_MASK, tier, *rest)
+            columns = _index_columns(
+                part
                 for tier in Tier
-                for key, *rest in connection.execute(
-                    "SELECT key, created_at, step, session, importance FROM memories"
-                    " WHERE key > ? AND key <= ?",
-                    _key_range(agent_no, tier, after_seq, SEQ_MASK),
+                for part in _slices(
+                    connection.execute(
+                        "SELECT key, created_at, IFNULL(step, ?), IFNULL(session, ?)"
+                        " FROM memories WHERE key > ? AND key <= ?",
+                        (NO_STEP, NO_SESSION, *_key_range(agent_no, tier, after_seq, SEQ_MASK)),
+                    )
                 )
-            ]
+            )
             logged = connection.execute(
                 "SELECT number, kind, tier, seqs FROM changes WHERE agent = ? AND number > ?"
                 " ORDER BY number",
@@ -400,7 +423,7 @@ class SQLiteStore(MemoryStore):
             for number, kind, tier, seqs in logged
         ]
         complete = len(changes) == state.last_change - after_change
-        return state, rows, changes if complete else None
+        return state, columns, changes if complete else None
 
     def features(
         self, agent: str, first_seq: int, last_seq: int
@@ -415,15 +438,13 @@ class SQLiteStore(MemoryStore):
                     " WHERE key > ? AND key <= ?",
                     _key_range(agent_no, tier, first_seq - 1, last_seq),
                 )
-                while rows := cursor.fetchmany(_SLICE):
-                    yield rows
+                yield from _slices(cursor)
 
-    def pulse(self, agent: str) -> int | None:
+    def watch(self, agent: str) -> Callable[[], int] | None:
         agent_no = self._agent_numbers.get(agent)
         if self._pulse is None or agent_no is None:
             return None
-        number = self._pulse.slots[agent_no % SLOTS]
-        return None if number & 1 else number
+        return partial(self._pulse.slots.__getitem__, agent_no % SLOTS)
 
     # -- for transitions ----------------------------------------------------------------------
 
@@ -513,16 +534,15 @@ class SQLiteStore(MemoryStore):
         return _Changing(self, agent)
 
     def _number(self, connection: sqlite3.Connection, agent: str) -> int | None:
-        """An agent's number, which never changes: asked once a process."""
+        """An agent's number, which never changes: asked once a process.
+
+        Not to be asked between adding an agent and the commit, which may yet be taken back."""
         known = self._agent_numbers.get(agent)
         if known is None:
             found = connection.execute("SELECT no FROM agents WHERE name = ?", (agent,)).fetchone()
-            # Inside a write transaction the row may yet be rolled back: remember it only outside.
             if found is None:
                 return None
-            known = int(found[0])
-            if not connection.in_transaction or connection.total_changes == 0:
-                self._agent_numbers[agent] = known
+            known = self._agent_numbers[agent] = int(found[0])
         return known
 
     def _reserve(self, connection: sqlite3.Connection, agent: str, count: int) -> tuple[int, int]:
@@ -738,6 +758,32 @@ def _key_range(agent_no: int, tier: Tier, after_seq: int, last_seq: int) -> tupl
 def _parts(values: Sequence[Any], size: int = _VARIABLES) -> Iterator[list[Any]]:
     for start in range(0, len(values), size):
         yield list(values[start : start + size])
+
+
+def _slices(cursor: sqlite3.Cursor) -> Iterator[list[Any]]:
+    """A cursor's rows, never more at a time than fit easily into memory."""
+    while rows := cursor.fetchmany(_SLICE):
+        yield rows
+
+
+def _index_columns(parts: Iterable[list[tuple[int, float, int, int]]]) -> IndexColumns:
+    keys, created_at, step, session = [array("q")], [array("d")], [array("q")], [array("q")]
+    for part in parts:
+        columns = zip(*part, strict=True)
+        for held, code, values in zip(
+            (keys, created_at, step, session), "qdqq", columns, strict=True
+        ):
+            held.append(array(code, values))
+    key = np.concatenate(keys)
+    order = np.argsort(key & SEQ_MASK)
+    key = key[order]
+    return IndexColumns(
+        seq=key & SEQ_MASK,
+        tier=(key >> TIER_SHIFT & TIER_MASK).astype(np.uint8),
+        created_at=np.concatenate(created_at)[order],
+        step=np.concatenate(step)[order],
+        session=np.concatenate(session)[order],
+    )
 
 
 def _marks(values: Sequence[Any]) -> str:

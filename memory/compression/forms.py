@@ -1,0 +1,172 @@
+"""Which form a memory has in which tier, and the codecs that bring it there and back.
+
+    stm   vector: float32                      content: raw
+    im    vector: the tier's codec (int8)      content: zstd
+    ltm   vector: the tier's codec (small)     content: zstd
+          + an int8 vector for re-ranking
+
+A codec that needs fitting is fitted on stored memories by the maintenance, once there are enough;
+until then its tier keeps int8 vectors, so that storing never waits for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.compression.bodies import RAW, SAMPLES_NEEDED, BodyCodecs, train_dictionary
+from memory.compression.quantise import to_int8
+from memory.compression.vectors import (
+    CodecNeedsMoreData,
+    VectorCodec,
+    load_codec,
+    make_codec,
+)
+from memory.config import MemoryConfig
+from memory.entry import Tier
+from memory.errors import StoreCorrupt
+from memory.storage import MemoryStore
+
+FLOAT32 = 0
+INT8 = 1
+_DICTIONARY = "zstd dictionary"
+
+StoredVector = tuple[int, bytes, bytes | None]
+"""Codec number, vector in that form, int8 vector beside it or None."""
+
+
+class Forms:
+    """All forms of one store. Safe to use from several threads."""
+
+    def __init__(self, store: MemoryStore, config: MemoryConfig, dimensions: int) -> None:
+        self._store = store
+        self._dimensions = dimensions
+        self._keep_fine = config.ltm_config.keep_fine_vectors
+        self._lock = threading.Lock()
+        self._bodies = BodyCodecs()
+        self._vectors: dict[int, VectorCodec] = {
+            FLOAT32: make_codec("float32", dimensions),
+            INT8: make_codec("int8", dimensions),
+        }
+        self._wanted = {
+            Tier.IM: make_codec(
+                config.im_config.codec, dimensions, **config.im_config.codec_options
+            ),
+            Tier.LTM: make_codec(
+                config.ltm_config.codec, dimensions, **config.ltm_config.codec_options
+            ),
+        }
+        self._in_use = {Tier.STM: FLOAT32}
+        for tier, codec in self._wanted.items():
+            self._in_use[tier] = FLOAT32 if codec.name == "float32" else INT8
+        self._load()
+
+    # -- content ------------------------------------------------------------------------------
+
+    def body_for(self, tier: Tier, raw: bytes) -> tuple[int, bytes]:
+        return (RAW, raw) if tier is Tier.STM else self._bodies.compress(raw)
+
+    def raw_body(self, number: int, body: bytes) -> bytes:
+        if number != RAW and not self._bodies.knows(number):
+            self._load()  # another process trained it
+        return self._bodies.decompress(number, body)
+
+    # -- vectors ------------------------------------------------------------------------------
+
+    def encoder(self, tier: Tier) -> VectorCodec:
+        """The codec that the tier's vectors are written with now."""
+        return self._vectors[self._in_use[tier]]
+
+    def vectors_for(self, tier: Tier, vectors: NDArray[np.float32]) -> list[StoredVector]:
+        number = self._in_use[tier]
+        codes = self._vectors[number].encode(vectors)
+        fine: Sequence[bytes | None] = [None] * len(vectors)
+        if tier is Tier.LTM and self._keep_fine and number != INT8:
+            fine = [row.tobytes() for row in to_int8(vectors)]
+        return [(number, code.tobytes(), extra) for code, extra in zip(codes, fine, strict=True)]
+
+    def to_int8(self, stored: Sequence[StoredVector]) -> NDArray[np.int8]:
+        """Stored vectors in the form that is searched."""
+        result = np.empty((len(stored), self._dimensions), np.int8)
+        for number, rows in _by_codec(stored).items():
+            if number == INT8:
+                joined = b"".join(stored[row][2] or stored[row][1] for row in rows)
+                result[rows] = np.frombuffer(joined, np.int8).reshape(len(rows), -1)
+            else:
+                result[rows] = to_int8(self._decode(number, [stored[row][1] for row in rows]))
+        return result
+
+    def to_float32(self, stored: Sequence[StoredVector]) -> NDArray[np.float32]:
+        """Stored vectors as unit vectors, from the finest form there is."""
+        result = np.empty((len(stored), self._dimensions), np.float32)
+        for number, rows in _by_codec(stored).items():
+            finest = [stored[row][2] or stored[row][1] for row in rows]
+            result[rows] = self._decode(number, finest)
+        return result
+
+    def _decode(self, number: int, codes: Sequence[bytes]) -> NDArray[np.float32]:
+        if number not in self._vectors:
+            self._load()
+        codec = self._vectors.get(number)
+        if codec is None:
+            raise StoreCorrupt(f"vector codec {number} is missing: restore the file from a copy")
+        joined = np.frombuffer(b"".join(codes), np.uint8)
+        return codec.decode(joined.reshape(len(codes), -1))
+
+    # -- fitting ------------------------------------------------------------------------------
+
+    def samples_wanted(self) -> int:
+        """How many memories the next `fit` would like to see; 0 if there is nothing to fit."""
+        if any(self._is_pending(tier) for tier in self._wanted):
+            return 2 * SAMPLES_NEEDED
+        return 0 if self._bodies.has_dictionary else SAMPLES_NEEDED
+
+    def fit(self, vectors: NDArray[np.float32], bodies: Sequence[bytes]) -> None:
+        """Fit what is not fitted yet and keep it with the data."""
+        if not self._bodies.has_dictionary:
+            dictionary = train_dictionary(bodies)
+            if dictionary is not None:
+                self._store.save_codec(_DICTIONARY, dictionary)
+        for tier, codec in self._wanted.items():
+            if self._is_pending(tier):
+                try:
+                    if not codec.is_fitted:
+                        codec.fit(vectors)
+                except CodecNeedsMoreData:
+                    continue
+                self._store.save_codec(self._purpose(tier), codec.save())
+        self._load()
+
+    def _is_pending(self, tier: Tier) -> bool:
+        """Whether the tier still writes int8 because its own codec is not kept with the data yet."""
+        return self._in_use[tier] == INT8 and self._wanted[tier].name != "int8"
+
+    def _purpose(self, tier: Tier) -> str:
+        codec = self._wanted[tier]
+        return f"{tier.label} vectors {codec.name} {codec.bytes_per_vector}"
+
+    def _load(self) -> None:
+        with self._lock:
+            purposes = {self._purpose(tier): tier for tier in self._wanted}
+            for stored in self._store.codecs():
+                if stored.purpose == _DICTIONARY:
+                    if not self._bodies.knows(stored.number):
+                        self._bodies.learn(stored.number, stored.data)
+                    continue
+                if stored.number not in self._vectors:
+                    self._vectors[stored.number] = load_codec(stored.data)
+                tier = purposes.get(stored.purpose)
+                if tier is not None:
+                    self._in_use[tier] = stored.number
+
+
+def _by_codec(stored: Sequence[StoredVector]) -> dict[int, list[int]]:
+    """Rows by how their finest form is read."""
+    rows: defaultdict[int, list[int]] = defaultdict(list)
+    for row, (number, _, fine) in enumerate(stored):
+        rows[INT8 if fine is not None else number].append(row)
+    return rows

@@ -1,0 +1,13 @@
+"""A vector's direction in signed bytes: what is searched, and what the middle tier stores."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def to_int8(vectors: NDArray[np.float32]) -> NDArray[np.int8]:
+    """The direction of each row in signed bytes."""
+    peak = np.abs(vectors).max(axis=1, keepdims=True)
+    scaled = np.divide(vectors, peak, out=np.zeros_like(vectors), where=peak > 0)
+    return np.rint(scaled * 127).astype(np.int8)

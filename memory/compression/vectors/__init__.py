@@ -1,0 +1,47 @@
+"""Vector codecs: the same vectors in fewer bytes, behind one interface.
+
+`make_codec("pq", 256).fit(vectors)` gives a codec; `encode` and `decode` do the work, and what
+`save` writes `load_codec` reads.
+"""
+
+from memory.compression.vectors.autoencoder import AutoencoderCodec
+from memory.compression.vectors.base import (
+    CodecDamaged,
+    CodecError,
+    CodecNeedsMoreData,
+    CodecNotFitted,
+    InvalidCodecOption,
+    InvalidVector,
+    UnknownCodec,
+    VectorCodec,
+)
+from memory.compression.vectors.binary import BinaryCodec
+from memory.compression.vectors.float32 import Float32Codec
+from memory.compression.vectors.int8 import Int8Codec
+from memory.compression.vectors.pca import PcaCodec
+from memory.compression.vectors.pq import PqCodec
+from memory.compression.vectors.registry import CODEC_NAMES, load_codec, make_codec
+from memory.compression.vectors.scalar import ScalarCodec
+from memory.compression.vectors.truncate import TruncateCodec
+
+__all__ = [
+    "CODEC_NAMES",
+    "AutoencoderCodec",
+    "BinaryCodec",
+    "CodecDamaged",
+    "CodecError",
+    "CodecNeedsMoreData",
+    "CodecNotFitted",
+    "Float32Codec",
+    "Int8Codec",
+    "InvalidCodecOption",
+    "InvalidVector",
+    "PcaCodec",
+    "PqCodec",
+    "ScalarCodec",
+    "TruncateCodec",
+    "UnknownCodec",
+    "VectorCodec",
+    "load_codec",
+    "make_codec",
+]

@@ -1,0 +1,84 @@
+"""The bytes of a saved codec: a magic word, a format version, a digest, and MessagePack.
+
+Never pickle: a codec comes out of a database that somebody else may have written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+
+from memory.compression.vectors._arrays import CodecError, Floats
+
+MAGIC = b"AMVC"
+VERSION = 1
+
+_HEADER = struct.Struct("<4sH16s")
+
+Option = int | float | bool
+
+
+class CodecDamaged(CodecError):
+    """Bytes that are no codec of ours, are damaged, or were written by a newer version."""
+
+
+class SavedArray(msgspec.Struct, frozen=True):
+    """One float32 array, little-endian, in C order."""
+
+    shape: tuple[int, ...]
+    data: bytes
+
+    def to_numpy(self) -> Floats:
+        if any(length < 0 for length in self.shape) or 4 * math.prod(self.shape) != len(self.data):
+            raise CodecDamaged(
+                f"the saved codec is damaged: {len(self.data)} bytes for shape {self.shape}"
+            )
+        return np.frombuffer(self.data, dtype="<f4").reshape(self.shape).astype(np.float32)
+
+
+class SavedCodec(msgspec.Struct, frozen=True):
+    """What a codec is rebuilt from."""
+
+    name: str
+    dimensions: int
+    options: dict[str, Option]
+    learnt: dict[str, SavedArray]
+
+
+def pack(
+    name: str, dimensions: int, options: Mapping[str, Option], learnt: Mapping[str, Floats]
+) -> bytes:
+    arrays = {
+        key: SavedArray(value.shape, value.astype("<f4").tobytes()) for key, value in learnt.items()
+    }
+    body = msgspec.msgpack.encode(SavedCodec(name, dimensions, dict(options), arrays))
+    return _HEADER.pack(MAGIC, VERSION, _digest(body)) + body
+
+
+def unpack(data: bytes) -> SavedCodec:
+    """The parts of a saved codec, or CodecDamaged with the reason in one line."""
+    if len(data) < _HEADER.size:
+        raise CodecDamaged(f"no saved codec: only {len(data)} bytes")
+    magic, version, digest = _HEADER.unpack_from(data)
+    body = data[_HEADER.size :]
+    if magic != MAGIC:
+        raise CodecDamaged(f"no saved codec: it begins with {magic!r}, not with {MAGIC!r}")
+    if version > VERSION:
+        raise CodecDamaged(
+            f"the codec was saved in format {version}, this version reads up to {VERSION}: upgrade"
+        )
+    if version != VERSION or _digest(body) != digest:
+        raise CodecDamaged("the saved codec is damaged: its digest does not match its content")
+    try:
+        return msgspec.msgpack.decode(body, type=SavedCodec)
+    except msgspec.MsgspecError as error:
+        raise CodecDamaged(f"the saved codec is damaged: {error}") from None
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=16).digest()

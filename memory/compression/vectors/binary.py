@@ -1,0 +1,91 @@
+"""One bit a dimension: the smallest code, for a first rough selection."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.compression.vectors._arrays import Codes, Doubles, Floats, product
+from memory.compression.vectors._covariance import principal_axes
+from memory.compression.vectors._file import Option
+from memory.compression.vectors._rotation import random_rotation
+from memory.compression.vectors.base import VectorCodec, require, require_whole
+
+ROTATION_STEPS = 20
+MAX_FIT_ROWS = 16_384
+
+
+class BinaryCodec(VectorCodec):
+    """The signs of the centred vector, after a fitted rotation if ``rotate``.
+
+    The rotation is the one of iterative quantisation (Gong and Lazebnik, "Iterative quantization:
+    a Procrustean approach to learning binary codes", 2011): it alternates between taking signs
+    and turning the data towards them. Decoding puts each sign back at the mean absolute value
+    that its dimension had, around the mean.
+    """
+
+    name: ClassVar[str] = "binary"
+
+    def __init__(self, dimensions: int, *, rotate: bool = True, seed: int = 0) -> None:
+        super().__init__(dimensions)
+        require(isinstance(rotate, bool), f"rotate must be true or false, got {rotate!r}")
+        require_whole("seed", seed, 0)
+        self.rotate = rotate
+        self.seed = seed
+
+    @property
+    def bytes_per_vector(self) -> int:
+        return math.ceil(self.dimensions / 8)
+
+    @property
+    def min_fit_vectors(self) -> int:
+        return 2
+
+    def _options(self) -> Mapping[str, Option]:
+        return {"rotate": self.rotate, "seed": self.seed}
+
+    def _shapes(self) -> Mapping[str, tuple[int, ...]]:
+        shapes = {"mean": (self.dimensions,), "heights": (self.dimensions,)}
+        return shapes | ({"rotation": (self.dimensions, self.dimensions)} if self.rotate else {})
+
+    def _fit(self, units: Floats) -> dict[str, Floats]:
+        learnt = {"mean": units.mean(axis=0, dtype=np.float64).astype(np.float32)}
+        values = (units - learnt["mean"]).astype(np.float64)
+        if self.rotate:
+            some = np.random.default_rng(self.seed).permutation(len(units))[:MAX_FIT_ROWS]
+            rotation = _rotation_towards_signs(units[some], self.seed)
+            learnt["rotation"] = rotation.astype(np.float32)
+            values = product(values, learnt["rotation"])
+        learnt["heights"] = np.abs(values).mean(axis=0).astype(np.float32)
+        return learnt
+
+    def _encode(self, units: Floats) -> Codes:
+        values = units - self._learnt["mean"]
+        # A component that is zero but for rounding must not get its sign by chance.
+        signs = (product(values, self._learnt["rotation"]) if self.rotate else values) > 1e-6
+        codes = np.packbits(signs, axis=1)
+        # No bit at all stands for the zero vector; one bit of many is the nearest other code.
+        codes[~codes.any(axis=1), 0] = 128
+        return codes
+
+    def _decode(self, codes: Codes) -> NDArray[np.floating]:
+        signs = np.unpackbits(codes, axis=1, count=self.dimensions).astype(np.float64) * 2.0 - 1.0
+        values: NDArray[np.floating] = signs * self._learnt["heights"]
+        around = product(values, self._learnt["rotation"].T) if self.rotate else values
+        return around + self._learnt["mean"]
+
+
+def _rotation_towards_signs(units: Floats, seed: int) -> Doubles:
+    found = principal_axes(units)
+    values = product(units - found.mean, found.axes)
+    rotation = random_rotation(units.shape[1], seed)
+    for _ in range(ROTATION_STEPS):
+        signs = np.where(values @ rotation > 0.0, 1.0, -1.0)
+        left, _, right = np.linalg.svd(values.T @ signs)
+        rotation = left @ right
+    turned: Doubles = found.axes @ rotation
+    return turned

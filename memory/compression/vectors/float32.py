@@ -1,0 +1,28 @@
+"""The vector as it is: what every other codec is compared with."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from memory.compression.vectors._arrays import Codes, Floats
+from memory.compression.vectors.base import VectorCodec
+
+
+class Float32Codec(VectorCodec):
+    """Four bytes a dimension, little-endian, no loss beyond scaling to unit length."""
+
+    name: ClassVar[str] = "float32"
+
+    @property
+    def bytes_per_vector(self) -> int:
+        return 4 * self.dimensions
+
+    def _encode(self, units: Floats) -> Codes:
+        return np.ascontiguousarray(units, dtype="<f4").view(np.uint8)
+
+    def _decode(self, codes: Codes) -> Floats:
+        vectors = np.ascontiguousarray(codes).view("<f4").astype(np.float32)
+        # Any four bytes are a float, NaN and infinity included; what was encoded never is.
+        return np.nan_to_num(vectors, nan=0.0, posinf=0.0, neginf=0.0)

@@ -1,0 +1,69 @@
+"""A fitted rotation onto the strongest directions, one byte for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from memory.compression.vectors._arrays import Codes, Doubles, Floats, product
+from memory.compression.vectors._covariance import principal_axes
+from memory.compression.vectors._file import Option
+from memory.compression.vectors._signed import NO_VECTOR, from_signed, to_signed
+from memory.compression.vectors.base import VectorCodec, require_whole, sixteenth
+
+
+class PcaCodec(VectorCodec):
+    """The first ``components`` principal components, each scaled by its own fitted range.
+
+    Scaling every component by itself keeps the weak ones as exact as the strong ones need not
+    be; a value outside of the range seen while fitting is clipped.
+    """
+
+    name: ClassVar[str] = "pca"
+
+    def __init__(self, dimensions: int, *, components: int | None = None) -> None:
+        super().__init__(dimensions)
+        self.components = sixteenth(dimensions) if components is None else components
+        require_whole("components", self.components, 1, dimensions)
+
+    @property
+    def bytes_per_vector(self) -> int:
+        return self.components
+
+    @property
+    def min_fit_vectors(self) -> int:
+        return self.components + 1
+
+    @property
+    def _zero_code(self) -> int:
+        return NO_VECTOR
+
+    def _options(self) -> Mapping[str, Option]:
+        return {"components": self.components}
+
+    def _shapes(self) -> Mapping[str, tuple[int, ...]]:
+        return {
+            "mean": (self.dimensions,),
+            "axes": (self.dimensions, self.components),
+            "ranges": (self.components,),
+        }
+
+    def _fit(self, units: Floats) -> dict[str, Floats]:
+        found = principal_axes(units)
+        axes = found.axes[:, : self.components]
+        ranges = np.abs(product(units - found.mean, axes)).max(axis=0)
+        return {
+            "mean": found.mean.astype(np.float32),
+            "axes": axes.astype(np.float32),
+            "ranges": np.maximum(ranges, 1e-6).astype(np.float32),
+        }
+
+    def _encode(self, units: Floats) -> Codes:
+        values = product(units - self._learnt["mean"], self._learnt["axes"])
+        return to_signed(values / self._learnt["ranges"])
+
+    def _decode(self, codes: Codes) -> Doubles:
+        values = from_signed(codes) * self._learnt["ranges"]
+        return product(values, self._learnt["axes"].T) + self._learnt["mean"]

@@ -1,0 +1,129 @@
+"""Product quantisation: the best neighbours that a sixteenth of the bytes can keep.
+
+The vector is rotated and cut into sub-spaces; each keeps only the number of its nearest of 256
+learnt centroids (Jégou, Douze and Schmid, "Product quantization for nearest neighbor search",
+2011).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.compression.vectors._arrays import Codes, Doubles, Floats, product
+from memory.compression.vectors._covariance import principal_axes
+from memory.compression.vectors._file import Option
+from memory.compression.vectors._kmeans import CENTROIDS, NO_VECTOR, codebooks, nearest
+from memory.compression.vectors.base import VectorCodec, require_whole, sixteenth
+
+TRAINING_ROWS = 8192
+"""Thirty-two rows a centroid: fewer vectors are filled up, more are sampled down to twice that."""
+
+
+class PqCodec(VectorCodec):
+    """``subspaces`` bytes, one for each sub-space of the rotated vector.
+
+    The rotation is the principal axes, dealt out so that every sub-space holds about the same
+    information (the parametric form of Ge and others, "Optimized product quantization", 2013).
+
+    Few vectors are filled up to ``TRAINING_ROWS`` with draws from the normal distribution that
+    was fitted to them (with shrunk variances), so that centroids don't merely repeat the few:
+    measured on 300 SciFact sentences, .75 of the 10 nearest neighbours stay instead of .68.
+    """
+
+    name: ClassVar[str] = "pq"
+
+    def __init__(
+        self,
+        dimensions: int,
+        *,
+        subspaces: int | None = None,
+        iterations: int = 12,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(dimensions)
+        self.subspaces = sixteenth(dimensions) if subspaces is None else subspaces
+        self.iterations = iterations
+        self.seed = seed
+        require_whole("subspaces", self.subspaces, 1, dimensions)
+        require_whole("iterations", iterations, 1)
+        require_whole("seed", seed, 0)
+
+    @property
+    def bytes_per_vector(self) -> int:
+        return self.subspaces
+
+    @property
+    def min_fit_vectors(self) -> int:
+        return CENTROIDS
+
+    @property
+    def _zero_code(self) -> int:
+        return NO_VECTOR
+
+    @property
+    def _width(self) -> int:
+        """Dimensions of a sub-space; the last ones may have an empty one among them."""
+        return -(-self.dimensions // self.subspaces)
+
+    def _options(self) -> Mapping[str, Option]:
+        return {"subspaces": self.subspaces, "iterations": self.iterations, "seed": self.seed}
+
+    def _shapes(self) -> Mapping[str, tuple[int, ...]]:
+        return {
+            "mean": (self.dimensions,),
+            "rotation": (self.dimensions, self.subspaces * self._width),
+            "centroids": (self.subspaces, CENTROIDS, self._width),
+        }
+
+    def _fit(self, units: Floats) -> dict[str, Floats]:
+        rng = np.random.default_rng(self.seed)
+        sample = units[rng.permutation(len(units))[: 2 * TRAINING_ROWS]]
+        found = principal_axes(sample)
+        dealt = deal_out(found.variances, self.subspaces, self._width)
+        # Index -1, an empty place, takes the column of zeros at the end.
+        rotation = np.pad(found.axes, ((0, 0), (0, 1)))[:, dealt]
+        deviations = np.sqrt(np.pad(found.variances, (0, 1))[dealt])
+        missing = max(0, TRAINING_ROWS - len(sample))
+        drawn = rng.normal(size=(missing, len(dealt))) * deviations
+        rows = np.concatenate([product(sample - found.mean, rotation), drawn])
+        return {
+            "mean": found.mean.astype(np.float32),
+            "rotation": rotation.astype(np.float32),
+            "centroids": codebooks(self._cut(rows), self.iterations, rng),
+        }
+
+    def _encode(self, units: Floats) -> Codes:
+        rows = product(units - self._learnt["mean"], self._learnt["rotation"])
+        return nearest(self._cut(rows), self._learnt["centroids"]).T
+
+    def _decode(self, codes: Codes) -> Doubles:
+        rows = self._learnt["centroids"][np.arange(self.subspaces), codes]
+        flat = rows.reshape(len(codes), self.subspaces * self._width)
+        return product(flat, self._learnt["rotation"].T) + self._learnt["mean"]
+
+    def _cut(self, rows: Doubles) -> Floats:
+        cut = rows.astype(np.float32).reshape(len(rows), self.subspaces, self._width)
+        return np.ascontiguousarray(cut.transpose(1, 0, 2))
+
+
+def deal_out(variances: Doubles, subspaces: int, width: int) -> NDArray[np.intp]:
+    """Which axis stands at each place of each sub-space, -1 for none.
+
+    Strongest first, each axis goes to the sub-space with the smallest product of variances that
+    has room: equal products are what makes 256 centroids each equally good (Ge and others, 2013).
+    """
+    floor = max(float(variances[0]) * 1e-9, 1e-30)
+    gains = np.log(np.maximum(variances, floor) / floor)
+    places = np.full((subspaces, width), -1, dtype=np.intp)
+    filled = np.zeros(subspaces, dtype=np.intp)
+    total = np.zeros(subspaces)
+    for axis, gain in enumerate(gains):
+        space = int(np.argmin(np.where(filled < width, total, np.inf)))
+        places[space, filled[space]] = axis
+        filled[space] += 1
+        total[space] += gain
+    return places.ravel()

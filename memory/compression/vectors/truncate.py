@@ -1,0 +1,40 @@
+"""The first dimensions only: nothing to learn, and right for Matryoshka-like embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from memory.compression.vectors._arrays import Codes, Floats
+from memory.compression.vectors._file import Option
+from memory.compression.vectors.base import VectorCodec, require_whole, sixteenth
+from memory.compression.vectors.int8 import from_int8, to_int8
+
+
+class TruncateCodec(VectorCodec):
+    """The first ``keep`` dimensions as int8; the others decode to zero.
+
+    A vector that is zero in all the kept dimensions has lost its direction and decodes to zero.
+    """
+
+    name: ClassVar[str] = "truncate"
+
+    def __init__(self, dimensions: int, *, keep: int | None = None) -> None:
+        super().__init__(dimensions)
+        self.keep = sixteenth(dimensions) if keep is None else keep
+        require_whole("keep", self.keep, 1, dimensions)
+
+    @property
+    def bytes_per_vector(self) -> int:
+        return self.keep
+
+    def _options(self) -> Mapping[str, Option]:
+        return {"keep": self.keep}
+
+    def _encode(self, units: Floats) -> Codes:
+        return to_int8(units[:, : self.keep])
+
+    def _decode(self, codes: Codes) -> Floats:
+        return np.pad(from_int8(codes), ((0, 0), (0, self.dimensions - self.keep)))

@@ -1,0 +1,236 @@
+"""What comes in: a caller's memory, checked field by field, becomes the row that is stored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.clock import Clock
+from memory.compression import Forms
+from memory.content import Leaves, digest_of, encode_body, leaves_of
+from memory.embedding import ContentEmbedder, render
+from memory.embedding.base import unit_rows
+from memory.entry import Tier
+from memory.errors import InvalidMemory
+from memory.ids import new_ids
+from memory.search.words import terms_of_memory
+from memory.storage import Row
+
+SESSION_KEYS = (
+    "session_id",
+    "session",
+    "conversation_id",
+    "conversation",
+    "thread_id",
+    "thread",
+)
+"""Metadata that says which memories belong to one conversation; the first that is there counts."""
+MAX_NAME = 512
+_NO_METADATA: dict[str, Any] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewMemory:
+    """One memory as the caller gives it; the fields are the arguments of `add`."""
+
+    agent_id: str
+    content: Any
+    kind: str | None = None
+    tier: str | Tier = Tier.STM
+    importance: float = 1.0
+    step: int | None = None
+    metadata: Mapping[str, Any] | None = None
+    id: str | None = None
+    timestamp: float | datetime | None = None
+    vector: Sequence[float] | NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """One memory that has passed, before it is embedded."""
+
+    new: NewMemory
+    tier: Tier
+    leaves: Leaves
+    metadata: Mapping[str, Any]
+    metadata_leaves: Leaves
+    moment: float | None
+    body: bytes
+
+
+class Intake:
+    """Makes rows; has no state of its own."""
+
+    def __init__(self, embedder: ContentEmbedder, forms: Forms, clock: Clock) -> None:
+        self._embedder = embedder
+        self._forms = forms
+        self._clock = clock
+
+    def rows(self, batch: Sequence[NewMemory]) -> list[Row]:
+        """Rows for a whole batch, or InvalidMemory before anything was done."""
+        checked = [self._check(new) for new in batch]
+        vectors = self._vectors(checked)
+        given = iter(new_ids(sum(item.new.id is None for item in checked)))
+        forms = self._vector_forms(checked, vectors)
+        now = self._clock.now()
+        return [
+            self._row(item, item.new.id if item.new.id is not None else next(given), form, now)
+            for item, form in zip(checked, forms, strict=True)
+        ]
+
+    def _check(self, new: NewMemory) -> _Checked:
+        check_name("agent_id", new.agent_id)
+        if new.id is not None:
+            check_name("id", new.id)
+        if new.kind is not None:
+            check_name("kind", new.kind)
+        _check_importance(new.importance)
+        _check_step(new.step)
+        leaves = leaves_of(new.content)
+        metadata: Mapping[str, Any] = _NO_METADATA
+        metadata_leaves: Leaves = []
+        if new.metadata:
+            if not isinstance(new.metadata, Mapping):
+                raise InvalidMemory(f"metadata is {new.metadata!r}: give an object (a dict)")
+            metadata = dict(new.metadata)
+            metadata_leaves = leaves_of(metadata, "metadata")
+        return _Checked(
+            new=new,
+            tier=Tier.parse(new.tier),
+            leaves=leaves,
+            metadata=metadata,
+            metadata_leaves=metadata_leaves,
+            moment=None if new.timestamp is None else check_moment("timestamp", new.timestamp),
+            body=encode_body(new.content, metadata),
+        )
+
+    def _vectors(self, checked: Sequence[_Checked]) -> NDArray[np.float32]:
+        if all(item.new.vector is None for item in checked):
+            return self._embedder.embed([render(item.leaves) for item in checked])
+        vectors = np.zeros((len(checked), self._embedder.dimensions), np.float32)
+        plain = [row for row, item in enumerate(checked) if item.new.vector is None]
+        if plain:
+            vectors[plain] = self._embedder.embed([render(checked[row].leaves) for row in plain])
+        for row, item in enumerate(checked):
+            if item.new.vector is not None:
+                vectors[row] = check_vector(item.new.vector, self._embedder.dimensions)
+        return vectors
+
+    def _vector_forms(
+        self, checked: Sequence[_Checked], vectors: NDArray[np.float32]
+    ) -> list[tuple[int, bytes, bytes | None]]:
+        tiers = {item.tier for item in checked}
+        if len(tiers) == 1:
+            return self._forms.vectors_for(tiers.pop(), vectors)
+        forms: list[tuple[int, bytes, bytes | None]] = [(0, b"", None)] * len(checked)
+        for tier in tiers:
+            rows = [row for row, item in enumerate(checked) if item.tier is tier]
+            for row, form in zip(rows, self._forms.vectors_for(tier, vectors[rows]), strict=True):
+                forms[row] = form
+        return forms
+
+    def _row(
+        self, item: _Checked, id_: str, form: tuple[int, bytes, bytes | None], now: float
+    ) -> Row:
+        new = item.new
+        body_codec, body = self._forms.body_for(item.tier, item.body)
+        vector_codec, vector, fine = form
+        kind = new.kind or ("text" if isinstance(new.content, str) else "state")
+        return Row(
+            new.agent_id,
+            id_,
+            0,
+            item.tier,
+            kind,
+            new.step,
+            now if item.moment is None else item.moment,
+            float(new.importance),
+            body_codec,
+            body,
+            stored_at=now,
+            digest=digest_of(encode_body(new.content, {}) if item.metadata else item.body),
+            session=session_of(item.metadata) if item.metadata else None,
+            terms=terms_of_memory(
+                item.leaves, kind, _words_of_metadata(item), item.metadata_leaves, item.moment
+            ),
+            vector_codec=vector_codec,
+            vector=vector,
+            fine=fine,
+        )
+
+
+def session_of(metadata: Mapping[str, Any]) -> int | None:
+    """The conversation that metadata names, as a 63-bit number."""
+    for key in SESSION_KEYS:
+        value = metadata.get(key)
+        if value is not None:
+            name = f"{key}\0{value}".encode("utf-8", "surrogatepass")
+            return int.from_bytes(blake2b(name, digest_size=8).digest(), "little") >> 1
+    return None
+
+
+def _words_of_metadata(item: _Checked) -> list[str]:
+    """Text of the metadata that belongs to what the memory says, such as its speaker."""
+    return [
+        value
+        for path, value in item.metadata_leaves
+        if isinstance(value, str) and path not in SESSION_KEYS
+    ]
+
+
+def check_name(field: str, value: object) -> None:
+    """Refuse what can't name something: not text, empty, too long, not representable."""
+    if not isinstance(value, str) or not value or len(value) > MAX_NAME:
+        raise InvalidMemory(f"{field} is {_short(value)}: use text of 1 to {MAX_NAME} characters")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InvalidMemory(f"{field} {value!r} holds half a surrogate pair") from None
+
+
+def check_moment(field: str, value: float | datetime) -> float:
+    """A moment as seconds since 1970."""
+    if isinstance(value, datetime):
+        return value.timestamp()
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InvalidMemory(f"{field} is {_short(value)}: use seconds since 1970 or a datetime")
+    return float(value)
+
+
+def check_vector(value: Any, dimensions: int) -> NDArray[np.float32]:
+    """A unit vector of the right size."""
+    try:
+        vector = np.asarray(value, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise InvalidMemory(f"vector is {_short(value)}: use {dimensions} numbers") from None
+    if vector.shape != (dimensions,):
+        raise InvalidMemory(f"vector has shape {vector.shape}: this memory uses ({dimensions},)")
+    if not np.isfinite(vector).all():
+        raise InvalidMemory("vector holds NaN or infinity: use finite numbers")
+    return unit_rows(vector[None, :])[0]
+
+
+def _check_importance(value: object) -> None:
+    good = isinstance(value, int | float) and not isinstance(value, bool)
+    if not good or not math.isfinite(value) or value < 0:  # type: ignore[arg-type,operator]
+        raise InvalidMemory(f"importance is {_short(value)}: use a finite number ≥ 0")
+
+
+def _check_step(value: object) -> None:
+    if value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or not -(2**63) < value < 2**63:
+        raise InvalidMemory(f"step is {_short(value)}: use a whole number or None")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,7 @@
+"""Finding memories: words, vectors, filters, one ranking."""
+
+from memory.search.cache import IndexCache
+from memory.search.index import AgentIndex
+from memory.search.ranking import Match, by_text, by_vector
+
+__all__ = ["AgentIndex", "IndexCache", "Match", "by_text", "by_vector"]

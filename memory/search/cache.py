@@ -1,0 +1,69 @@
+"""Which agents' indexes are in RAM: the ones used last, up to a number of bytes."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+from memory.search.index import AgentIndex, Decode
+from memory.storage import MemoryStore
+
+
+class IndexCache:
+    """Indexes by agent, least recently used first out."""
+
+    def __init__(
+        self, store: MemoryStore, dimensions: int, decode: Decode, budget_bytes: int
+    ) -> None:
+        self._store = store
+        self._dimensions = dimensions
+        self._decode = decode
+        self._budget = budget_bytes
+        self._indexes: OrderedDict[str, AgentIndex] = OrderedDict()
+        self._sizes: dict[str, int] = {}
+        self._total = 0
+        self._lock = threading.Lock()
+
+    def index(self, agent: str) -> AgentIndex:
+        """The agent's index; the caller takes its lock and lets it catch up."""
+        with self._lock:
+            index = self._indexes.get(agent)
+            if index is None:
+                index = AgentIndex(
+                    self._store, agent, self._dimensions, self._decode, self._budget
+                )
+                self._indexes[agent] = index
+            self._indexes.move_to_end(agent)
+            return index
+
+    def trim(self, used: str) -> None:
+        """Weigh the index that was used, and drop others until all are within the budget."""
+        with self._lock:
+            index = self._indexes.get(used)
+            if index is None:
+                return
+            size = index.nbytes
+            self._total += size - self._sizes.get(used, 0)
+            self._sizes[used] = size
+            while self._total > self._budget and len(self._indexes) > 1:
+                oldest = next(iter(self._indexes))
+                if oldest == used:
+                    self._indexes.move_to_end(used)
+                    continue
+                self._remove(oldest)
+        if size > self._budget:
+            index.shrink(self._budget)
+
+    def drop(self, agent: str | None = None) -> None:
+        """Forget one agent's index, or all: the next search reads it anew."""
+        with self._lock:
+            for name in [agent] if agent is not None else list(self._indexes):
+                self._remove(name)
+
+    @property
+    def nbytes(self) -> int:
+        return self._total
+
+    def _remove(self, agent: str) -> None:
+        self._indexes.pop(agent, None)
+        self._total -= self._sizes.pop(agent, 0)

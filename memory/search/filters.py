@@ -1,0 +1,77 @@
+"""Conditions on attributes: found through the index's terms, then compared with the memory itself.
+
+An attribute is a dotted path into the metadata or the content, and a list matches by any of its
+elements: {"speaker": "Ann"}, {"position.room": "kitchen"}, {"inventory": "sword"}. "kind" is the kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.content import Leaves, Scalar, leaves_of
+from memory.entry import MemoryEntry
+from memory.errors import InvalidMemory
+from memory.search.index import AgentIndex
+from memory.search.words import KIND, attribute_term
+
+
+class Filter:
+    """All of some attributes must hold."""
+
+    def __init__(self, attributes: Mapping[str, Any]) -> None:
+        if not isinstance(attributes, Mapping):
+            raise InvalidMemory(f"filters are {attributes!r}: give an object (a dict)")
+        self._wanted: dict[str, Scalar] = {}
+        for path, value in attributes.items():
+            if not isinstance(path, str) or not path:
+                raise InvalidMemory(f"filter {path!r}: an attribute's path is text such as 'a.b'")
+            if not isinstance(value, str | int | float) and value is not None:
+                raise InvalidMemory(
+                    f"filter {path!r} is a {type(value).__name__}: compare with text, a number, "
+                    "true/false or null"
+                )
+            self._wanted[path] = value
+
+    def positions(self, index: AgentIndex) -> NDArray[np.bool_]:
+        """Which memories may match; `matches` decides."""
+        mask = np.ones(index.count, np.bool_)
+        for path, value in self._wanted.items():
+            mask &= _holding(index, _terms(path, value))
+        return mask
+
+    def matches(self, entry: MemoryEntry) -> bool:
+        """Whether a memory really holds all of it."""
+        leaves = leaves_of(entry.metadata, "metadata")
+        if not isinstance(entry.content, str):
+            leaves = leaves + leaves_of(entry.content)
+        return all(
+            (path == "kind" and value == entry.kind) or _has(leaves, path, value)
+            for path, value in self._wanted.items()
+        )
+
+
+def _terms(path: str, value: Scalar) -> set[int]:
+    terms = {attribute_term(path, value)}
+    if path == "kind" and isinstance(value, str):
+        terms.add(attribute_term(KIND, value))
+    return terms
+
+
+def _holding(index: AgentIndex, terms: Iterable[int]) -> NDArray[np.bool_]:
+    mask = np.zeros(index.count, np.bool_)
+    for base, _, block in index.blocks():
+        for term in terms:
+            mask[block.postings.find(term)[0] + base] = True
+    return mask
+
+
+def _has(leaves: Leaves, path: str, value: Scalar) -> bool:
+    # True == 1 in Python; as attributes they are two things.
+    return any(
+        place == path and leaf == value and isinstance(leaf, bool) == isinstance(value, bool)
+        for place, leaf in leaves
+    )

@@ -1,0 +1,221 @@
+"""One agent's memories in RAM, ready to be searched; always a copy of what the store holds.
+
+The index is filled from the store when the agent is first searched, and before each search it catches
+up with what was stored, moved or deleted since, by whichever thread or process. It can be dropped at
+any time. Small columns are kept for all memories; words and vectors are kept in blocks of 65,536, and
+an agent that does not fit into the cache keeps the blocks that do and reads the others anew each time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.entry import ALL_TIERS, Tier
+from memory.search.postings import Postings
+from memory.search.vectors import VectorBlock
+from memory.storage import NO_SESSION, AgentState, Change, ChangeKind, IndexColumns, MemoryStore
+
+BLOCK = 1 << 16
+GONE = 255  # the tier of a memory that was deleted
+_RELOAD_SHARE = 2  # read anew when more than half of the positions are gone …
+_RELOAD_MIN = 1024  # … and there are at least so many
+
+Decode = Callable[[Sequence[tuple[int, bytes, bytes | None]]], NDArray[np.int8]]
+"""Stored vectors (codec, vector, fine vector) to int8 rows."""
+
+
+class Block:
+    """Words and vectors of one run of positions."""
+
+    def __init__(self, dimensions: int, rows: int) -> None:
+        self.vectors = VectorBlock(dimensions, rows)
+        self.postings = Postings()
+
+    @property
+    def nbytes(self) -> int:
+        return self.vectors.nbytes + self.postings.nbytes
+
+
+class Columns:
+    """Growing arrays with one place a memory."""
+
+    def __init__(self) -> None:
+        self.seq = np.empty(0, np.int64)
+        self.tier = np.empty(0, np.uint8)
+        self.created_at = np.empty(0, np.float64)
+        self.step = np.empty(0, np.int64)
+        self.length = np.empty(0, np.float32)
+        self.session = np.empty(0, np.int32)
+        self.previous = np.empty(0, np.int32)
+        self.next = np.empty(0, np.int32)
+
+    def grow(self, needed: int) -> None:
+        if needed <= len(self.seq):
+            return
+        rows = max(needed, len(self.seq) + len(self.seq) // 2, 16)
+        for name, old in vars(self).items():
+            new = np.zeros(rows, old.dtype)
+            new[: len(old)] = old
+            setattr(self, name, new)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in vars(self).values())
+
+
+class AgentIndex:
+    """Search arrays of one agent. Callers hold `lock` from `catch_up` until they have read."""
+
+    def __init__(
+        self, store: MemoryStore, agent: str, dimensions: int, decode: Decode, budget_bytes: int
+    ) -> None:
+        self.lock = threading.RLock()
+        self._store = store
+        self._agent = agent
+        self._dimensions = dimensions
+        self._decode = decode
+        self._budget = budget_bytes
+        self._reset()
+
+    def _reset(self) -> None:
+        self._state = AgentState(0, 0)
+        self.count = 0
+        self.gone = 0
+        self.columns = Columns()
+        self._blocks: list[Block | None] = []
+        self._sessions: dict[int, int] = {}
+        self._session_ends: list[int] = []
+        self.words_in_all = 0.0
+
+    # -- keeping up ---------------------------------------------------------------------------
+
+    def catch_up(self) -> None:
+        """Take in everything that was committed before this call."""
+        if self._store.state(self._agent) == self._state:
+            return
+        state, rows, changes = self._store.catch_up(self._agent, *_pair(self._state))
+        wasteful = self.count >= _RELOAD_MIN and self.gone * _RELOAD_SHARE > self.count
+        if changes is None or wasteful:
+            self._reset()
+            state, rows, _ = self._store.catch_up(self._agent, 0, 0)
+            changes = []
+        self._append(rows)
+        for change in changes:
+            self._apply(change)
+        self._state = state
+
+    def _append(self, rows: IndexColumns) -> None:
+        added = len(rows.seq)
+        if not added:
+            return
+        first, self.count = self.count, self.count + added
+        columns = self.columns
+        columns.grow(self.count)
+        new = slice(first, self.count)
+        columns.seq[new] = rows.seq
+        columns.tier[new] = rows.tier
+        columns.created_at[new] = rows.created_at
+        columns.step[new] = rows.step
+        self._link_sessions(first, rows.session)
+        for number in range(first // BLOCK, (self.count - 1) // BLOCK + 1):
+            start, end = max(first, number * BLOCK), min(self.count, (number + 1) * BLOCK)
+            if number == len(self._blocks):
+                fits = self.nbytes < self._budget
+                self._blocks.append(Block(self._dimensions, end - start) if fits else None)
+            block = self._blocks[number]
+            if block is not None:
+                self._fill(block, number * BLOCK, start, end)
+
+    def _link_sessions(self, first: int, sessions: NDArray[np.int64]) -> None:
+        """Number the conversations and chain each one's memories in their order."""
+        columns = self.columns
+        for column in (columns.session, columns.previous, columns.next):
+            column[first : self.count] = -1
+        having = np.flatnonzero(sessions != NO_SESSION)
+        for position, key in zip(
+            (having + first).tolist(), sessions[having].tolist(), strict=True
+        ):
+            session = self._sessions.setdefault(key, len(self._sessions))
+            columns.session[position] = session
+            if session == len(self._session_ends):
+                self._session_ends.append(position)
+                continue
+            last = self._session_ends[session]
+            columns.previous[position] = last
+            columns.next[last] = position
+            self._session_ends[session] = position
+
+    def _fill(self, block: Block, base: int, start: int, end: int) -> None:
+        """Read words and vectors of the positions start … end - 1 into a block."""
+        seqs = self.columns.seq
+        for rows in self._store.features(self._agent, int(seqs[start]), int(seqs[end - 1])):
+            wanted = np.fromiter((row[0] for row in rows), np.int64, len(rows))
+            positions = start + np.searchsorted(seqs[start:end], wanted)
+            block.vectors.set(positions - base, self._decode([row[1:4] for row in rows]))
+            lengths = block.postings.add(positions - base, [row[4] for row in rows])
+            self.words_in_all += float(lengths.sum() - self.columns.length[positions].sum())
+            self.columns.length[positions] = lengths
+
+    def _apply(self, change: Change) -> None:
+        columns = self.columns
+        if change.kind is ChangeKind.CLEARED:
+            positions = np.arange(
+                np.searchsorted(columns.seq[: self.count], change.seqs[0], side="right")
+            )
+        else:
+            seqs = np.asarray(change.seqs, np.int64)
+            positions = np.searchsorted(columns.seq[: self.count], seqs)
+            inside = positions < self.count
+            positions = positions[inside]
+            positions = positions[columns.seq[positions] == seqs[inside]]
+        positions = positions[columns.tier[positions] != GONE]
+        if change.kind is ChangeKind.MOVED:
+            columns.tier[positions] = change.tier
+        else:
+            columns.tier[positions] = GONE
+            self.gone += len(positions)
+
+    # -- reading ------------------------------------------------------------------------------
+
+    @property
+    def sessions(self) -> int:
+        return len(self._sessions)
+
+    def allowed(self, tiers: frozenset[Tier]) -> NDArray[np.bool_] | None:
+        """Which positions a search over these tiers may answer with; None for every one."""
+        tier = self.columns.tier[: self.count]
+        if tiers == ALL_TIERS:
+            return tier != GONE if self.gone else None
+        return np.isin(tier, [int(tier) for tier in tiers])
+
+    def blocks(self) -> Iterator[tuple[int, int, Block]]:
+        """Each block with its first position and its number of memories."""
+        for number, block in enumerate(self._blocks):
+            base = number * BLOCK
+            count = min(self.count - base, BLOCK)
+            if block is None:
+                block = Block(self._dimensions, count)
+                self._fill(block, base, base, base + count)
+                if self.nbytes + block.nbytes <= self._budget:
+                    self._blocks[number] = block
+            yield base, count, block
+
+    @property
+    def nbytes(self) -> int:
+        return self.columns.nbytes + sum(block.nbytes for block in self._blocks if block)
+
+    def shrink(self, budget: int) -> None:
+        """Drop blocks until the rest fits; the first ones stay, so that each search finds some."""
+        with self.lock:
+            for number in range(len(self._blocks) - 1, -1, -1):
+                if self.nbytes <= budget:
+                    return
+                self._blocks[number] = None
+
+
+def _pair(state: AgentState) -> tuple[int, int]:
+    return state.last_seq, state.last_change

@@ -1,0 +1,124 @@
+"""Which memories hold which term: a compact sorted part, and a tail that new memories are added to."""
+
+from __future__ import annotations
+
+from array import array
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.search.words import ATTRIBUTE_BIT
+
+_MAX_TF = 255
+_POSITION_BITS = 16
+_TAIL_SHARE = 4  # the tail is merged when it holds more than a quarter of all memories …
+_TAIL_MIN = 512  # … and at least so many
+
+
+class Postings:
+    """The inverted index of up to 65,536 memories, numbered by their position.
+
+    A posting is position << 8 | occurrences. The sorted part is three flat arrays (terms, where
+    each one's postings start, the postings): some 5 bytes a posting, and no object a term.
+    """
+
+    def __init__(self) -> None:
+        self._terms: NDArray[np.uint32] = np.empty(0, np.uint32)
+        self._starts: NDArray[np.int64] = np.zeros(1, np.int64)
+        self._packed: NDArray[np.uint32] = np.empty(0, np.uint32)
+        self._sorted_memories = 0
+        self._tail: dict[int, array[int]] = {}
+        self._tail_memories = 0
+        self._tail_postings = 0
+
+    def add(self, positions: NDArray[np.int64], terms: list[bytes]) -> NDArray[np.float32]:
+        """Take in memories at `positions`; the number of words of each."""
+        counts = np.fromiter(map(len, terms), np.int64, len(terms)) // 4
+        flat = np.frombuffer(b"".join(terms), np.uint32)
+        owners = np.repeat(positions, counts)
+        is_word = flat < ATTRIBUTE_BIT
+        lengths = np.bincount(
+            np.repeat(np.arange(len(terms)), counts)[is_word], minlength=len(terms)
+        ).astype(np.float32)
+        if len(terms) >= _TAIL_MIN:
+            self._merge(flat, owners, len(terms))
+        else:
+            self._append(flat, owners, len(terms))
+        return lengths
+
+    def find(self, term: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Positions of the memories that hold the term, and how often each does."""
+        packed = self._packed_of(term)
+        positions = (packed >> 8).astype(np.int64)
+        return positions, (packed & _MAX_TF).astype(np.float32)
+
+    def frequency(self, term: int) -> int:
+        """How many memories hold the term."""
+        at = int(np.searchsorted(self._terms, np.uint32(term)))
+        count = 0
+        if at < len(self._terms) and self._terms[at] == term:
+            count = int(self._starts[at + 1] - self._starts[at])
+        tail = self._tail.get(term)
+        return count + (len(tail) if tail is not None else 0)
+
+    @property
+    def nbytes(self) -> int:
+        tail = 160 * len(self._tail) + 4 * self._tail_postings
+        return self._terms.nbytes + self._starts.nbytes + self._packed.nbytes + tail
+
+    def _packed_of(self, term: int) -> NDArray[np.uint32]:
+        at = int(np.searchsorted(self._terms, np.uint32(term)))
+        found = self._packed[:0]
+        if at < len(self._terms) and self._terms[at] == term:
+            found = self._packed[self._starts[at] : self._starts[at + 1]]
+        tail = self._tail.get(term)
+        if tail is not None:
+            # A copy: a view would keep the array from growing.
+            found = np.concatenate((found, np.array(tail, np.uint32)))
+        return found
+
+    def _append(
+        self, flat: NDArray[np.uint32], owners: NDArray[np.int64], memories: int
+    ) -> None:
+        terms, packed = _pack(flat, owners)
+        for term, posting in zip(terms.tolist(), packed.tolist(), strict=True):
+            held = self._tail.get(term)
+            if held is None:
+                self._tail[term] = array("I", (posting,))
+            else:
+                held.append(posting)
+        self._tail_postings += len(packed)
+        self._tail_memories += memories
+        if self._tail_memories > max(_TAIL_MIN, self._sorted_memories // _TAIL_SHARE):
+            self._merge(flat[:0], owners[:0], 0)
+
+    def _merge(self, flat: NDArray[np.uint32], owners: NDArray[np.int64], memories: int) -> None:
+        """Sort everything anew: the sorted part, the tail and what is coming."""
+        terms, packed = _pack(flat, owners)
+        all_terms = [np.repeat(self._terms, np.diff(self._starts)), terms]
+        all_packed = [self._packed, packed]
+        for term, held in self._tail.items():
+            all_terms.append(np.full(len(held), term, np.uint32))
+            all_packed.append(np.array(held, np.uint32))
+        keys = np.concatenate(all_terms).astype(np.uint64) << np.uint64(32)
+        keys |= np.concatenate(all_packed)
+        keys.sort()
+        self._packed = keys.astype(np.uint32)
+        self._terms, starts = np.unique((keys >> np.uint64(32)).astype(np.uint32), return_index=True)
+        self._starts = np.append(starts, len(keys)).astype(np.int64)
+        self._sorted_memories += self._tail_memories + memories
+        self._tail = {}
+        self._tail_memories = 0
+        self._tail_postings = 0
+
+
+def _pack(
+    flat: NDArray[np.uint32], owners: NDArray[np.int64]
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """Occurrences to postings: the distinct (term, position) pairs, each with its count."""
+    keys = flat.astype(np.uint64) << np.uint64(_POSITION_BITS)
+    keys |= owners.astype(np.uint64)
+    pairs, counts = np.unique(keys, return_counts=True)
+    positions = (pairs & np.uint64((1 << _POSITION_BITS) - 1)).astype(np.uint32)
+    packed = positions << np.uint32(8) | np.minimum(counts, _MAX_TF).astype(np.uint32)
+    return (pairs >> np.uint64(_POSITION_BITS)).astype(np.uint32), packed

@@ -1,0 +1,115 @@
+"""Text to index terms: lower-case words, stemmed, as 31-bit numbers; attributes with the high bit set.
+
+A memory's terms are stored with it as plain 32-bit numbers, one an occurrence. They are what the
+search index is built from when an agent is loaded, without touching the content.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import zlib
+from array import array
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import Stemmer
+
+from memory.content import Leaves, Scalar
+
+ATTRIBUTE_BIT = 1 << 31
+KIND = "\0kind"
+"""The path that a memory's kind has as an attribute: no path of a content is like it."""
+_TERM_MASK = ATTRIBUTE_BIT - 1
+_CACHE_WORDS = 200_000
+
+# Scripts written without spaces are indexed character by character.
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+")
+
+_stemmer = Stemmer.Stemmer("english")
+_stemmer_lock = threading.Lock()  # a stemmer keeps state while it works
+_terms: dict[str, int] = {}
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, lower-case, in order."""
+    return _WORD.findall(text.lower())
+
+
+def term_of(word: str) -> int:
+    """The number of a lower-case word's stem."""
+    term = _terms.get(word)
+    if term is None:
+        with _stemmer_lock:
+            stem = _stemmer.stemWord(word)
+        term = zlib.crc32(stem.encode("utf-8", "surrogatepass")) & _TERM_MASK
+        if len(_terms) >= _CACHE_WORDS:
+            _terms.clear()
+        _terms[word] = term
+    return term
+
+
+def terms_of_text(text: str) -> list[int]:
+    known = _terms
+    return [known.get(word) or term_of(word) for word in words_of(text)]
+
+
+def terms_of_memory(
+    leaves: Leaves,
+    kind: str,
+    metadata_texts: Iterable[str],
+    metadata_leaves: Leaves,
+    moment: float | None,
+) -> bytes:
+    """Everything a memory can be found by, ready to be stored.
+
+    `moment` is given where the caller said when it happened: the date then belongs to its words.
+    """
+    terms: list[int] = []
+    is_structured = len(leaves) != 1 or leaves[0][0] != ""
+    for path, value in leaves:
+        if path:
+            terms.extend(terms_of_text(path))
+        if isinstance(value, str):
+            terms.extend(terms_of_text(value))
+        elif isinstance(value, int):
+            terms.append(term_of(str(value).lower()))
+    for text in metadata_texts:
+        terms.extend(terms_of_text(text))
+    if moment is not None:
+        terms.extend(terms_of_text(date_words(moment)))
+    terms.append(attribute_term(KIND, kind))
+    if metadata_leaves:
+        terms.extend(attribute_terms(metadata_leaves))
+    if is_structured:
+        terms.extend(attribute_terms(leaves))
+    return array("I", terms).tobytes()
+
+
+def date_words(moment: float) -> str:
+    """A moment as people name it: "8 May 2023"."""
+    try:
+        when = datetime.fromtimestamp(moment, tz=UTC)
+    except (OverflowError, OSError, ValueError):
+        return ""  # outside the calendar, as the times of a simulation may be
+    return f"{when.day} {when:%B} {when.year}"
+
+
+def attribute_terms(leaves: Leaves) -> set[int]:
+    """One term for each distinct path and value."""
+    return {attribute_term(path, value) for path, value in leaves}
+
+
+def attribute_term(path: str, value: Scalar) -> int:
+    """The term of one attribute. Numbers are rounded to three digits, so that a measured quantity does
+    not get a term a memory: whoever filters compares the memory itself afterwards."""
+    if isinstance(value, str):
+        text = "s" + value[:200]
+    elif isinstance(value, bool) or value is None:
+        text = str(value)
+    else:
+        try:
+            text = f"{float(value):.3g}"
+        except OverflowError:
+            text = "huge"
+    return zlib.crc32(f"{path}\0{text}".encode("utf-8", "surrogatepass")) | ATTRIBUTE_BIT

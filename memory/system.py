@@ -1,0 +1,838 @@
+"""AgentMemorySystem: the memories of all agents, and the verbs of the public interface."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory import transfer
+from memory.clock import Clock, SystemClock
+from memory.compression import Forms
+from memory.config import MemoryConfig
+from memory.content import decode_body, leaves_of
+from memory.embedding import ContentEmbedder, Embedder, WordLlamaEmbedder, render
+from memory.entry import Hit, MemoryEntry, Tier, Why
+from memory.errors import EmbedderMismatch, InvalidMemory
+from memory.intake import Intake, NewMemory, check_moment, check_name, check_vector
+from memory.keeper import Keeper
+from memory.records import RecordCache, decode_entry
+from memory.search import IndexCache, Match, by_text, by_vector
+from memory.search.filters import Filter
+from memory.search.index import AgentIndex
+from memory.storage import MemoryStore, Record, Row, SQLiteStore
+from memory.transition import TransitionReport, Transitions
+
+if TYPE_CHECKING:
+    from memory.agent import AgentMemory
+    from memory.compression.vectors import VectorCodec
+
+Moment: TypeAlias = float | datetime
+TierName: TypeAlias = str | Tier
+_CHECKS_A_LIMIT = 64  # an agent's limit is looked at every limit ÷ 64 memories
+_RECORDS_SHARE = 4  # of the cache's bytes, one in four is for stm records
+
+
+class _Unset:
+    """Stands for "leave as it is" where None is a value."""
+
+
+_UNSET = _Unset()
+
+
+class AgentMemorySystem:
+    """A tiered memory for any number of agents on one durable file.
+
+    Threads may share it, and processes may open the same file. When a storing call has returned, the
+    memory survives the end of the process by any cause.
+    """
+
+    def __init__(
+        self,
+        config: MemoryConfig | None = None,
+        *,
+        embedder: Embedder | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.config = config or MemoryConfig()
+        self.config.validate()
+        self.clock: Clock = clock or SystemClock()
+        self.embedder: Embedder = embedder or WordLlamaEmbedder()
+        self._store: MemoryStore = SQLiteStore(
+            None if self.config.is_in_memory else self.config.path,
+            disk=self.config.durability == "disk",
+            busy_timeout=self.config.busy_timeout_seconds,
+            read_only=self.config.read_only,
+        )
+        try:
+            self._assemble()
+        except BaseException:
+            self._store.close()
+            raise
+
+    def _assemble(self) -> None:
+        config, store = self.config, self._store
+        self._check_embedder()
+        self._content_embedder = ContentEmbedder(self.embedder)
+        self._forms = Forms(store, config, self.embedder.dimensions)
+        self._intake = Intake(self._content_embedder, self._forms, self.clock)
+        records_bytes = config.cache_bytes // _RECORDS_SHARE
+        self._records = RecordCache(store, records_bytes)
+        self._indexes = IndexCache(
+            store,
+            self.embedder.dimensions,
+            self._forms.to_int8,
+            config.cache_bytes - records_bytes,
+        )
+        self._transitions = Transitions(store, self._forms, config, self.clock)
+        self._writes = 0
+        self._searches = 0
+        self._keeper: Keeper | None = None
+        if config.maintenance == "background" and not config.read_only:
+            limits = [
+                limit
+                for limit in (config.stm_config.memory_limit, config.im_config.memory_limit)
+                if limit is not None
+            ]
+            self._keeper = Keeper(
+                self._transitions,
+                interval_seconds=config.maintenance_interval_seconds,
+                check_every=max(min(limits, default=1000) // _CHECKS_A_LIMIT, 1),
+                before_round=_use_saver(self._records, store),
+            )
+        save_uses = None if config.read_only else _use_saver(self._records, store)
+        self._close = weakref.finalize(
+            self, _shut_down, self._keeper, self._records, save_uses, store
+        )
+
+    def _check_embedder(self) -> None:
+        """Vectors of two embedders can't be compared: a file belongs to the one it began with."""
+        name = f"{self.embedder.name}/{self.embedder.dimensions}"
+        default = None if self.config.read_only else name
+        known = self._store.setting("embedder", default)
+        if known is not None and known != name:
+            raise EmbedderMismatch(
+                f"{self.config.ltm_config.db_path} holds vectors of {known}, not of {name}: "
+                "open it with that embedder, or export it and import it into a new file"
+            )
+
+    # -- opening and closing ------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the background and release the file; may be called twice."""
+        self._close()
+
+    def agent(self, agent_id: str) -> AgentMemory:
+        """The same verbs for one agent, without naming it each time."""
+        from memory.agent import AgentMemory
+
+        return AgentMemory(self, agent_id)
+
+    # -- storing ------------------------------------------------------------------------------
+
+    def add(
+        self,
+        agent_id: str,
+        content: Any,
+        *,
+        kind: str | None = None,
+        tier: TierName = Tier.STM,
+        importance: float = 1.0,
+        step: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        id: str | None = None,
+        timestamp: Moment | None = None,
+        vector: Sequence[float] | NDArray[np.float32] | None = None,
+    ) -> str:
+        """Store one memory, text or any JSON value; its id.
+
+        `timestamp` says when it happened (default: now) and then belongs to what it is found by.
+        Storing an id again with the same content changes nothing; with other content it is an
+        IdConflict. `vector` replaces the embedder's.
+        """
+        return self._store_all(
+            [
+                NewMemory(
+                    agent_id=agent_id,
+                    content=content,
+                    kind=kind,
+                    tier=tier,
+                    importance=importance,
+                    step=step,
+                    metadata=metadata,
+                    id=id,
+                    timestamp=timestamp,
+                    vector=vector,
+                )
+            ]
+        )[0]
+
+    def add_many(self, batch: Iterable[Mapping[str, Any] | NewMemory]) -> list[str]:
+        """Store many memories, of one agent or several, all or none: one commit; their ids.
+
+        Each item has the arguments of `add` as its keys: {"agent_id": "ann", "content": "…"}.
+        """
+        return self._store_all(
+            [item if isinstance(item, NewMemory) else _new_memory(item) for item in batch]
+        )
+
+    def store_agent_state(
+        self,
+        agent_id: str,
+        state_data: Any,
+        step_number: int | None = None,
+        priority: float = 1.0,
+        tier: TierName = Tier.STM,
+        *,
+        state_id: str | None = None,
+        importance: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        timestamp: Moment | None = None,
+    ) -> str:
+        """Store a state of an agent; its id. `importance` counts before `priority`."""
+        return self.add(
+            agent_id,
+            state_data,
+            kind="state",
+            tier=tier,
+            importance=priority if importance is None else importance,
+            step=step_number,
+            metadata=metadata,
+            id=state_id,
+            timestamp=timestamp,
+        )
+
+    def store_agent_action(
+        self,
+        agent_id: str,
+        action_data: Any,
+        step_number: int | None = None,
+        priority: float = 1.0,
+        tier: TierName = Tier.STM,
+        *,
+        action_id: str | None = None,
+        importance: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        timestamp: Moment | None = None,
+    ) -> str:
+        """Store what an agent did; its id."""
+        return self.add(
+            agent_id,
+            action_data,
+            kind="action",
+            tier=tier,
+            importance=priority if importance is None else importance,
+            step=step_number,
+            metadata=metadata,
+            id=action_id,
+            timestamp=timestamp,
+        )
+
+    def store_agent_interaction(
+        self,
+        agent_id: str,
+        interaction_data: Any,
+        step_number: int | None = None,
+        priority: float = 1.0,
+        tier: TierName = Tier.STM,
+        *,
+        interaction_id: str | None = None,
+        importance: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        timestamp: Moment | None = None,
+    ) -> str:
+        """Store what happened between an agent and somebody else; its id."""
+        return self.add(
+            agent_id,
+            interaction_data,
+            kind="interaction",
+            tier=tier,
+            importance=priority if importance is None else importance,
+            step=step_number,
+            metadata=metadata,
+            id=interaction_id,
+            timestamp=timestamp,
+        )
+
+    def update(
+        self,
+        agent_id: str,
+        id: str,
+        *,
+        content: Any = _UNSET,
+        metadata: Mapping[str, Any] | None | _Unset = _UNSET,
+        importance: float | _Unset = _UNSET,
+        kind: str | _Unset = _UNSET,
+        step: int | None | _Unset = _UNSET,
+    ) -> bool:
+        """Change some fields of a memory, which stays in its tier; False if there is none.
+
+        When it happened and its place in the order of time stay as they were.
+        """
+        record = self._record(agent_id, id)
+        rows = self._store.rows(agent_id, [record.seq]) if record else []
+        if not rows:
+            return False
+        old = self._entry(rows[0])
+        old_vector = (rows[0].vector_codec, rows[0].vector, rows[0].fine)
+        new = NewMemory(
+            agent_id=agent_id,
+            content=old.content if isinstance(content, _Unset) else content,
+            kind=old.kind if isinstance(kind, _Unset) else kind,
+            tier=rows[0].tier,
+            importance=old.importance if isinstance(importance, _Unset) else importance,
+            step=old.step if isinstance(step, _Unset) else step,
+            metadata=old.metadata if isinstance(metadata, _Unset) else metadata,
+            id=id,
+            timestamp=old.created_at,
+            # The vector says what the content says: it is kept unless that changes.
+            vector=self._forms.to_float32([old_vector])[0] if isinstance(content, _Unset) else None,
+        )
+        return self._store.replace(self._intake.rows([new])[0])
+
+    def delete(self, agent_id: str, id: str) -> bool:
+        """Remove one memory for good; False if there is none."""
+        return self.delete_many(agent_id, [id]) == 1
+
+    def delete_many(self, agent_id: str, ids: Sequence[str]) -> int:
+        """Remove memories for good, all in one step; how many there were."""
+        check_name("agent_id", agent_id)
+        return self._store.delete(agent_id, list(ids))
+
+    def delete_all(self, agent_id: str) -> int:
+        """Remove everything of one agent and nothing of anybody else; how many there were."""
+        check_name("agent_id", agent_id)
+        removed = self._store.delete_agent(agent_id)
+        self._records.drop(agent_id)
+        self._indexes.drop(agent_id)
+        return removed
+
+    # -- finding by id ------------------------------------------------------------------------
+
+    def get(self, agent_id: str, id: str) -> MemoryEntry | None:
+        """The memory with this id, from whichever tier."""
+        records = self._records.agents.get(agent_id)
+        if records is not None and records.watch() == records.pulse:
+            found = records.entries.get(id)
+            if found is not None:
+                encoded, seq = found
+                records.uses[seq] = records.uses.get(seq, 0) + 1
+                return decode_entry(encoded)
+        return self._get_from_store(agent_id, id)
+
+    def get_many(self, agent_id: str, ids: Sequence[str]) -> list[MemoryEntry | None]:
+        """One answer an id, in the same order; None for those that are not there."""
+        check_name("agent_id", agent_id)
+        if len(ids) == 1:
+            return [self.get(agent_id, ids[0])]
+        moment = self._records.moment(agent_id)
+        entries: dict[str, MemoryEntry] = {}
+        for record in self._store.get(agent_id, list(dict.fromkeys(ids))):
+            entries[record.id] = self._read(record, moment)
+        return [entries.get(id) for id in ids]
+
+    def exists(self, agent_id: str, id: str, tier: TierName | None = None) -> bool:
+        """Whether there is such a memory, in one tier or in any."""
+        wanted = Tier.parse_scope(tier)
+        record = self._record(agent_id, id)
+        return record is not None and record.tier in wanted
+
+    # -- searching ----------------------------------------------------------------------------
+
+    def search(
+        self,
+        agent_id: str,
+        query: str,
+        k: int = 10,
+        *,
+        tier: TierName = "all",
+        filters: Mapping[str, Any] | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+    ) -> list[Hit]:
+        """The k memories that fit a text best: words and meaning in one ranking, best first.
+
+        `filters` are attributes that must hold (see `retrieve_by_attributes`); `since` and `until`
+        bound the time, both included.
+        """
+        if not isinstance(query, str):
+            raise InvalidMemory(f"query is a {type(query).__name__}: search takes text")
+
+        def rank(
+            index: AgentIndex, k: int, allowed: NDArray[np.bool_] | None
+        ) -> list[Match]:
+            return by_text(index, query, self.embedder, k, allowed)
+
+        return self._search(agent_id, k, tier, filters, since, until, rank)
+
+    def retrieve_similar_states(
+        self,
+        agent_id: str,
+        query_state: Any,
+        k: int = 10,
+        tier: TierName = "all",
+        memory_type: str | None = None,
+        threshold: float | None = None,
+    ) -> list[Hit]:
+        """The k memories nearest to a state, a text, or a vector given as a NumPy array.
+
+        `memory_type` is a kind such as "state" or "action"; `threshold` a least cosine.
+        """
+        if isinstance(query_state, np.ndarray):
+            vector = check_vector(query_state, self.embedder.dimensions)
+        else:
+            rendering = render(leaves_of(query_state, "query_state"))
+            vector = self._content_embedder.embed([rendering])[0]
+        if threshold is not None:
+            threshold = _number("threshold", threshold)
+
+        def rank(
+            index: AgentIndex, k: int, allowed: NDArray[np.bool_] | None
+        ) -> list[Match]:
+            return by_vector(index, vector, k, allowed, threshold)
+
+        filters = None if memory_type is None else {"kind": memory_type}
+        return self._search(agent_id, k, tier, filters, None, None, rank)
+
+    def retrieve_by_time_range(
+        self,
+        agent_id: str,
+        start_time: Moment | None = None,
+        end_time: Moment | None = None,
+        *,
+        tier: TierName = "all",
+        limit: int | None = None,
+    ) -> list[MemoryEntry]:
+        """Memories that happened from start to end, both included, the oldest first."""
+        low = None if start_time is None else check_moment("start_time", start_time)
+        high = None if end_time is None else check_moment("end_time", end_time)
+        return self._in_range(agent_id, "created_at", low, high, tier, limit)
+
+    def retrieve_by_step_range(
+        self,
+        agent_id: str,
+        first_step: int | None = None,
+        last_step: int | None = None,
+        *,
+        tier: TierName = "all",
+        limit: int | None = None,
+    ) -> list[MemoryEntry]:
+        """Memories of the steps from first to last, both included, in the order of their steps."""
+        low = None if first_step is None else _number("first_step", first_step)
+        high = None if last_step is None else _number("last_step", last_step)
+        return self._in_range(agent_id, "step", low, high, tier, limit)
+
+    def retrieve_by_attributes(
+        self,
+        agent_id: str,
+        attributes: Mapping[str, Any],
+        *,
+        tier: TierName = "all",
+        limit: int | None = None,
+    ) -> list[MemoryEntry]:
+        """Memories whose metadata or content holds all attributes, the newest first.
+
+        An attribute is a dotted path and a value; a list matches by any of its elements; "kind" is
+        the memory's kind: {"kind": "state", "position.room": "kitchen", "inventory": "sword"}.
+        """
+        if limit is not None:
+            _check_count("limit", limit)
+        wanted, scope = Filter(attributes), Tier.parse_scope(tier)
+        with self._caught_up(agent_id) as index:
+            mask = wanted.positions(index)
+            allowed = index.allowed(scope)
+            positions = np.flatnonzero(mask if allowed is None else mask & allowed)
+            moments = index.columns.created_at[positions]
+            seqs = index.columns.seq[positions[np.lexsort((-positions, -moments))]].tolist()
+        found: list[MemoryEntry] = []
+        for start in range(0, len(seqs), 500):
+            part = seqs[start : start + 500]
+            records = {record.seq: record for record in self._store.get_by_seq(agent_id, part)}
+            entries = (self._read(records[seq]) for seq in part if seq in records)
+            found.extend(
+                entry for entry in entries if wanted.matches(entry) and _in(entry, scope)
+            )
+            if limit is not None and len(found) >= limit:
+                return found[:limit]
+        return found
+
+    def recent(self, agent_id: str, k: int = 10, *, tier: TierName = "all") -> list[MemoryEntry]:
+        """The k memories that happened last, the newest first."""
+        _check_count("k", k)
+        return self._in_range(agent_id, "created_at", None, None, tier, k, newest_first=True)
+
+    # -- transitions --------------------------------------------------------------------------
+
+    def maintain(self) -> TransitionReport:
+        """Do now, to the end, what the background does by and by: age, limits, fitting codecs."""
+        self._save_uses()
+        report, _ = self._transitions.by_age()
+        report += self._transitions.by_capacity(self._store.agents())
+        self._transitions.fit_codecs()
+        return report
+
+    def force_transition_to_im(self, percentage: float = 100, agent_id: str | None = None) -> int:
+        """Move that share of stm to im, the least important first; how many were moved."""
+        return self._force(Tier.STM, percentage, agent_id).moved_to_im
+
+    def force_transition_to_ltm(self, percentage: float = 100, agent_id: str | None = None) -> int:
+        """Move that share of im to ltm, the least important first; how many were moved."""
+        return self._force(Tier.IM, percentage, agent_id).moved_to_ltm
+
+    def force_consolidation(self, agent_id: str | None = None) -> TransitionReport:
+        """Move everything down to ltm, and fit the codecs on the way if there is enough data."""
+        report = self._force(Tier.STM, 100, agent_id)
+        self._transitions.fit_codecs()
+        return report + self._force(Tier.IM, 100, agent_id)
+
+    # -- looking at the memory itself ---------------------------------------------------------
+
+    def get_encoder(self, tier: TierName) -> VectorCodec:
+        """The codec that the tier's vectors are written with now."""
+        return self._forms.encoder(Tier.parse(tier))
+
+    def get_memory_statistics(self, agent_id: str | None = None) -> dict[str, Any]:
+        """How many memories are where; of one agent, or of all with the sizes of file and cache."""
+        counts = {tier.label: count for tier, count in self._store.counts(agent_id).items()}
+        statistics: dict[str, Any] = {
+            "total": sum(counts.values()),
+            "tiers": counts,
+            "forgotten": self._store.forgotten(agent_id),
+        }
+        if agent_id is None:
+            statistics |= {
+                "agents": len(self._store.agents()),
+                "bytes_on_disk": self._store.bytes_on_disk(),
+                "bytes_in_cache": self._indexes.nbytes + self._records.nbytes,
+                "codecs": {tier.label: self._forms.encoder(tier).name for tier in Tier},
+            }
+        return statistics
+
+    def get_access_statistics(self) -> dict[str, Any]:
+        """What this process has done since it opened the memory."""
+        served = sum(
+            sum(records.uses.values()) for records in list(self._records.agents.values())
+        )
+        reads = {tier.label: count for tier, count in self._records.reads.items()}
+        reads["stm"] += served
+        return {"reads": reads, "writes": self._writes, "searches": self._searches}
+
+    def agents(self) -> list[str]:
+        """All agents that have ever stored something."""
+        return self._store.agents()
+
+    def drop_caches(self, agent_id: str | None = None) -> None:
+        """Release the RAM of one agent, or of all; the next use reads from the file again."""
+        if agent_id is not None:
+            check_name("agent_id", agent_id)
+        self._indexes.drop(agent_id)
+        self._records.drop(agent_id)
+
+    # -- taking it elsewhere ------------------------------------------------------------------
+
+    def export_jsonl(self, path: str | Path, agent_id: str | None = None) -> int:
+        """Write all memories, or one agent's, as checksummed JSON lines; how many."""
+        rows = self._store.all_rows(agent_id)
+        return transfer.export_rows(
+            Path(path),
+            ((row, self._entry(row), self._finest(row)) for row in rows),
+            embedder=self.embedder.name,
+        )
+
+    def import_jsonl(self, path: str | Path) -> int:
+        """Store the memories of an export; how many were new. A damaged file stores nothing."""
+        new = 0
+        for batch in transfer.read_batches(Path(path), embedder=self.embedder.name):
+            rows = self._intake.rows([item.memory for item in batch])
+            restored = [item.restored(row) for item, row in zip(batch, rows, strict=True)]
+            added = self._store.add(restored)
+            new += sum(seq is not None for seq in added)
+            self._note_writes(restored)
+        return new
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _store_all(self, batch: Sequence[NewMemory]) -> list[str]:
+        if not batch:
+            return []
+        rows = self._intake.rows(batch)
+        moments = {agent: self._records.moment(agent) for agent in {row.agent for row in rows}}
+        seqs = self._store.add(rows)
+        for row, seq, new in zip(rows, seqs, batch, strict=True):
+            if seq is not None and row.tier is Tier.STM:
+                self._records.keep(_entry_of(row, new), seq, moments[row.agent])
+        self._note_writes(rows)
+        return [row.id for row in rows]
+
+    def _note_writes(self, rows: Sequence[Row]) -> None:
+        self._writes += len(rows)
+        if self._keeper is None:
+            return
+        if len(rows) == 1:
+            self._keeper.stored(rows[0].agent, 1)
+            return
+        counts: dict[str, int] = {}
+        for row in rows:
+            counts[row.agent] = counts.get(row.agent, 0) + 1
+        for agent, count in counts.items():
+            self._keeper.stored(agent, count)
+
+    def _record(self, agent_id: str, id: str) -> Record | None:
+        check_name("agent_id", agent_id)
+        check_name("id", id)
+        found = self._store.get(agent_id, [id])
+        return found[0] if found else None
+
+    def _get_from_store(self, agent_id: str, id: str) -> MemoryEntry | None:
+        moment = self._records.moment(agent_id) if isinstance(agent_id, str) else None
+        record = self._record(agent_id, id)
+        return None if record is None else self._read(record, moment)
+
+    def _read(self, record: Record, moment: int | None = None) -> MemoryEntry:
+        """The entry of a record that a caller asked for: it is counted, and kept if it is young."""
+        entry = self._entry(record)
+        self._records.used(record.agent, record.seq, record.tier)
+        if record.tier is Tier.STM and moment is not None:
+            self._records.keep(entry, record.seq, moment)
+        return entry
+
+    def _entry(self, record: Record) -> MemoryEntry:
+        content, metadata = decode_body(self._forms.raw_body(record.body_codec, record.body))
+        return MemoryEntry(
+            id=record.id,
+            agent_id=record.agent,
+            content=content,
+            kind=record.kind,
+            step=record.step,
+            created_at=record.created_at,
+            importance=record.importance,
+            metadata=metadata,
+            tier=record.tier.label,
+        )
+
+    def _finest(self, row: Row) -> NDArray[np.float32]:
+        return self._forms.to_float32([(row.vector_codec, row.vector, row.fine)])[0]
+
+    def _caught_up(self, agent_id: str) -> _CaughtUp:
+        check_name("agent_id", agent_id)
+        return _CaughtUp(self._indexes, agent_id)
+
+    def _search(
+        self,
+        agent_id: str,
+        k: int,
+        tier: TierName,
+        filters: Mapping[str, Any] | None,
+        since: Moment | None,
+        until: Moment | None,
+        rank: Callable[[AgentIndex, int, NDArray[np.bool_] | None], list[Match]],
+    ) -> list[Hit]:
+        """Rank, read what was found, and leave out what a filter's closer look refuses."""
+        _check_count("k", k)
+        scope = Tier.parse_scope(tier)
+        condition = Filter(filters) if filters else None
+        low = None if since is None else check_moment("since", since)
+        high = None if until is None else check_moment("until", until)
+        self._searches += 1
+        if k == 0:
+            return []
+        wanted = k
+        while True:
+            with self._caught_up(agent_id) as index:
+                allowed = index.allowed(scope)
+                for mask in _masks(index, condition, low, high):
+                    allowed = mask if allowed is None else allowed & mask
+                matches = rank(index, wanted, allowed)
+            hits = self._hits(agent_id, matches, scope, condition)
+            if len(hits) >= k or len(matches) < wanted:
+                return hits[:k]
+            # A filter's terms are rounded, and rows may go while they are read: ask for more.
+            wanted *= 4
+
+    def _hits(
+        self,
+        agent_id: str,
+        matches: Sequence[Match],
+        scope: frozenset[Tier],
+        condition: Filter | None,
+    ) -> list[Hit]:
+        records = {
+            record.seq: record
+            for record in self._store.get_by_seq(agent_id, [match.seq for match in matches])
+        }
+        hits = []
+        for match in matches:
+            record = records.get(match.seq)
+            if record is None or record.tier not in scope:
+                continue
+            entry = self._read(record)
+            if condition is not None and not condition.matches(entry):
+                continue
+            hits.append(
+                Hit(
+                    id=entry.id,
+                    entry=entry,
+                    score=match.score,
+                    tier=entry.tier,
+                    why=Why(
+                        words=match.words, similarity=match.similarity, context=match.context
+                    ),
+                )
+            )
+        return hits
+
+    def _in_range(
+        self,
+        agent_id: str,
+        column: Literal["created_at", "step"],
+        low: float | None,
+        high: float | None,
+        tier: TierName,
+        limit: int | None,
+        newest_first: bool = False,
+    ) -> list[MemoryEntry]:
+        check_name("agent_id", agent_id)
+        if limit is not None:
+            _check_count("limit", limit)
+        records = self._store.in_range(
+            agent_id,
+            column,
+            low,
+            high,
+            tiers=Tier.parse_scope(tier),
+            limit=limit,
+            newest_first=newest_first,
+        )
+        return [self._read(record) for record in records]
+
+    def _force(self, tier: Tier, percentage: float, agent_id: str | None) -> TransitionReport:
+        share = _number("percentage", percentage)
+        if not 0 <= share <= 100:
+            raise InvalidMemory(f"percentage is {percentage!r}: use a number from 0 to 100")
+        if agent_id is not None:
+            check_name("agent_id", agent_id)
+        self._save_uses()
+        report = TransitionReport()
+        for agent in self._store.agents() if agent_id is None else [agent_id]:
+            count = self._store.counts(agent)[tier]
+            report += self._transitions.demote(agent, tier, round(count * share / 100))
+        return report
+
+    def _save_uses(self) -> None:
+        _use_saver(self._records, self._store)()
+
+
+class _CaughtUp:
+    """An agent's index, locked and up to date; afterwards the cache is brought back to its size."""
+
+    def __init__(self, indexes: IndexCache, agent: str) -> None:
+        self._indexes = indexes
+        self._agent = agent
+
+    def __enter__(self) -> AgentIndex:
+        self._index = self._indexes.index(self._agent)
+        self._index.lock.acquire()
+        try:
+            self._index.catch_up()
+        except BaseException:
+            self._index.lock.release()
+            raise
+        return self._index
+
+    def __exit__(self, *problem: object) -> None:
+        self._index.lock.release()
+        self._indexes.trim(self._agent)
+
+
+def _masks(
+    index: AgentIndex, condition: Filter | None, low: float | None, high: float | None
+) -> Iterable[NDArray[np.bool_]]:
+    if condition is not None:
+        yield condition.positions(index)
+    moments = index.columns.created_at[: index.count]
+    if low is not None:
+        yield moments >= low
+    if high is not None:
+        yield moments <= high
+
+
+def _in(entry: MemoryEntry, scope: frozenset[Tier]) -> bool:
+    return Tier.parse(entry.tier) in scope
+
+
+def _entry_of(row: Row, new: NewMemory) -> MemoryEntry:
+    return MemoryEntry(
+        id=row.id,
+        agent_id=row.agent,
+        content=new.content,
+        kind=row.kind,
+        step=row.step,
+        created_at=row.created_at,
+        importance=row.importance,
+        metadata=dict(new.metadata or {}),
+        tier=row.tier.label,
+    )
+
+
+def _new_memory(item: Mapping[str, Any]) -> NewMemory:
+    try:
+        return NewMemory(**item)
+    except TypeError as problem:
+        reason = str(problem).replace("NewMemory.__init__() ", "")
+        raise InvalidMemory(
+            f"an item of the batch can't be read: {reason}; use the arguments of add() as keys"
+        ) from None
+
+
+def _check_count(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InvalidMemory(f"{name} is {value!r}: use a whole number ≥ 0")
+
+
+def _number(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        raise InvalidMemory(f"{name} is {value!r}: use a number")
+    return value
+
+
+def _use_saver(records: RecordCache, store: MemoryStore) -> Callable[[], None]:
+    def save() -> None:
+        uses = records.take_uses()
+        if uses:
+            store.add_uses(uses)
+
+    return save
+
+
+def _shut_down(
+    keeper: Keeper | None,
+    records: RecordCache,
+    save_uses: Callable[[], None] | None,
+    store: MemoryStore,
+) -> None:
+    """Also called when a system was never closed: at garbage collection or at exit."""
+    if keeper is not None:
+        keeper.stop()
+    try:
+        if save_uses is not None:
+            save_uses()
+    finally:
+        records.drop()
+        store.close()

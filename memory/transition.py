@@ -1,0 +1,166 @@
+"""Moving memories down the tiers: by age, by capacity, by hand; and forgetting, only where a limit says so.
+
+Every batch is one transaction of the store, made of rows that still are where they were read: a crash,
+a deletion or another process that moves the same rows can't lose or double one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+
+import msgspec
+
+from memory.clock import Clock
+from memory.compression import Forms
+from memory.config import MemoryConfig
+from memory.entry import Tier
+from memory.importance import least_first
+from memory.storage import MemoryStore, Move, Row
+
+_BELOW = {Tier.STM: Tier.IM, Tier.IM: Tier.LTM}
+_SAMPLED_AGENTS = 64
+
+
+class TransitionReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one round of maintenance did."""
+
+    moved_to_im: int = 0
+    moved_to_ltm: int = 0
+    forgotten: int = 0
+
+    def __add__(self, other: TransitionReport) -> TransitionReport:
+        return TransitionReport(
+            moved_to_im=self.moved_to_im + other.moved_to_im,
+            moved_to_ltm=self.moved_to_ltm + other.moved_to_ltm,
+            forgotten=self.forgotten + other.forgotten,
+        )
+
+
+class Transitions:
+    """The rules and the moves. `pause` is called between batches: where the background lets others run,
+    and where it is told to stop by returning False."""
+
+    def __init__(
+        self, store: MemoryStore, forms: Forms, config: MemoryConfig, clock: Clock
+    ) -> None:
+        self._store = store
+        self._forms = forms
+        self._config = config
+        self._clock = clock
+        self._limits = {
+            Tier.STM: config.stm_config.memory_limit,
+            Tier.IM: config.im_config.memory_limit,
+            Tier.LTM: config.ltm_config.memory_limit,
+        }
+        self._ages = {
+            Tier.STM: config.stm_config.ttl_seconds,
+            Tier.IM: config.im_config.ttl_seconds,
+        }
+
+    def by_age(self, pause: Callable[[], bool] = lambda: True) -> tuple[TransitionReport, set[str]]:
+        """Move what has been here for its time; also the agents whose memories moved."""
+        report, touched = TransitionReport(), set[str]()
+        for tier, age in self._ages.items():
+            while age is not None:
+                due = self._store.stored_before(
+                    tier, self._clock.now() - age, self._config.transition_batch
+                )
+                moved = 0
+                for agent, seqs in due.items():
+                    moved += self._move(agent, seqs, tier)
+                    touched.add(agent)
+                report += _moved(_BELOW[tier], moved)
+                if moved == 0 or not pause():
+                    break
+        return report, touched
+
+    def by_capacity(
+        self, agents: Iterable[str], pause: Callable[[], bool] = lambda: True
+    ) -> TransitionReport:
+        """Bring agents' tiers back within their limits, the least important memories first."""
+        report = TransitionReport()
+        for agent in agents:
+            for tier, limit in self._limits.items():
+                if limit is not None:
+                    surplus = self._store.counts(agent)[tier] - limit
+                    report += self.demote(agent, tier, surplus, pause)
+        return report
+
+    def demote(
+        self, agent: str, tier: Tier, count: int, pause: Callable[[], bool] = lambda: True
+    ) -> TransitionReport:
+        """Move an agent's `count` least important memories of a tier one down, or forget them."""
+        report = TransitionReport()
+        if count <= 0:
+            return report
+        leaving = least_first(self._store.standing(agent, tier), self._clock.now())[:count]
+        for batch in _batches(leaving, self._config.transition_batch):
+            if tier is Tier.LTM:
+                report += TransitionReport(forgotten=self._store.forget(agent, batch, tier))
+            else:
+                report += _moved(_BELOW[tier], self._move(agent, batch, tier))
+            if not pause():
+                break
+        return report
+
+    def fit_codecs(self) -> bool:
+        """Fit the codecs that still wait for data, if there is enough; whether anything was fitted."""
+        wanted = self._forms.samples_wanted()
+        if wanted == 0:
+            return False
+        rows = self._sample(wanted)
+        if len(rows) < wanted:
+            return False
+        self._forms.fit(
+            self._forms.to_float32([(row.vector_codec, row.vector, row.fine) for row in rows]),
+            [self._forms.raw_body(row.body_codec, row.body) for row in rows],
+        )
+        return True
+
+    def _move(self, agent: str, seqs: Sequence[int], source: Tier) -> int:
+        target = _BELOW[source]
+        rows = [row for row in self._store.rows(agent, seqs) if row.tier is source]
+        if not rows:
+            return 0
+        vectors = self._forms.vectors_for(
+            target,
+            self._forms.to_float32([(row.vector_codec, row.vector, row.fine) for row in rows]),
+        )
+        moves = []
+        for row, (vector_codec, vector, fine) in zip(rows, vectors, strict=True):
+            raw = self._forms.raw_body(row.body_codec, row.body)
+            body_codec, body = self._forms.body_for(target, raw)
+            moves.append(
+                Move(
+                    seq=row.seq,
+                    body_codec=body_codec,
+                    body=body,
+                    vector_codec=vector_codec,
+                    vector=vector,
+                    fine=fine,
+                )
+            )
+        return self._store.move(agent, moves, source, target)
+
+    def _sample(self, wanted: int) -> list[Row]:
+        """Rows of many agents: what is fitted on them serves everybody."""
+        agents = self._store.agents()
+        some = agents[:: max(len(agents) // _SAMPLED_AGENTS, 1)]
+        share = -(-wanted // max(len(some), 1))
+        rows: list[Row] = []
+        for agent in some:
+            rows.extend(islice(self._store.all_rows(agent), share))
+        if len(rows) < wanted:  # few agents have much: take it from whoever has
+            rows = list(islice(self._store.all_rows(), wanted))
+        return rows[:wanted]
+
+
+def _moved(target: Tier, count: int) -> TransitionReport:
+    if target is Tier.IM:
+        return TransitionReport(moved_to_im=count)
+    return TransitionReport(moved_to_ltm=count)
+
+
+def _batches(seqs: Sequence[int], size: int) -> Iterable[Sequence[int]]:
+    return (seqs[start : start + size] for start in range(0, len(seqs), size))
