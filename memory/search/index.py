@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.entry import ALL_TIERS, Tier
+from memory.search.context import Chains
 from memory.search.postings import Postings
 from memory.search.vectors import VectorBlock
-from memory.storage import NO_SESSION, AgentState, Change, ChangeKind, IndexColumns, MemoryStore
+from memory.storage import AgentState, Change, ChangeKind, IndexColumns, MemoryStore
 
 BLOCK = 1 << 16
 GONE = 255  # the tier of a memory that was deleted
@@ -49,9 +50,6 @@ class Columns:
         self.created_at = np.empty(0, np.float64)
         self.step = np.empty(0, np.int64)
         self.length = np.empty(0, np.float32)
-        self.session = np.empty(0, np.int32)
-        self.previous = np.empty(0, np.int32)
-        self.next = np.empty(0, np.int32)
 
     def grow(self, needed: int) -> None:
         if needed <= len(self.seq):
@@ -87,8 +85,7 @@ class AgentIndex:
         self.gone = 0
         self.columns = Columns()
         self._blocks: list[Block | None] = []
-        self._sessions: dict[int, int] = {}
-        self._session_ends: list[int] = []
+        self.chains = Chains(self._dimensions)
         self.words_in_all = 0.0
 
     # -- keeping up ---------------------------------------------------------------------------
@@ -120,7 +117,7 @@ class AgentIndex:
         columns.tier[new] = rows.tier
         columns.created_at[new] = rows.created_at
         columns.step[new] = rows.step
-        self._link_sessions(first, rows.session)
+        self.chains.extend(rows.session)
         for number in range(first // BLOCK, (self.count - 1) // BLOCK + 1):
             start, end = max(first, number * BLOCK), min(self.count, (number + 1) * BLOCK)
             if number == len(self._blocks):
@@ -129,25 +126,8 @@ class AgentIndex:
             block = self._blocks[number]
             if block is not None:
                 self._fill(block, number * BLOCK, start, end)
-
-    def _link_sessions(self, first: int, sessions: NDArray[np.int64]) -> None:
-        """Number the conversations and chain each one's memories in their order."""
-        columns = self.columns
-        for column in (columns.session, columns.previous, columns.next):
-            column[first : self.count] = -1
-        having = np.flatnonzero(sessions != NO_SESSION)
-        for position, key in zip(
-            (having + first).tolist(), sessions[having].tolist(), strict=True
-        ):
-            session = self._sessions.setdefault(key, len(self._sessions))
-            columns.session[position] = session
-            if session == len(self._session_ends):
-                self._session_ends.append(position)
-                continue
-            last = self._session_ends[session]
-            columns.previous[position] = last
-            columns.next[last] = position
-            self._session_ends[session] = position
+                positions = np.arange(start, end)
+                self.chains.observe(positions, block.vectors.unit(positions - number * BLOCK))
 
     def _fill(self, block: Block, base: int, start: int, end: int) -> None:
         """Read words and vectors of the positions start … end - 1 into a block."""
@@ -181,10 +161,6 @@ class AgentIndex:
 
     # -- reading ------------------------------------------------------------------------------
 
-    @property
-    def sessions(self) -> int:
-        return len(self._sessions)
-
     def allowed(self, tiers: frozenset[Tier]) -> NDArray[np.bool_] | None:
         """Which positions a search over these tiers may answer with; None for every one."""
         tier = self.columns.tier[: self.count]
@@ -206,7 +182,7 @@ class AgentIndex:
 
     @property
     def nbytes(self) -> int:
-        return self.columns.nbytes + sum(block.nbytes for block in self._blocks if block)
+        return self.columns.nbytes + self.chains.nbytes + sum(block.nbytes for block in self._blocks if block)
 
     def shrink(self, budget: int) -> None:
         """Drop blocks until the rest fits; the first ones stay, so that each search finds some."""

@@ -2,8 +2,7 @@
 
 Each score is put on one scale, on which 0 is the average memory and 1 the mean of the ten best; a
 score that tells memories apart well then weighs as much as it should, whatever the query and the
-collection. What stands next to a good match in a conversation is often the answer: memories take a
-share of their neighbours' scores and of the best one in their session.
+collection. To that comes what stands around a memory (see `context.py`).
 """
 
 from __future__ import annotations
@@ -21,9 +20,6 @@ from memory.search.lexical import WordMatches
 from memory.search.vectors import top
 from memory.search.words import words_of
 
-NEIGHBOUR_SHARE = 0.5
-SECOND_NEIGHBOUR_SHARE = 0.25
-SESSION_SHARE = 1.0
 _BEST = 10
 
 Floats = NDArray[np.float32]
@@ -81,7 +77,7 @@ def by_text(
         alone += _on_one_scale(matches.scores())
     if index.gone:
         alone[index.columns.tier[: index.count] == GONE] = 0.0
-    context = _context(index, alone)
+    context = index.chains.context(alone)
     total = alone if context is None else alone + context
     if allowed is not None:
         total = np.where(allowed, total, -np.inf)
@@ -119,39 +115,9 @@ def _on_one_scale(scores: Floats) -> Floats:
     if count == 0:
         return scores
     mean = scores.mean()
-    best = scores[top(scores, min(_BEST, max(count // 2, 1)))].mean()
+    best = scores[top(scores, max(1, min(_BEST, count // 10)))].mean()
     spread = best - mean
     if spread <= 1e-9:
         return np.zeros_like(scores)
     scaled: Floats = (scores - mean) / spread
     return scaled
-
-
-def _context(index: AgentIndex, alone: Floats) -> Floats | None:
-    """What the surroundings add: neighbours in the session, and the session's best."""
-    if index.sessions == 0:
-        return None
-    columns, count = index.columns, index.count
-    session = columns.session[:count]
-    previous, following = columns.previous[:count], columns.next[:count]
-    context = _at(alone, previous, alone) + _at(alone, following, alone)
-    context *= NEIGHBOUR_SHARE
-    context += SECOND_NEIGHBOUR_SHARE * (
-        _at(alone, _follow(previous), alone) + _at(alone, _follow(following), alone)
-    )
-    best = np.full(index.sessions, -np.inf, np.float32)
-    inside = session >= 0
-    np.maximum.at(best, session[inside], alone[inside])
-    # A memory outside of any session is a session of its own: it competes on equal terms.
-    context += SESSION_SHARE * np.where(inside, best[session], alone)
-    return context
-
-
-def _follow(links: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Two steps along a chain; -1 past its end."""
-    return np.where(links >= 0, links[links], -1)
-
-
-def _at(scores: Floats, links: NDArray[np.int32], own: Floats) -> Floats:
-    """The linked memory's score; half of one's own at the end of a chain."""
-    return np.where(links >= 0, scores[links], own / 2)

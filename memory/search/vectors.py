@@ -65,6 +65,12 @@ class VectorBlock:
         products = self._codes[positions].astype(np.float32) @ query
         return np.divide(products, norms, out=np.zeros_like(norms), where=norms > 0)
 
+    def unit(self, positions: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Some vectors at unit length."""
+        norms = self._norms[positions][:, None]
+        wide = self._codes[positions].astype(np.float32)
+        return np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0)
+
     def nearest(
         self,
         query: NDArray[np.float32],

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from vector_samples import clustered
 
 from memory.compression.vectors import CodecDamaged, Int8Codec, PqCodec, load_codec, make_codec
 from memory.compression.vectors._file import pack
-from vector_samples import clustered
 
 
 @cache

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from vector_samples import Floats, clustered
 
 from memory.compression.vectors import (
     CODEC_NAMES,
@@ -22,7 +23,6 @@ from memory.compression.vectors import (
     load_codec,
     make_codec,
 )
-from vector_samples import Floats, clustered
 
 DIMENSIONS = 32
 BYTES = {
@@ -53,7 +53,7 @@ def fitted(name: str, dimensions: int = DIMENSIONS) -> VectorCodec:
 
 @names
 @given(rows=anything)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_codes_have_the_promised_shape_and_vectors_come_back_in_theirs(
     name: str, rows: Floats
 ) -> None:
@@ -69,7 +69,7 @@ def test_codes_have_the_promised_shape_and_vectors_come_back_in_theirs(
 
 @names
 @given(rows=anything)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_decoded_vector_has_unit_length_and_zero_stays_zero(name: str, rows: Floats) -> None:
     codec = fitted(name)
     if name == "truncate":  # it can't know the direction of what it kept nothing of
@@ -80,7 +80,7 @@ def test_a_decoded_vector_has_unit_length_and_zero_stays_zero(name: str, rows: F
 
 @names
 @given(rows=anything, seed=st.integers(0, 1000))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_code_does_not_depend_on_the_other_vectors_of_the_batch(
     name: str, rows: Floats, seed: int
 ) -> None:
@@ -95,7 +95,7 @@ def test_a_code_does_not_depend_on_the_other_vectors_of_the_batch(
 @names
 def test_a_code_does_not_depend_on_its_place_in_a_large_batch(name: str) -> None:
     codec = fitted(name)
-    rows = clustered(20_000, DIMENSIONS, seed=3)  # more than one block
+    rows = clustered(9000, DIMENSIONS, seed=3)  # more than one block
     codes = codec.encode(rows)
     order = np.random.default_rng(0).permutation(len(rows))
     np.testing.assert_array_equal(codec.encode(rows[order]), codes[order])
@@ -104,7 +104,7 @@ def test_a_code_does_not_depend_on_its_place_in_a_large_batch(name: str) -> None
 
 @names
 @given(rows=anything)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_loaded_codec_gives_the_same_codes_and_the_same_vectors(name: str, rows: Floats) -> None:
     codec = fitted(name)
     loaded = load_codec(codec.save())
@@ -117,7 +117,7 @@ def test_a_loaded_codec_gives_the_same_codes_and_the_same_vectors(name: str, row
 
 @names
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_any_bytes_of_the_right_width_decode_to_finite_vectors(name: str, seed: int) -> None:
     codec = fitted(name)
     codes = np.random.default_rng(seed).integers(
@@ -147,7 +147,7 @@ def test_any_number_of_dimensions_works(name: str, dimensions: int) -> None:
 
 
 @given(rows=anything)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_int8_keeps_every_direction_to_a_cosine_of_999(rows: Floats) -> None:
     rows = rows[rows.any(axis=1)]
     codec = make_codec("int8", DIMENSIONS)

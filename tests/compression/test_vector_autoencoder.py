@@ -1,0 +1,91 @@
+"""The autoencoder learns, learns on, and respects the bytes it is given."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from vector_samples import Floats, low_rank, unit
+
+from memory.compression.vectors import AutoencoderCodec, VectorCodec, load_codec, make_codec
+from memory.compression.vectors._signed import NO_VECTOR
+
+DIMENSIONS = 48
+RANK = 6
+
+
+def cosine(codec: VectorCodec, rows: Floats) -> float:
+    return float(np.mean(np.sum(codec.decode(codec.encode(rows)) * rows, axis=1)))
+
+
+@cache
+def seen() -> Floats:
+    return low_rank(1500, DIMENSIONS, RANK, seed=1)
+
+
+@cache
+def unseen() -> Floats:
+    return low_rank(500, DIMENSIONS, RANK, seed=2)
+
+
+def trained(**options: float) -> AutoencoderCodec:
+    codec = make_codec("autoencoder", DIMENSIONS, **options)
+    assert isinstance(codec, AutoencoderCodec)
+    return codec.fit(seen())
+
+
+def test_the_loss_falls_to_a_small_part_and_unseen_vectors_come_back_near() -> None:
+    codec = trained()
+    assert len(codec.history) == codec.epochs == 10
+    assert codec.history[-1] < 0.1 * codec.history[0]
+    assert cosine(codec, unseen()) > 0.97
+
+
+def test_it_beats_truncation_in_the_same_bytes_on_vectors_of_low_rank() -> None:
+    codec = trained()
+    truncate = make_codec("truncate", DIMENSIONS)
+    assert codec.bytes_per_vector == truncate.bytes_per_vector == 12
+    assert cosine(codec, unseen()) > cosine(truncate, unseen()) + 0.3
+
+
+def test_it_learns_on_from_where_it_was() -> None:
+    codec = trained(epochs=3)
+    before = cosine(codec, unseen())
+    codec.fit(seen())
+    assert len(codec.history) == 6
+    assert codec.history[3] < codec.history[2]
+    assert cosine(codec, unseen()) > before
+
+
+def test_it_follows_data_that_changes_without_starting_over() -> None:
+    other = unit(seen() @ np.random.default_rng(7).normal(size=(DIMENSIONS, DIMENSIONS)))
+    codec = trained(epochs=5)
+    lost = cosine(codec, other)
+    codec.fit(other)
+    assert cosine(codec, other) > lost + 0.2
+
+
+def test_a_loaded_autoencoder_learns_on_like_the_one_that_was_saved() -> None:
+    codec = trained(epochs=2)
+    loaded = load_codec(codec.save())
+    assert loaded.fit(seen()).save() == codec.fit(seen()).save()
+
+
+def test_seeds_decide_the_network() -> None:
+    assert trained(epochs=1, seed=1).save() == trained(epochs=1, seed=1).save()
+    assert trained(epochs=1, seed=1).save() != trained(epochs=1, seed=2).save()
+
+
+def test_the_code_uses_its_bytes_and_never_the_one_that_means_zero() -> None:
+    codes = trained().encode(unseen())
+    assert not np.any(codes == NO_VECTOR)
+    used = [len(np.unique(codes[:, place])) for place in range(codes.shape[1])]
+    assert min(used) > 50
+
+
+@pytest.mark.parametrize("batch_size", [7, 500, 1500])
+def test_batches_need_not_divide_the_data(batch_size: int) -> None:
+    codec = trained(epochs=2, batch_size=batch_size)
+    assert len(codec.history) == 2
+    assert codec.history[1] < codec.history[0]
