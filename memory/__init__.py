@@ -36,7 +36,7 @@ _HOMES = {
     "with_memory": "memory.hooks",
 }
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605  (one list of names: the table above)
+__all__ = sorted(_HOMES)
 __version__ = "0.1.0"
 
 

@@ -20,7 +20,7 @@ class Tier(IntEnum):
     @property
     def label(self) -> str:
         """The tier's name as users write it: "stm", "im" or "ltm"."""
-        return _LABELS[self]
+        return TIER_LABELS[self]
 
     @classmethod
     def parse(cls, value: str | Tier) -> Tier:
@@ -43,12 +43,16 @@ class Tier(IntEnum):
             raise UnknownTier(f"unknown tier {value!r}: use one of stm, im, ltm, all") from None
 
 
-_LABELS = {Tier.STM: "stm", Tier.IM: "im", Tier.LTM: "ltm"}
-_BY_LABEL = {label: tier for tier, label in _LABELS.items()}
+TIER_LABELS = ("stm", "im", "ltm")
+_BY_LABEL = {label: Tier(number) for number, label in enumerate(TIER_LABELS)}
 ALL_TIERS = frozenset(Tier)
 
 
-class MemoryEntry(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+# The records below hold JSON values and never each other in a circle: Python's collector of such
+# circles need not look at them (gc=False), which makes reading many of them a good deal faster.
+
+
+class MemoryEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One thing an agent stored, whole and exact from every tier."""
 
     id: str
@@ -62,7 +66,7 @@ class MemoryEntry(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     tier: str
 
 
-class Why(msgspec.Struct, frozen=True, kw_only=True):
+class Why(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Why a memory was found: the query's words it holds, its nearness, its surroundings.
 
     `similarity` is the cosine to the query (None where only words were searched), and `context`
@@ -84,7 +88,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
         return "; ".join(parts) or "matches the filter"
 
 
-class Hit(msgspec.Struct, frozen=True, kw_only=True):
+class Hit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One answer of a search, best first."""
 
     id: str

@@ -22,9 +22,7 @@ def standing_value(importance: float, age_seconds: float, uses: int) -> float:
     return importance * (1 + RECENCY_SHARE * recency + USE_SHARE * use)
 
 
-def least_first(
-    standing: Iterable[tuple[int, float, float, int]], now: float
-) -> list[int]:
+def least_first(standing: Iterable[tuple[int, float, float, int]], now: float) -> list[int]:
     """Seqs of (seq, importance, created_at, uses), the least worth keeping first, then the oldest."""
     valued = [
         (standing_value(importance, now - created_at, uses), seq)

@@ -16,7 +16,7 @@ from memory.clock import Clock
 from memory.compression import Forms
 from memory.content import Leaves, digest_of, encode_body, leaves_of
 from memory.embedding import ContentEmbedder, render
-from memory.embedding.base import unit_rows
+from memory.embedding.base import unit
 from memory.entry import Tier
 from memory.errors import InvalidMemory
 from memory.ids import new_ids
@@ -215,7 +215,7 @@ def check_vector(value: Any, dimensions: int) -> NDArray[np.float32]:
         raise InvalidMemory(f"vector has shape {vector.shape}: this memory uses ({dimensions},)")
     if not np.isfinite(vector).all():
         raise InvalidMemory("vector holds NaN or infinity: use finite numbers")
-    return unit_rows(vector[None, :])[0]
+    return unit(vector)
 
 
 def _check_importance(value: object) -> None:

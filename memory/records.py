@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -13,7 +13,8 @@ from memory.storage import MemoryStore
 
 _encode = msgspec.msgpack.Encoder().encode
 decode_entry = msgspec.msgpack.Decoder(MemoryEntry).decode
-_OVERHEAD = 250  # bytes of Python objects around one cached record
+_OVERHEAD = 300  # bytes of Python objects around one cached record
+_NEVER = 1  # a moment under which nothing is kept
 
 
 class AgentRecords:
@@ -23,12 +24,13 @@ class AgentRecords:
     given then stays with that caller, and no entry needs to be copied.
     """
 
-    __slots__ = ("entries", "pulse", "size", "uses", "watch")
+    __slots__ = ("encoded", "pulse", "seqs", "size", "uses", "watch")
 
-    def __init__(self, watch: Callable[[], int], pulse: int) -> None:
+    def __init__(self, watch: Callable[[], int]) -> None:
         self.watch = watch
-        self.pulse = pulse
-        self.entries: dict[str, tuple[bytes, int]] = {}
+        self.pulse = watch()
+        self.seqs: dict[str, int] = {}
+        self.encoded: dict[int, bytes] = {}
         self.uses: dict[int, int] = {}
         self.size = 0
 
@@ -45,35 +47,47 @@ class RecordCache:
         self._other_uses: dict[str, dict[int, int]] = {}
         self.reads = dict.fromkeys(Tier, 0)
 
-    def moment(self, agent: str) -> int | None:
+    def moment(self, agent: str) -> int:
         """Ask before reading from the store; give it to `keep` with what was read."""
-        watch = self._store.watch(agent)
-        pulse = watch() if watch is not None else 1
-        return None if pulse & 1 else pulse
+        records = self.agents.get(agent) or self._open(agent)
+        return _NEVER if records is None else records.watch()
 
-    def keep(self, entry: MemoryEntry, seq: int, moment: int | None) -> None:
+    def keep(self, entry: MemoryEntry, seq: int, moment: int) -> None:
         """Remember an stm entry that was read (or stored) after `moment`, if nothing changed since."""
-        watch = self._store.watch(entry.agent_id)
-        if moment is None or watch is None:
+        if moment & 1:  # a change was under way, or the store can't tell
             return
+        try:
+            encoded = _encode(entry)
+        except (OverflowError, UnicodeEncodeError, TypeError):
+            return  # content that only JSON can hold is rare: read it from the store
         with self._lock:
             records = self.agents.get(entry.agent_id)
-            if records is None or records.pulse != moment:
-                self._forget(entry.agent_id)
-                records = self.agents[entry.agent_id] = AgentRecords(watch, moment)
-            if watch() != moment:
+            if records is None or records.watch() != moment:
                 return
-            try:
-                encoded = _encode(entry)
-            except (OverflowError, UnicodeEncodeError, TypeError):
-                return  # content that only JSON can hold is rare: read it from the store
-            records.entries[entry.id] = (encoded, seq)
+            if records.pulse != moment:
+                self._empty(entry.agent_id, records)
+                records.pulse = moment
+            records.seqs[entry.id] = seq
+            records.encoded[seq] = encoded
             records.size += len(encoded) + _OVERHEAD
             self._size += len(encoded) + _OVERHEAD
-            while self._size > self._budget and len(self.agents) > 1:
-                self._forget(next(iter(self.agents)))
-            if self._size > self._budget:
-                self._forget(entry.agent_id)
+            while self._size > self._budget:
+                oldest = next(iter(self.agents))
+                self._empty(oldest, self.agents.pop(oldest))
+
+    def cached(self, agent: str, seqs: Iterable[int]) -> dict[int, MemoryEntry]:
+        """Those of the memories that are here, by seq; each counts as read."""
+        records = self.agents.get(agent)
+        if records is None or records.watch() != records.pulse:
+            return {}
+        held, uses = records.encoded, records.uses
+        found = {}
+        for seq in seqs:
+            encoded = held.get(seq)
+            if encoded is not None:
+                uses[seq] = uses.get(seq, 0) + 1
+                found[seq] = decode_entry(encoded)
+        return found
 
     def used(self, agent: str, seq: int, tier: Tier) -> None:
         """Count one reading of a memory that was not served from here."""
@@ -96,17 +110,23 @@ class RecordCache:
     def drop(self, agent: str | None = None) -> None:
         with self._lock:
             for name in [agent] if agent is not None else list(self.agents):
-                self._forget(name)
+                records = self.agents.pop(name, None)
+                if records is not None:
+                    self._empty(name, records)
 
-    def _forget(self, agent: str) -> None:
-        records = self.agents.pop(agent, None)
-        if records is not None:
-            self._size -= records.size
-            self._merge(self._other_uses, agent, records)
+    def _open(self, agent: str) -> AgentRecords | None:
+        watch = self._store.watch(agent)
+        if watch is None:
+            return None
+        with self._lock:
+            return self.agents.setdefault(agent, AgentRecords(watch))
 
-    def _merge(
-        self, into: dict[str, dict[int, int]], agent: str, records: AgentRecords
-    ) -> None:
+    def _empty(self, agent: str, records: AgentRecords) -> None:
+        self._size -= records.size
+        records.seqs, records.encoded, records.size = {}, {}, 0
+        self._merge(self._other_uses, agent, records)
+
+    def _merge(self, into: dict[str, dict[int, int]], agent: str, records: AgentRecords) -> None:
         uses, records.uses = records.uses, {}
         held = into.setdefault(agent, {}) if uses else {}
         for seq, count in uses.items():

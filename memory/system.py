@@ -18,12 +18,12 @@ from memory.compression import Forms
 from memory.config import MemoryConfig
 from memory.content import decode_body, leaves_of
 from memory.embedding import ContentEmbedder, Embedder, WordLlamaEmbedder, render
-from memory.entry import Hit, MemoryEntry, Tier, Why
+from memory.entry import ALL_TIERS, TIER_LABELS, Hit, MemoryEntry, Tier, Why
 from memory.errors import EmbedderMismatch, InvalidMemory
 from memory.intake import Intake, NewMemory, check_moment, check_name, check_vector
 from memory.keeper import Keeper
 from memory.records import RecordCache, decode_entry
-from memory.search import IndexCache, Match, by_text, by_vector
+from memory.search import IndexCache, Match, by_text, by_vector, query_vector_of
 from memory.search.filters import Filter
 from memory.search.index import AgentIndex
 from memory.storage import MemoryStore, Record, Row, SQLiteStore
@@ -80,6 +80,7 @@ class AgentMemorySystem:
         config, store = self.config, self._store
         self._check_embedder()
         self._content_embedder = ContentEmbedder(self.embedder)
+        self._query_vector = query_vector_of(self.embedder)
         self._forms = Forms(store, config, self.embedder.dimensions)
         self._intake = Intake(self._content_embedder, self._forms, self.clock)
         records_bytes = config.cache_bytes // _RECORDS_SHARE
@@ -277,10 +278,10 @@ class AgentMemorySystem:
         id: str,
         *,
         content: Any = _UNSET,
-        metadata: Mapping[str, Any] | None | _Unset = _UNSET,
+        metadata: Mapping[str, Any] | _Unset | None = _UNSET,
         importance: float | _Unset = _UNSET,
         kind: str | _Unset = _UNSET,
-        step: int | None | _Unset = _UNSET,
+        step: int | _Unset | None = _UNSET,
     ) -> bool:
         """Change some fields of a memory, which stays in its tier; False if there is none.
 
@@ -330,12 +331,17 @@ class AgentMemorySystem:
         """The memory with this id, from whichever tier."""
         records = self._records.agents.get(agent_id)
         if records is not None and records.watch() == records.pulse:
-            found = records.entries.get(id)
-            if found is not None:
-                encoded, seq = found
+            seq = records.seqs.get(id)
+            if seq is not None:
                 records.uses[seq] = records.uses.get(seq, 0) + 1
-                return decode_entry(encoded)
-        return self._get_from_store(agent_id, id)
+                return decode_entry(records.encoded[seq])
+        moment = self._records.moment(agent_id)
+        record = self._store.get_one(agent_id, id)
+        if record is None:
+            check_name("agent_id", agent_id)
+            check_name("id", id)
+            return None
+        return self._read(record, moment)
 
     def get_many(self, agent_id: str, ids: Sequence[str]) -> list[MemoryEntry | None]:
         """One answer an id, in the same order; None for those that are not there."""
@@ -375,10 +381,8 @@ class AgentMemorySystem:
         if not isinstance(query, str):
             raise InvalidMemory(f"query is a {type(query).__name__}: search takes text")
 
-        def rank(
-            index: AgentIndex, k: int, allowed: NDArray[np.bool_] | None
-        ) -> list[Match]:
-            return by_text(index, query, self.embedder, k, allowed)
+        def rank(index: AgentIndex, k: int, allowed: NDArray[np.bool_] | None) -> list[Match]:
+            return by_text(index, query, self._query_vector, k, allowed)
 
         return self._search(agent_id, k, tier, filters, since, until, rank)
 
@@ -403,9 +407,7 @@ class AgentMemorySystem:
         if threshold is not None:
             threshold = _number("threshold", threshold)
 
-        def rank(
-            index: AgentIndex, k: int, allowed: NDArray[np.bool_] | None
-        ) -> list[Match]:
+        def rank(index: AgentIndex, k: int, allowed: NDArray[np.bool_] | None) -> list[Match]:
             return by_vector(index, vector, k, allowed, threshold)
 
         filters = None if memory_type is None else {"kind": memory_type}
@@ -464,10 +466,11 @@ class AgentMemorySystem:
         found: list[MemoryEntry] = []
         for start in range(0, len(seqs), 500):
             part = seqs[start : start + 500]
-            records = {record.seq: record for record in self._store.get_by_seq(agent_id, part)}
-            entries = (self._read(records[seq]) for seq in part if seq in records)
+            entries = self._entries(agent_id, part)
             found.extend(
-                entry for entry in entries if wanted.matches(entry) and _in(entry, scope)
+                entries[seq]
+                for seq in part
+                if seq in entries and wanted.matches(entries[seq]) and _in(entries[seq], scope)
             )
             if limit is not None and len(found) >= limit:
                 return found[:limit]
@@ -527,9 +530,7 @@ class AgentMemorySystem:
 
     def get_access_statistics(self) -> dict[str, Any]:
         """What this process has done since it opened the memory."""
-        served = sum(
-            sum(records.uses.values()) for records in list(self._records.agents.values())
-        )
+        served = sum(sum(records.uses.values()) for records in list(self._records.agents.values()))
         reads = {tier.label: count for tier, count in self._records.reads.items()}
         reads["stm"] += served
         return {"reads": reads, "writes": self._writes, "searches": self._searches}
@@ -597,34 +598,30 @@ class AgentMemorySystem:
     def _record(self, agent_id: str, id: str) -> Record | None:
         check_name("agent_id", agent_id)
         check_name("id", id)
-        found = self._store.get(agent_id, [id])
-        return found[0] if found else None
+        return self._store.get_one(agent_id, id)
 
-    def _get_from_store(self, agent_id: str, id: str) -> MemoryEntry | None:
-        moment = self._records.moment(agent_id) if isinstance(agent_id, str) else None
-        record = self._record(agent_id, id)
-        return None if record is None else self._read(record, moment)
+    def _read(self, record: Record, moment: int) -> MemoryEntry:
+        """The entry of a record that a caller asked for: it is counted, and kept if it is young.
 
-    def _read(self, record: Record, moment: int | None = None) -> MemoryEntry:
-        """The entry of a record that a caller asked for: it is counted, and kept if it is young."""
+        `moment` is what the record cache said before the record was read."""
         entry = self._entry(record)
         self._records.used(record.agent, record.seq, record.tier)
-        if record.tier is Tier.STM and moment is not None:
+        if record.tier is Tier.STM:
             self._records.keep(entry, record.seq, moment)
         return entry
 
     def _entry(self, record: Record) -> MemoryEntry:
         content, metadata = decode_body(self._forms.raw_body(record.body_codec, record.body))
         return MemoryEntry(
-            id=record.id,
-            agent_id=record.agent,
-            content=content,
-            kind=record.kind,
-            step=record.step,
-            created_at=record.created_at,
-            importance=record.importance,
-            metadata=metadata,
-            tier=record.tier.label,
+            record.id,
+            record.agent,
+            content,
+            record.kind,
+            record.step,
+            record.created_at,
+            record.importance,
+            metadata,
+            TIER_LABELS[record.tier],
         )
 
     def _finest(self, row: Row) -> NDArray[np.float32]:
@@ -673,16 +670,12 @@ class AgentMemorySystem:
         scope: frozenset[Tier],
         condition: Filter | None,
     ) -> list[Hit]:
-        records = {
-            record.seq: record
-            for record in self._store.get_by_seq(agent_id, [match.seq for match in matches])
-        }
+        entries = self._entries(agent_id, [match.seq for match in matches])
         hits = []
         for match in matches:
-            record = records.get(match.seq)
-            if record is None or record.tier not in scope:
+            entry = entries.get(match.seq)
+            if entry is None or not _in(entry, scope):
                 continue
-            entry = self._read(record)
             if condition is not None and not condition.matches(entry):
                 continue
             hits.append(
@@ -691,12 +684,20 @@ class AgentMemorySystem:
                     entry=entry,
                     score=match.score,
                     tier=entry.tier,
-                    why=Why(
-                        words=match.words, similarity=match.similarity, context=match.context
-                    ),
+                    why=Why(words=match.words, similarity=match.similarity, context=match.context),
                 )
             )
         return hits
+
+    def _entries(self, agent_id: str, seqs: Sequence[int]) -> dict[int, MemoryEntry]:
+        """Memories by seq, the young ones from RAM; those that are gone by now are left out."""
+        moment = self._records.moment(agent_id)
+        entries = self._records.cached(agent_id, seqs)
+        missing = [seq for seq in seqs if seq not in entries]
+        if missing:
+            for record in self._store.get_by_seq(agent_id, missing):
+                entries[record.seq] = self._read(record, moment)
+        return entries
 
     def _in_range(
         self,
@@ -711,6 +712,7 @@ class AgentMemorySystem:
         check_name("agent_id", agent_id)
         if limit is not None:
             _check_count("limit", limit)
+        moment = self._records.moment(agent_id)
         records = self._store.in_range(
             agent_id,
             column,
@@ -720,7 +722,7 @@ class AgentMemorySystem:
             limit=limit,
             newest_first=newest_first,
         )
-        return [self._read(record) for record in records]
+        return [self._read(record, moment) for record in records]
 
     def _force(self, tier: Tier, percentage: float, agent_id: str | None) -> TransitionReport:
         share = _number("percentage", percentage)
@@ -774,7 +776,7 @@ def _masks(
 
 
 def _in(entry: MemoryEntry, scope: frozenset[Tier]) -> bool:
-    return Tier.parse(entry.tier) in scope
+    return scope is ALL_TIERS or Tier.parse(entry.tier) in scope
 
 
 def _entry_of(row: Row, new: NewMemory) -> MemoryEntry:

@@ -40,7 +40,7 @@ class BodyCodecs:
         self._newest = max(self._newest, number)
 
     def knows(self, number: int) -> bool:
-        return number == RAW or number in self._dictionaries
+        return number in self._dictionaries
 
     def compress(self, body: bytes) -> tuple[int, bytes]:
         """The codec's number and the smaller form; the body itself where it would not get smaller."""
@@ -49,10 +49,10 @@ class BodyCodecs:
         return (number, packed) if len(packed) < len(body) else (RAW, body)
 
     def decompress(self, number: int, packed: bytes) -> bytes:
-        if number == RAW:
-            return packed
+        """What was compressed; KeyError for a number that was not learned."""
         try:
-            return self._tools(number)[1].decompress(packed)
+            tools = self._local.__dict__.get(number) or self._tools(number)
+            return tools[1].decompress(packed)  # type: ignore[no-any-return]
         except zstandard.ZstdError as problem:
             raise StoreCorrupt(f"a memory's content can't be read back: {problem}") from None
 

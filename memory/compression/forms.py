@@ -71,9 +71,18 @@ class Forms:
         return (RAW, raw) if tier is Tier.STM else self._bodies.compress(raw)
 
     def raw_body(self, number: int, body: bytes) -> bytes:
-        if number != RAW and not self._bodies.knows(number):
-            self._load()  # another process trained it
-        return self._bodies.decompress(number, body)
+        if number == RAW:
+            return body
+        try:
+            return self._bodies.decompress(number, body)
+        except KeyError:
+            self._load()  # another process trained the dictionary
+        try:
+            return self._bodies.decompress(number, body)
+        except KeyError:
+            raise StoreCorrupt(
+                f"content codec {number} is missing: restore the file from a copy"
+            ) from None
 
     # -- vectors ------------------------------------------------------------------------------
 

@@ -77,10 +77,9 @@ class ContentEmbedder:
         picks = (first[:, None] + np.arange(amounts.shape[1]) * 7919) % _DIRECTIONS
         numbers = amounts.reshape(1, -1) @ self._directions[picks.ravel()]
         total = rendering.words + len(values)
-        mixed = (
-            np.sqrt(rendering.words / total) * words[None, :]
-            + np.sqrt(len(values) / total) * unit_rows(numbers)
-        )
+        mixed = np.sqrt(rendering.words / total) * words[None, :] + np.sqrt(
+            len(values) / total
+        ) * unit_rows(numbers)
         row: FloatMatrix = unit_rows(mixed.astype(np.float32))[0]
         return row
 

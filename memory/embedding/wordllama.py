@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.embedding.base import FloatMatrix, unit_rows
+from memory.embedding.base import FloatMatrix, unit, unit_rows
 from memory.errors import AgentMemoryError
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class WordLlamaEmbedder:
     dimensions = 256
 
     def embed(self, texts: Sequence[str]) -> FloatMatrix:
+        if len(texts) == 1:
+            return self._embed_one(texts[0])
         vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
             part = texts[start : start + _TEXTS_AT_ONCE]
@@ -54,16 +56,15 @@ class WordLlamaEmbedder:
         encoding = tokenizer.encode(text, add_special_tokens=False)
         if not encoding.ids:
             return np.zeros((1, self.dimensions), dtype=np.float32)
-        words = [(match.start(), match.end(), match.group()) for match in _WORD.finditer(text)]
-        weights = np.fromiter(
-            (_weight_at(start, end, words, weight) for start, end in encoding.offsets),
-            dtype=np.float32,
-            count=len(encoding.ids),
-        )
+        weights = _weights(text, encoding.offsets, weight)
         if not weights.any():
             weights[:] = 1.0
-        vector: FloatMatrix = weights[None, :] @ rows[encoding.ids].astype(np.float32)
-        return unit_rows(vector)
+        return unit(weights @ rows[encoding.ids].astype(np.float32))[None, :]
+
+    def _embed_one(self, text: str) -> FloatMatrix:
+        rows, tokenizer = _load()
+        ids = tokenizer.encode(_clean(text), add_special_tokens=False).ids
+        return unit(np.add.reduce(rows[ids], axis=0, dtype=np.float32))[None, :]
 
     def _embed_some(self, texts: Sequence[str]) -> FloatMatrix:
         rows, tokenizer = _load()
@@ -81,14 +82,19 @@ class WordLlamaEmbedder:
         return unit_rows(vectors)
 
 
-def _weight_at(
-    start: int, end: int, words: list[tuple[int, int, str]], weight: Callable[[str], float]
-) -> float:
-    """The weight of the word that a token is a piece of; 0 for punctuation."""
-    for word_start, word_end, word in words:
-        if word_start < end and start < word_end:
-            return weight(word)
-    return 0.0
+def _weights(
+    text: str, offsets: Sequence[tuple[int, int]], weight: Callable[[str], float]
+) -> FloatMatrix:
+    """For each token the weight of the word that it is a piece of; 0 for punctuation."""
+    words = [(*match.span(), weight(match.group())) for match in _WORD.finditer(text)]
+    weights = []
+    at = 0
+    for start, end in offsets:
+        while at < len(words) and words[at][1] <= start:
+            at += 1
+        inside = at < len(words) and words[at][0] < end
+        weights.append(words[at][2] if inside else 0.0)
+    return np.array(weights, dtype=np.float32)
 
 
 def _clean(text: str) -> str:

@@ -29,9 +29,7 @@ class IndexCache:
         with self._lock:
             index = self._indexes.get(agent)
             if index is None:
-                index = AgentIndex(
-                    self._store, agent, self._dimensions, self._decode, self._budget
-                )
+                index = AgentIndex(self._store, agent, self._dimensions, self._decode, self._budget)
                 self._indexes[agent] = index
             self._indexes.move_to_end(agent)
             return index
@@ -40,8 +38,9 @@ class IndexCache:
         """Weigh the index that was used, and drop others until all are within the budget."""
         with self._lock:
             index = self._indexes.get(used)
-            if index is None:
+            if index is None or not index.changed_size:
                 return
+            index.changed_size = False
             size = index.nbytes
             self._total += size - self._sizes.get(used, 0)
             self._sizes[used] = size

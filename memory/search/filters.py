@@ -65,7 +65,7 @@ def _holding(index: AgentIndex, terms: Iterable[int]) -> NDArray[np.bool_]:
     mask = np.zeros(index.count, np.bool_)
     for base, _, block in index.blocks():
         for term in terms:
-            mask[block.postings.find(term)[0] + base] = True
+            mask[block.postings.find(term) + base] = True
     return mask
 
 

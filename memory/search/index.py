@@ -87,6 +87,7 @@ class AgentIndex:
         self._blocks: list[Block | None] = []
         self.chains = Chains(self._dimensions)
         self.words_in_all = 0.0
+        self.changed_size = True
 
     # -- keeping up ---------------------------------------------------------------------------
 
@@ -100,6 +101,7 @@ class AgentIndex:
             self._reset()
             state, rows, _ = self._store.catch_up(self._agent, 0, 0)
             changes = []
+        self.changed_size = True
         self._append(rows)
         for change in changes:
             self._apply(change)
@@ -178,11 +180,16 @@ class AgentIndex:
                 self._fill(block, base, base, base + count)
                 if self.nbytes + block.nbytes <= self._budget:
                     self._blocks[number] = block
+                    self.changed_size = True
             yield base, count, block
 
     @property
     def nbytes(self) -> int:
-        return self.columns.nbytes + self.chains.nbytes + sum(block.nbytes for block in self._blocks if block)
+        return (
+            self.columns.nbytes
+            + self.chains.nbytes
+            + sum(block.nbytes for block in self._blocks if block)
+        )
 
     def shrink(self, budget: int) -> None:
         """Drop blocks until the rest fits; the first ones stay, so that each search finds some."""

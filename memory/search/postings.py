@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,40 +47,42 @@ class Postings:
             self._append(flat, owners, len(terms))
         return lengths
 
-    def find(self, term: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Positions of the memories that hold the term, and how often each does."""
-        packed = self._packed_of(term)
-        positions = (packed >> 8).astype(np.int64)
-        return positions, (packed & _MAX_TF).astype(np.float32)
+    def find(self, term: int) -> NDArray[np.int64]:
+        """Positions of the memories that hold the term, ascending."""
+        return (self.find_all([term])[0] >> np.uint32(8)).astype(np.int64)
 
-    def frequency(self, term: int) -> int:
-        """How many memories hold the term."""
-        at = int(np.searchsorted(self._terms, np.uint32(term)))
-        count = 0
-        if at < len(self._terms) and self._terms[at] == term:
-            count = int(self._starts[at + 1] - self._starts[at])
-        tail = self._tail.get(term)
-        return count + (len(tail) if tail is not None else 0)
+    def find_all(self, terms: Sequence[int]) -> list[NDArray[np.uint32]]:
+        """For each term its postings, ascending."""
+        found = self._find_sorted(terms)
+        for number, term in enumerate(terms):
+            tail = self._tail.get(term)
+            if tail is not None:
+                # A copy: a view would keep the array from growing.
+                added = np.array(tail, np.uint32)
+                found[number] = (
+                    np.concatenate((found[number], added)) if len(found[number]) else added
+                )
+        return found
 
     @property
     def nbytes(self) -> int:
         tail = 160 * len(self._tail) + 4 * self._tail_postings
         return self._terms.nbytes + self._starts.nbytes + self._packed.nbytes + tail
 
-    def _packed_of(self, term: int) -> NDArray[np.uint32]:
-        at = int(np.searchsorted(self._terms, np.uint32(term)))
-        found = self._packed[:0]
-        if at < len(self._terms) and self._terms[at] == term:
-            found = self._packed[self._starts[at] : self._starts[at + 1]]
-        tail = self._tail.get(term)
-        if tail is not None:
-            # A copy: a view would keep the array from growing.
-            found = np.concatenate((found, np.array(tail, np.uint32)))
-        return found
+    def _find_sorted(self, terms: Sequence[int]) -> list[NDArray[np.uint32]]:
+        nothing = self._packed[:0]
+        if not len(self._terms):
+            return [nothing] * len(terms)
+        wanted = np.array(terms, np.uint32)
+        at = np.minimum(self._terms.searchsorted(wanted), len(self._terms) - 1)
+        present = self._terms[at] == wanted
+        starts, ends = self._starts[at].tolist(), self._starts[at + 1].tolist()
+        return [
+            self._packed[start:end] if there else nothing
+            for start, end, there in zip(starts, ends, present.tolist(), strict=True)
+        ]
 
-    def _append(
-        self, flat: NDArray[np.uint32], owners: NDArray[np.int64], memories: int
-    ) -> None:
+    def _append(self, flat: NDArray[np.uint32], owners: NDArray[np.int64], memories: int) -> None:
         terms, packed = _pack(flat, owners)
         for term, posting in zip(terms.tolist(), packed.tolist(), strict=True):
             held = self._tail.get(term)
@@ -104,7 +107,9 @@ class Postings:
         keys |= np.concatenate(all_packed)
         keys.sort()
         self._packed = keys.astype(np.uint32)
-        self._terms, starts = np.unique((keys >> np.uint64(32)).astype(np.uint32), return_index=True)
+        self._terms, starts = np.unique(
+            (keys >> np.uint64(32)).astype(np.uint32), return_index=True
+        )
         self._starts = np.append(starts, len(keys)).astype(np.int64)
         self._sorted_memories += self._tail_memories + memories
         self._tail = {}

@@ -8,13 +8,13 @@ collection. To that comes what stands around a memory (see `context.py`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from memory.embedding import Embedder, WeightedEmbedder
-from memory.embedding.base import unit_rows
+from memory.embedding.base import unit
 from memory.search.index import GONE, AgentIndex
 from memory.search.lexical import WordMatches
 from memory.search.vectors import top
@@ -23,10 +23,11 @@ from memory.search.words import words_of
 _BEST = 10
 
 Floats = NDArray[np.float32]
+QueryVector = Callable[[str, Callable[[str], float]], Floats]
+"""A text and the idf of its words to a unit vector."""
 
 
-@dataclass(frozen=True)
-class Match:
+class Match(msgspec.Struct, frozen=True, gc=False):
     """One ranked memory, before its content is read."""
 
     seq: int
@@ -44,12 +45,14 @@ def by_vector(
     threshold: float | None = None,
 ) -> list[Match]:
     """The k memories nearest to a vector, by cosine."""
-    positions, scores = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
+    positions, scores = [], []
     for base, count, block in index.blocks():
         part = None if allowed is None else allowed[base : base + count]
         found, cosines = block.vectors.nearest(query, count, k, part)
         positions.append(found + base)
         scores.append(cosines)
+    if not positions:
+        return []
     position, score = np.concatenate(positions), np.concatenate(scores)
     if threshold is not None:
         position, score = position[score >= threshold], score[score >= threshold]
@@ -57,21 +60,22 @@ def by_vector(
     order = np.lexsort((-position, -score))[:k]
     seqs = index.columns.seq[position[order]].tolist()
     return [
-        Match(seq, cosine, similarity=cosine)
-        for seq, cosine in zip(seqs, score[order].tolist(), strict=True)
+        Match(seq, cosine, cosine) for seq, cosine in zip(seqs, score[order].tolist(), strict=True)
     ]
 
 
 def by_text(
     index: AgentIndex,
     text: str,
-    embedder: Embedder,
+    query_vector: QueryVector,
     k: int,
     allowed: NDArray[np.bool_] | None,
 ) -> list[Match]:
     """The k memories that fit a text best, by words, meaning and surroundings."""
+    if index.count == 0:
+        return []
     matches = WordMatches(index, words_of(text))
-    cosines = _cosines(index, _query_vector(text, embedder, matches.idf))
+    cosines = _cosines(index, query_vector(text, matches.idf))
     alone = _on_one_scale(cosines)
     if matches:
         alone += _on_one_scale(matches.scores())
@@ -83,41 +87,42 @@ def by_text(
         total = np.where(allowed, total, -np.inf)
     best = top(total, k)
     best = best[np.lexsort((-best, -total[best]))]
+    if allowed is not None:
+        best = best[allowed[best]]
+    around = np.zeros(len(best)) if context is None else context[best]
     return [
-        Match(
-            int(index.columns.seq[position]),
-            float(total[position]),
-            similarity=float(cosines[position]),
-            words=matches.words_at(position),
-            context=0.0 if context is None else float(context[position]),
+        Match(*fields)
+        for fields in zip(
+            index.columns.seq[best].tolist(),
+            total[best].tolist(),
+            cosines[best].tolist(),
+            matches.words_at(best),
+            around.tolist(),
+            strict=True,
         )
-        for position in best.tolist()
-        if total[position] > -np.inf
     ]
 
 
-def _query_vector(text: str, embedder: Embedder, idf: Callable[[str], float]) -> Floats:
-    """The query's meaning, with rare words counting more where the embedder can weigh them."""
+def query_vector_of(embedder: Embedder) -> QueryVector:
+    """How a query's meaning is found: rare words count more where the embedder can weigh them."""
     if isinstance(embedder, WeightedEmbedder):
-        return embedder.embed_weighted(text, idf)[0]
-    vector: Floats = unit_rows(np.asarray(embedder.embed([text]), np.float32))[0]
-    return vector
+        weighted = embedder.embed_weighted
+        return lambda text, idf: weighted(text, idf)[0]
+    return lambda text, _: unit(np.asarray(embedder.embed([text]), np.float32)[0])
 
 
 def _cosines(index: AgentIndex, query: Floats) -> Floats:
     parts = [block.vectors.scores(query, count) for _, count, block in index.blocks()]
-    return np.concatenate(parts) if parts else np.empty(0, np.float32)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _on_one_scale(scores: Floats) -> Floats:
     """0 for the average memory, 1 for the mean of the best ones."""
     count = len(scores)
-    if count == 0:
-        return scores
-    mean = scores.mean()
-    best = scores[top(scores, max(1, min(_BEST, count // 10)))].mean()
-    spread = best - mean
+    mean = np.add.reduce(scores) / np.float32(count)
+    few = max(1, min(_BEST, count // 10))
+    spread = np.add.reduce(scores[top(scores, few)]) / np.float32(few) - mean
     if spread <= 1e-9:
         return np.zeros_like(scores)
-    scaled: Floats = (scores - mean) / spread
+    scaled: Floats = (scores - mean) * np.float32(1 / spread)
     return scaled

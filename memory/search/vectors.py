@@ -11,19 +11,20 @@ import numpy as np
 import simsimd
 from numpy.typing import NDArray
 
-from memory.compression.quantise import to_int8
+from memory.compression.quantise import to_int8_one
 
 FULL_SCAN_ROWS = 2048
 """Up to so many rows the bytes are scanned straight away: as quick as the bits, and closer."""
 _CANDIDATE_SHARE = 100  # of the rows, one in so many is ranked by its bytes …
-_CANDIDATES_MIN = 500  # … but not fewer than these
+_CANDIDATES_MIN = 400  # … but not fewer than these
+_HISTOGRAM_ROWS = 4096
 
 
 def top(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
     """Where the k largest are, unordered."""
     if len(scores) <= k:
         return np.arange(len(scores))
-    return np.argpartition(scores, len(scores) - k)[-k:]
+    return scores.argpartition(len(scores) - k)[-k:]
 
 
 class VectorBlock:
@@ -33,7 +34,7 @@ class VectorBlock:
         self._dimensions = dimensions
         self._words = -(-dimensions // 64)
         self._codes = np.zeros((rows, dimensions), np.int8)
-        self._norms = np.zeros(rows, np.float32)
+        self._norms = np.ones(rows, np.float32)
         self._bits = np.zeros((self._words, rows), np.uint64)
 
     @property
@@ -45,31 +46,40 @@ class VectorBlock:
         self._grow(int(positions.max()) + 1 if len(positions) else 0)
         self._codes[positions] = codes
         wide = codes.astype(np.float32)
-        self._norms[positions] = np.sqrt(np.einsum("ij,ij->i", wide, wide))
+        # Never 0, so that a zero vector has the cosine 0 to everything.
+        self._norms[positions] = np.maximum(np.sqrt(np.einsum("ij,ij->i", wide, wide)), 1)
         self._bits[:, positions] = self._to_bits(codes)
 
     def scores(self, query: NDArray[np.float32], count: int) -> NDArray[np.float32]:
         """The cosine of the first `count` vectors to a unit query, every one."""
-        code = to_int8(query[None, :])
-        products = np.asarray(simsimd.cdist(self._codes[:count], code, metric="inner"))[:, 0]
-        norms = self._norms[:count] * np.float32(np.linalg.norm(code.astype(np.float32)))
-        scores = np.zeros(count, np.float32)
-        np.divide(products, norms, out=scores, where=norms > 0, casting="unsafe")
-        return scores
+        return self._products(query, self._codes[:count], self._norms[:count])
+
+    @staticmethod
+    def _products(
+        query: NDArray[np.float32], codes: NDArray[np.int8], norms: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """Cosines by whole numbers, the query rounded like the vectors."""
+        code = to_int8_one(query)
+        wide = code.astype(np.float32)
+        length = max(float(np.dot(wide, wide)) ** 0.5, 1.0)
+        products = np.asarray(simsimd.cdist(codes, code[None, :], metric="inner"))[:, 0]
+        cosines: NDArray[np.float32] = products.astype(np.float32)
+        cosines /= norms
+        cosines *= np.float32(1 / length)
+        return cosines
 
     def exact(
         self, query: NDArray[np.float32], positions: NDArray[np.int64]
     ) -> NDArray[np.float32]:
         """The cosine of some vectors to a unit query that is not rounded itself."""
-        norms = self._norms[positions]
-        products = self._codes[positions].astype(np.float32) @ query
-        return np.divide(products, norms, out=np.zeros_like(norms), where=norms > 0)
+        products: NDArray[np.float32] = self._codes[positions].astype(np.float32) @ query
+        return products / self._norms[positions]
 
     def unit(self, positions: NDArray[np.int64]) -> NDArray[np.float32]:
         """Some vectors at unit length."""
-        norms = self._norms[positions][:, None]
-        wide = self._codes[positions].astype(np.float32)
-        return np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0)
+        units: NDArray[np.float32] = self._codes[positions].astype(np.float32)
+        units /= self._norms[positions][:, None]
+        return units
 
     def nearest(
         self,
@@ -103,22 +113,31 @@ class VectorBlock:
             return top(scores, 4 * k)
         distances = self._hamming(query, count)
         if allowed is not None:
-            distances[~allowed[:count]] = self._dimensions + 1
+            distances[~allowed[:count]] = np.iinfo(distances.dtype).max
         wanted = max(_CANDIDATES_MIN, count // _CANDIDATE_SHARE, 20 * k)
-        # A histogram gives the distance that enough rows stay within, far cheaper than a sort.
-        totals = np.cumsum(np.bincount(distances, minlength=self._dimensions + 2))
-        reach = min(int(np.searchsorted(totals, wanted)), self._dimensions)
-        return np.flatnonzero(distances <= reach)
+        # A histogram gives the distance that enough rows stay within, far cheaper than a sort;
+        # of many rows a part tells it well enough.
+        stride = max(count // _HISTOGRAM_ROWS, 1)
+        totals = np.cumsum(np.bincount(distances[::stride], minlength=self._dimensions + 2))
+        reach = min(int(np.searchsorted(totals, -(-wanted // stride))), self._dimensions)
+        candidates = np.flatnonzero(distances <= reach)
+        scores = self._products(query, self._codes[candidates], self._norms[candidates])
+        return candidates[top(scores, 4 * k)]
 
-    def _hamming(self, query: NDArray[np.float32], count: int) -> NDArray[np.uint16]:
+    def _hamming(
+        self, query: NDArray[np.float32], count: int
+    ) -> NDArray[np.uint8] | NDArray[np.uint16]:
         """In how many signs each vector differs from the query."""
-        bits = self._to_bits(query[None, :])[:, 0]
-        distances = np.zeros(count, np.uint16)
-        for word in range(self._words):
-            distances += np.bitwise_count(self._bits[word, :count] ^ bits[word])
+        signs = np.zeros(self._words * 64, np.bool_)
+        np.greater(query, 0, out=signs[: self._dimensions])
+        bits = np.packbits(signs).view(np.uint64)
+        differing = np.bitwise_count(self._bits[:, :count] ^ bits[:, None])
+        # 256 differences would wrap round to 0 in a byte: one candidate too many, and ranked last.
+        narrow = np.uint8 if self._dimensions <= 256 else np.uint16
+        distances: NDArray[np.uint8] = np.add.reduce(differing, axis=0, dtype=narrow)
         return distances
 
-    def _to_bits(self, vectors: NDArray[np.int8] | NDArray[np.float32]) -> NDArray[np.uint64]:
+    def _to_bits(self, vectors: NDArray[np.int8]) -> NDArray[np.uint64]:
         """Signs, one column a vector, 64 to a word: the order in which they are scanned."""
         signs = np.zeros((len(vectors), self._words * 64), np.bool_)
         np.greater(vectors, 0, out=signs[:, : self._dimensions])
@@ -131,7 +150,7 @@ class VectorBlock:
         rows = max(needed, rows + rows // 2)
         codes = np.zeros((rows, self._dimensions), np.int8)
         codes[: len(self._codes)] = self._codes
-        norms = np.zeros(rows, np.float32)
+        norms = np.ones(rows, np.float32)
         norms[: len(self._norms)] = self._norms
         bits = np.zeros((self._words, rows), np.uint64)
         bits[:, : self._bits.shape[1]] = self._bits

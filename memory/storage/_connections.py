@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from memory.errors import (
     StoreFull,
     StoreReadOnly,
 )
+
+_READER_CACHE_KIB = 8192  # random reads by id then find the index's pages in RAM
 
 
 class Connections:
@@ -37,9 +40,9 @@ class Connections:
         self._read_only = read_only
         self._inherited: list[object] = []
         self._start()
+        _all_connections.add(self)
 
     def _start(self) -> None:
-        self._process = os.getpid()
         self._closed = False
         self._lock = threading.RLock()
         self._idle: deque[sqlite3.Connection] = deque()
@@ -53,8 +56,6 @@ class Connections:
                 self._lock.release()
                 raise StoreClosed("the memory is closed: open a new AgentMemorySystem")
             return self._writing_connection()
-        if self._process != os.getpid():
-            self._start_in_child()
         try:
             return self._idle.pop()
         except IndexError:
@@ -88,8 +89,6 @@ class Connections:
         """The writer inside one transaction: committed at the end, taken back on any exception."""
         if self._read_only:
             raise StoreReadOnly(f"{self._path} was opened with read_only=True")
-        if self._process != os.getpid():
-            self._start_in_child()
         with self._lock:
             connection = self._writing_connection()
             try:
@@ -106,8 +105,6 @@ class Connections:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            if self._process != os.getpid():
-                return
             while self._idle:
                 self._idle.pop().close()
             if self._writer is not None:
@@ -158,17 +155,30 @@ class Connections:
                 connection.execute(f"PRAGMA synchronous = {level}")
             else:
                 connection.execute("PRAGMA query_only = 1")
+                connection.execute(f"PRAGMA cache_size = -{_READER_CACHE_KIB}")
         except sqlite3.Error as problem:
             self.complain(problem)
         return connection
 
-    def _start_in_child(self) -> None:
-        # The parent's connections are kept from being closed here: closing would drop its locks.
-        self._inherited.append((self._idle, self._writer))
-        self._start()
+    def start_in_child(self) -> None:
+        """Leave the parent's connections alone after a fork: closing them would drop its locks."""
+        if self._path is not None and not self._closed:
+            self._inherited.append((self._idle, self._writer))
+            self._start()
 
     @staticmethod
     def _roll_back(connection: sqlite3.Connection) -> None:
         # After a full disk SQLite may have rolled back by itself already.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+_all_connections: weakref.WeakSet[Connections] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for connections in list(_all_connections):
+        connections.start_in_child()
+
+
+os.register_at_fork(after_in_child=_after_fork)

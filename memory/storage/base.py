@@ -28,7 +28,7 @@ NO_SESSION = -1
 RangeColumn = Literal["created_at", "step"]
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """What a reader needs of one memory; the form of the body is the caller's business."""
 
     agent: str
@@ -44,7 +44,7 @@ class Record(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class Row(Record, frozen=True, kw_only=True):
+class Row(Record, frozen=True, kw_only=True, gc=False):
     """One memory whole, as a store keeps it."""
 
     stored_at: float
@@ -153,6 +153,10 @@ class MemoryStore(ABC):
         """Remove rows that still are in `tier` and count them as forgotten."""
 
     # -- reading ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def get_one(self, agent: str, id: str) -> Record | None:
+        """The record with this id; the hottest read there is."""
 
     @abstractmethod
     def get(self, agent: str, ids: Sequence[str]) -> list[Record]:

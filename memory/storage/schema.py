@@ -96,7 +96,12 @@ def create_file(path: Path) -> None:
         except FileExistsError:
             pass
     finally:
-        for leftover in (draft, Path(f"{draft}-wal"), Path(f"{draft}-shm"), Path(f"{draft}-journal")):
+        for leftover in (
+            draft,
+            Path(f"{draft}-wal"),
+            Path(f"{draft}-shm"),
+            Path(f"{draft}-journal"),
+        ):
             leftover.unlink(missing_ok=True)
 
 

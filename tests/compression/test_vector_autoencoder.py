@@ -35,15 +35,20 @@ def trained(**options: float) -> AutoencoderCodec:
     return codec.fit(seen())
 
 
+@cache
+def ready() -> AutoencoderCodec:
+    return trained()
+
+
 def test_the_loss_falls_to_a_small_part_and_unseen_vectors_come_back_near() -> None:
-    codec = trained()
+    codec = ready()
     assert len(codec.history) == codec.epochs == 10
     assert codec.history[-1] < 0.1 * codec.history[0]
     assert cosine(codec, unseen()) > 0.97
 
 
 def test_it_beats_truncation_in_the_same_bytes_on_vectors_of_low_rank() -> None:
-    codec = trained()
+    codec = ready()
     truncate = make_codec("truncate", DIMENSIONS)
     assert codec.bytes_per_vector == truncate.bytes_per_vector == 12
     assert cosine(codec, unseen()) > cosine(truncate, unseen()) + 0.3
@@ -78,7 +83,7 @@ def test_seeds_decide_the_network() -> None:
 
 
 def test_the_code_uses_its_bytes_and_never_the_one_that_means_zero() -> None:
-    codes = trained().encode(unseen())
+    codes = ready().encode(unseen())
     assert not np.any(codes == NO_VECTOR)
     used = [len(np.unique(codes[:, place])) for place in range(codes.shape[1])]
     assert min(used) > 50

@@ -24,24 +24,40 @@ from memory.compression.vectors import (
     make_codec,
 )
 
-DIMENSIONS = 32
+DIMENSIONS = 16
 BYTES = {
-    "float32": 128,
-    "int8": 32,
-    "truncate": 8,
-    "pca": 8,
-    "autoencoder": 8,
-    "binary": 4,
-    "scalar": 8,
-    "pq": 8,
+    "float32": 64,
+    "int8": 16,
+    "truncate": 4,
+    "pca": 4,
+    "autoencoder": 4,
+    "binary": 2,
+    "scalar": 4,
+    "pq": 4,
 }
 LEARNING = [name for name in CODEC_NAMES if not make_codec(name, DIMENSIONS).is_fitted]
 
 names = pytest.mark.parametrize("name", CODEC_NAMES)
 
+
+def _odd_rows(count: int, seed: int) -> Floats:
+    """Rows of all sorts: ordinary, on one axis, equal to another, zero, tiny and huge."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(count, DIMENSIONS)).astype(np.float32)
+    sort = rng.integers(6, size=count)
+    rows[sort == 1] = np.eye(DIMENSIONS, dtype=np.float32)[rng.integers(DIMENSIONS)]
+    rows[sort == 2] = rows[:1]
+    rows[sort == 3] = 0.0
+    rows[sort == 4] *= np.float32(1e-30)
+    rows[sort == 5] *= np.float32(1e30)
+    return rows
+
+
+odd_rows = st.builds(_odd_rows, st.integers(0, 40), st.integers(0, 2**32 - 1))
+
 values = st.floats(-1e6, 1e6, width=32).filter(lambda x: x == 0.0 or abs(x) > 1e-6)
 anything = hnp.arrays(
-    np.float32, st.tuples(st.integers(0, 9), st.just(DIMENSIONS)), elements=values
+    np.float32, st.tuples(st.integers(0, 6), st.just(DIMENSIONS)), elements=values
 )
 
 
@@ -52,8 +68,8 @@ def fitted(name: str, dimensions: int = DIMENSIONS) -> VectorCodec:
 
 
 @names
-@given(rows=anything)
-@settings(max_examples=25, deadline=None)
+@given(rows=odd_rows)
+@settings(max_examples=20, deadline=None)
 def test_codes_have_the_promised_shape_and_vectors_come_back_in_theirs(
     name: str, rows: Floats
 ) -> None:
@@ -68,8 +84,8 @@ def test_codes_have_the_promised_shape_and_vectors_come_back_in_theirs(
 
 
 @names
-@given(rows=anything)
-@settings(max_examples=25, deadline=None)
+@given(rows=odd_rows)
+@settings(max_examples=20, deadline=None)
 def test_a_decoded_vector_has_unit_length_and_zero_stays_zero(name: str, rows: Floats) -> None:
     codec = fitted(name)
     if name == "truncate":  # it can't know the direction of what it kept nothing of
@@ -79,8 +95,8 @@ def test_a_decoded_vector_has_unit_length_and_zero_stays_zero(name: str, rows: F
 
 
 @names
-@given(rows=anything, seed=st.integers(0, 1000))
-@settings(max_examples=25, deadline=None)
+@given(rows=odd_rows, seed=st.integers(0, 1000))
+@settings(max_examples=20, deadline=None)
 def test_a_code_does_not_depend_on_the_other_vectors_of_the_batch(
     name: str, rows: Floats, seed: int
 ) -> None:
@@ -103,7 +119,7 @@ def test_a_code_does_not_depend_on_its_place_in_a_large_batch(name: str) -> None
 
 
 @names
-@given(rows=anything)
+@given(rows=odd_rows)
 @settings(max_examples=20, deadline=None)
 def test_a_loaded_codec_gives_the_same_codes_and_the_same_vectors(name: str, rows: Floats) -> None:
     codec = fitted(name)
@@ -147,7 +163,7 @@ def test_any_number_of_dimensions_works(name: str, dimensions: int) -> None:
 
 
 @given(rows=anything)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_int8_keeps_every_direction_to_a_cosine_of_999(rows: Floats) -> None:
     rows = rows[rows.any(axis=1)]
     codec = make_codec("int8", DIMENSIONS)
@@ -199,7 +215,7 @@ def test_too_few_vectors_are_refused_with_both_numbers(name: str) -> None:
 def test_a_failed_fit_leaves_a_fitted_codec_as_it_was() -> None:
     codec = make_codec("pq", DIMENSIONS).fit(clustered(400, DIMENSIONS, seed=0))
     before = codec.save()
-    with pytest.raises(CodecNeedsMoreData, match="at least 256 .* got 255"):
+    with pytest.raises(CodecNeedsMoreData, match=r"at least 256 .* got 255"):
         codec.fit(clustered(255, DIMENSIONS, seed=1))
     assert codec.save() == before
 
@@ -237,12 +253,12 @@ def test_wrong_vectors_and_codes_are_refused_with_the_numbers(name: str) -> None
     codec = fitted(name)
     good = clustered(3, DIMENSIONS, seed=0)
     for wrong in (good[:, :-1], good[0], good[None]):
-        with pytest.raises(InvalidVector, match=r"\(n, 32\), got \("):
+        with pytest.raises(InvalidVector, match=r"\(n, 16\), got \("):
             codec.encode(wrong)
     for bad in (np.nan, np.inf):
         holed = good.copy()
         holed[1, 5] = bad
-        with pytest.raises(InvalidVector, match="1 of 3 vectors hold NaN or infinity.* row 1"):
+        with pytest.raises(InvalidVector, match=r"1 of 3 vectors hold NaN or infinity.* row 1"):
             codec.encode(holed)
         with pytest.raises(InvalidVector, match="row 1"):
             codec.fit(holed)
@@ -267,9 +283,9 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("pq", {"subspaces": 0}, "subspaces must be a whole number, 1 to 32, got 0"),
+        ("pq", {"subspaces": 0}, "subspaces must be a whole number, 1 to 16, got 0"),
         ("pq", {"iterations": 0}, "iterations"),
-        ("pca", {"components": 33}, "components must be a whole number, 1 to 32, got 33"),
+        ("pca", {"components": 33}, "components must be a whole number, 1 to 16, got 33"),
         ("truncate", {"keep": 2.5}, "got 2.5"),
         ("scalar", {"bits": 3}, "1, 2 or 4, got 3"),
         ("autoencoder", {"learning_rate": 0.0}, "learning_rate"),

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from vector_samples import Floats, clustered, low_rank, neighbours_kept
 
-from memory.compression.vectors import VectorCodec, make_codec
+from memory.compression.vectors import VectorCodec, make_codec, pq
 from memory.compression.vectors._covariance import principal_axes
 from memory.compression.vectors._kmeans import NO_VECTOR
-from memory.compression.vectors.pq import deal_out
 from memory.compression.vectors.scalar import normal_levels, pack_small, unpack_small
 
 DIMENSIONS = 128
@@ -48,16 +47,21 @@ def test_neighbours_kept_of_vectors_not_seen_while_fitting(name: str, least: flo
 
 
 def test_pq_keeps_the_most_neighbours_of_all_codes_of_a_sixteenth() -> None:
-    pq = kept(fit("pq"))
+    best = kept(fit("pq"))
     for other in ("truncate", "pca", "scalar"):
         codec = fit(other)
         assert codec.bytes_per_vector == fit("pq").bytes_per_vector
-        assert pq > kept(codec) + 0.05
+        assert best > kept(codec) + 0.05
 
 
-def test_pq_learns_enough_from_few_vectors() -> None:
-    """Without the drawn vectors 300 give .66 here, with them .74."""
-    assert kept(fit("pq", 300)) > kept(fit("pq", 3000)) - 0.08
+def test_pq_fills_few_vectors_up_with_drawn_ones_to_its_advantage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Measured .769 with and .746 without; 3,000 vectors give .789."""
+    few = clustered(300, DIMENSIONS, seed=10)
+    filled = kept(make_codec("pq", DIMENSIONS).fit(few))
+    monkeypatch.setattr(pq, "FEWEST_ROWS", 0)
+    assert filled > kept(make_codec("pq", DIMENSIONS).fit(few)) + 0.01
 
 
 def test_pq_keeps_nearly_everything_of_vectors_that_vary_in_few_directions() -> None:
@@ -68,7 +72,7 @@ def test_pq_keeps_nearly_everything_of_vectors_that_vary_in_few_directions() -> 
 
 def test_more_bytes_keep_more_neighbours() -> None:
     for name, option, sizes in (
-        ("pq", "subspaces", (8, 32, 64)),
+        ("pq", "subspaces", (8, 32)),
         ("pca", "components", (16, 32, 128)),
         ("scalar", "bits", (1, 2, 4)),
         ("truncate", "keep", (16, 32, 128)),
@@ -83,19 +87,19 @@ def test_a_fitted_rotation_makes_sign_bits_better() -> None:
 
 
 def test_scalar_does_not_care_what_data_comes() -> None:
-    """Fitted codecs lose most on data unlike that they were fitted on; this one has no such data."""
+    """Measured .616, and .387 of the codec that was fitted on other data."""
     rows = low_rank(1000, DIMENSIONS, 100, seed=3)
-    scalar, pq = fit("scalar"), fit("pq")
-    assert neighbours_kept(rows, scalar.decode(scalar.encode(rows))) > neighbours_kept(
-        rows, pq.decode(pq.encode(rows))
+    free, fitted = fit("scalar"), fit("pq")
+    assert neighbours_kept(rows, free.decode(free.encode(rows))) > 0.1 + neighbours_kept(
+        rows, fitted.decode(fitted.encode(rows))
     )
 
 
 def test_no_vector_gets_the_code_that_means_zero() -> None:
     rows = clustered(3000, 4, seed=1)
-    pq = make_codec("pq", 4).fit(rows)
-    assert pq.bytes_per_vector == 1
-    assert not np.any(pq.encode(rows) == NO_VECTOR)
+    small = make_codec("pq", 4).fit(rows)
+    assert small.bytes_per_vector == 1
+    assert not np.any(small.encode(rows) == NO_VECTOR)
     for name in ("binary", "scalar"):
         codec = make_codec(name, 4).fit(rows)
         assert codec.encode(rows).any(axis=1).all()
@@ -103,14 +107,14 @@ def test_no_vector_gets_the_code_that_means_zero() -> None:
 
 def test_axes_are_dealt_out_so_that_sub_spaces_are_worth_the_same() -> None:
     variances = np.geomspace(1.0, 1e-3, 16)
-    places = deal_out(variances, 4, 4)
+    places = pq.deal_out(variances, 4, 4)
     assert sorted(places.tolist()) == list(range(16))
     worth = np.log(variances)[places].reshape(4, 4).sum(axis=1)
     assert np.ptp(worth) < 0.1 * np.abs(worth).mean()
 
 
 def test_an_axis_that_has_no_partner_leaves_a_place_empty() -> None:
-    places = deal_out(np.linspace(1.0, 0.1, 7), 2, 4)
+    places = pq.deal_out(np.linspace(1.0, 0.1, 7), 2, 4)
     assert sorted(places.tolist()) == [-1, *range(7)]
 
 

@@ -19,8 +19,9 @@ from memory.compression.vectors._file import Option
 from memory.compression.vectors._kmeans import CENTROIDS, NO_VECTOR, codebooks, nearest
 from memory.compression.vectors.base import VectorCodec, require_whole, sixteenth
 
-TRAINING_ROWS = 8192
-"""Thirty-two rows a centroid: fewer vectors are filled up, more are sampled down to twice that."""
+FEWEST_ROWS = 2048
+MOST_ROWS = 16_384
+"""Rows that centroids are learnt from: fewer vectors are filled up, more are sampled down."""
 
 
 class PqCodec(VectorCodec):
@@ -29,9 +30,10 @@ class PqCodec(VectorCodec):
     The rotation is the principal axes, dealt out so that every sub-space holds about the same
     information (the parametric form of Ge and others, "Optimized product quantization", 2013).
 
-    Few vectors are filled up to ``TRAINING_ROWS`` with draws from the normal distribution that
-    was fitted to them (with shrunk variances), so that centroids don't merely repeat the few:
-    measured on 300 SciFact sentences, .75 of the 10 nearest neighbours stay instead of .68.
+    Fewer vectors than ``FEWEST_ROWS`` are filled up with draws from the normal distribution that
+    was fitted to them (with shrunk variances), so that centroids don't merely repeat the few.
+    Measured with 300 vectors, neighbours kept with and without: SciFact sentences .74 and .69,
+    dialogue .82 and .78; but states rendered from a template, which are not normal, .91 and .94.
     """
 
     name: ClassVar[str] = "pq"
@@ -81,13 +83,13 @@ class PqCodec(VectorCodec):
 
     def _fit(self, units: Floats) -> dict[str, Floats]:
         rng = np.random.default_rng(self.seed)
-        sample = units[rng.permutation(len(units))[: 2 * TRAINING_ROWS]]
+        sample = units[rng.permutation(len(units))[:MOST_ROWS]]
         found = principal_axes(sample)
         dealt = deal_out(found.variances, self.subspaces, self._width)
         # Index -1, an empty place, takes the column of zeros at the end.
         rotation = np.pad(found.axes, ((0, 0), (0, 1)))[:, dealt]
         deviations = np.sqrt(np.pad(found.variances, (0, 1))[dealt])
-        missing = max(0, TRAINING_ROWS - len(sample))
+        missing = max(0, FEWEST_ROWS - len(sample))
         drawn = rng.normal(size=(missing, len(dealt))) * deviations
         rows = np.concatenate([product(sample - found.mean, rotation), drawn])
         return {
