@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from memory.entry import Hit, MemoryEntry
-from memory.system import AgentMemorySystem, Moment, TierName
+from memory.finder import Moment, TierName
+from memory.system import AgentMemorySystem
 
 
 class AgentMemory:

@@ -88,8 +88,7 @@ class MemoryConfig:
             ("ltm_config", self.ltm_config),
         ):
             _require(
-                part.memory_limit is None
-                or (_is_int(part.memory_limit) and part.memory_limit >= 0),
+                part.memory_limit is None or (_is_int(part.memory_limit) and part.memory_limit >= 0),
                 f"{name}.memory_limit is {part.memory_limit!r}: use a whole number ≥ 0 or None",
             )
         for name, ttl in (

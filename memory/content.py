@@ -117,6 +117,4 @@ def _plain(value: Any) -> Any:
 def _refuse_not_finite(value: Any, what: str) -> None:
     for path, leaf in leaves_of(value, what):
         if isinstance(leaf, float) and (leaf != leaf or leaf in (float("inf"), float("-inf"))):
-            raise InvalidMemory(
-                f"{what} holds {leaf!r} at {path or 'its top'}: JSON has no such number"
-            )
+            raise InvalidMemory(f"{what} holds {leaf!r} at {path or 'its top'}: JSON has no such number")

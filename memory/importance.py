@@ -17,9 +17,9 @@ _MANY_USES = 32
 
 def standing_value(importance: float, age_seconds: float, uses: int) -> float:
     """What a memory is worth keeping in its tier."""
-    recency = 0.5 ** (max(age_seconds, 0.0) / RECENCY_HALF_LIFE)
+    recency: float = 0.5 ** (max(age_seconds, 0.0) / RECENCY_HALF_LIFE)
     use = min(math.log2(1 + uses) / math.log2(1 + _MANY_USES), 1.0)
-    return importance * (1 + RECENCY_SHARE * recency + USE_SHARE * use)
+    return importance * (1.0 + RECENCY_SHARE * recency + USE_SHARE * use)
 
 
 def least_first(standing: Iterable[tuple[int, float, float, int]], now: float) -> list[int]:

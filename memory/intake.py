@@ -136,9 +136,7 @@ class Intake:
                 forms[row] = form
         return forms
 
-    def _row(
-        self, item: _Checked, id_: str, form: tuple[int, bytes, bytes | None], now: float
-    ) -> Row:
+    def _row(self, item: _Checked, id_: str, form: tuple[int, bytes, bytes | None], now: float) -> Row:
         new = item.new
         body_codec, body = self._forms.body_for(item.tier, item.body)
         vector_codec, vector, fine = form
@@ -179,9 +177,7 @@ def session_of(metadata: Mapping[str, Any]) -> int | None:
 def _words_of_metadata(item: _Checked) -> list[str]:
     """Text of the metadata that belongs to what the memory says, such as its speaker."""
     return [
-        value
-        for path, value in item.metadata_leaves
-        if isinstance(value, str) and path not in SESSION_KEYS
+        value for path, value in item.metadata_leaves if isinstance(value, str) and path not in SESSION_KEYS
     ]
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,25 +15,21 @@ from memory import transfer
 from memory.clock import Clock, SystemClock
 from memory.compression import Forms
 from memory.config import MemoryConfig
-from memory.content import decode_body, leaves_of
-from memory.embedding import ContentEmbedder, Embedder, WordLlamaEmbedder, render
-from memory.entry import ALL_TIERS, TIER_LABELS, Hit, MemoryEntry, Tier, Why
+from memory.embedding import ContentEmbedder, Embedder, WordLlamaEmbedder
+from memory.entry import Hit, MemoryEntry, Tier
 from memory.errors import EmbedderMismatch, InvalidMemory
-from memory.intake import Intake, NewMemory, check_moment, check_name, check_vector
+from memory.finder import Finder, Moment, TierName, check_number
+from memory.intake import Intake, NewMemory, check_name
 from memory.keeper import Keeper
-from memory.records import RecordCache, decode_entry
-from memory.search import IndexCache, Match, by_text, by_vector, query_vector_of
-from memory.search.filters import Filter
-from memory.search.index import AgentIndex
-from memory.storage import MemoryStore, Record, Row, SQLiteStore
+from memory.records import RecordCache
+from memory.search import IndexCache
+from memory.storage import MemoryStore, Row, SQLiteStore
 from memory.transition import TransitionReport, Transitions
 
 if TYPE_CHECKING:
     from memory.agent import AgentMemory
     from memory.compression.vectors import VectorCodec
 
-Moment: TypeAlias = float | datetime
-TierName: TypeAlias = str | Tier
 _CHECKS_A_LIMIT = 64  # an agent's limit is looked at every limit ÷ 64 memories
 _RECORDS_SHARE = 4  # of the cache's bytes, one in four is for stm records
 
@@ -80,7 +75,6 @@ class AgentMemorySystem:
         config, store = self.config, self._store
         self._check_embedder()
         self._content_embedder = ContentEmbedder(self.embedder)
-        self._query_vector = query_vector_of(self.embedder)
         self._forms = Forms(store, config, self.embedder.dimensions)
         self._intake = Intake(self._content_embedder, self._forms, self.clock)
         records_bytes = config.cache_bytes // _RECORDS_SHARE
@@ -92,8 +86,8 @@ class AgentMemorySystem:
             config.cache_bytes - records_bytes,
         )
         self._transitions = Transitions(store, self._forms, config, self.clock)
+        self._finder = Finder(store, self._forms, self._content_embedder, self._records, self._indexes)
         self._writes = 0
-        self._searches = 0
         self._keeper: Keeper | None = None
         if config.maintenance == "background" and not config.read_only:
             limits = [
@@ -108,9 +102,7 @@ class AgentMemorySystem:
                 before_round=_use_saver(self._records, store),
             )
         save_uses = None if config.read_only else _use_saver(self._records, store)
-        self._close = weakref.finalize(
-            self, _shut_down, self._keeper, self._records, save_uses, store
-        )
+        self._close = weakref.finalize(self, _shut_down, self._keeper, self._records, save_uses, store)
 
     def _check_embedder(self) -> None:
         """Vectors of two embedders can't be compared: a file belongs to the one it began with."""
@@ -208,12 +200,13 @@ class AgentMemorySystem:
         timestamp: Moment | None = None,
     ) -> str:
         """Store a state of an agent; its id. `importance` counts before `priority`."""
+        weight = priority if importance is None else importance
         return self.add(
             agent_id,
             state_data,
             kind="state",
             tier=tier,
-            importance=priority if importance is None else importance,
+            importance=weight,
             step=step_number,
             metadata=metadata,
             id=state_id,
@@ -234,12 +227,13 @@ class AgentMemorySystem:
         timestamp: Moment | None = None,
     ) -> str:
         """Store what an agent did; its id."""
+        weight = priority if importance is None else importance
         return self.add(
             agent_id,
             action_data,
             kind="action",
             tier=tier,
-            importance=priority if importance is None else importance,
+            importance=weight,
             step=step_number,
             metadata=metadata,
             id=action_id,
@@ -260,12 +254,13 @@ class AgentMemorySystem:
         timestamp: Moment | None = None,
     ) -> str:
         """Store what happened between an agent and somebody else; its id."""
+        weight = priority if importance is None else importance
         return self.add(
             agent_id,
             interaction_data,
             kind="interaction",
             tier=tier,
-            importance=priority if importance is None else importance,
+            importance=weight,
             step=step_number,
             metadata=metadata,
             id=interaction_id,
@@ -287,11 +282,11 @@ class AgentMemorySystem:
 
         When it happened and its place in the order of time stay as they were.
         """
-        record = self._record(agent_id, id)
+        record = self._finder.record(agent_id, id)
         rows = self._store.rows(agent_id, [record.seq]) if record else []
         if not rows:
             return False
-        old = self._entry(rows[0])
+        old = self._finder.entry(rows[0])
         old_vector = (rows[0].vector_codec, rows[0].vector, rows[0].fine)
         new = NewMemory(
             agent_id=agent_id,
@@ -329,36 +324,15 @@ class AgentMemorySystem:
 
     def get(self, agent_id: str, id: str) -> MemoryEntry | None:
         """The memory with this id, from whichever tier."""
-        records = self._records.agents.get(agent_id)
-        if records is not None and records.watch() == records.pulse:
-            seq = records.seqs.get(id)
-            if seq is not None:
-                records.uses[seq] = records.uses.get(seq, 0) + 1
-                return decode_entry(records.encoded[seq])
-        moment = self._records.moment(agent_id)
-        record = self._store.get_one(agent_id, id)
-        if record is None:
-            check_name("agent_id", agent_id)
-            check_name("id", id)
-            return None
-        return self._read(record, moment)
+        return self._finder.get(agent_id, id)
 
     def get_many(self, agent_id: str, ids: Sequence[str]) -> list[MemoryEntry | None]:
         """One answer an id, in the same order; None for those that are not there."""
-        check_name("agent_id", agent_id)
-        if len(ids) == 1:
-            return [self.get(agent_id, ids[0])]
-        moment = self._records.moment(agent_id)
-        entries: dict[str, MemoryEntry] = {}
-        for record in self._store.get(agent_id, list(dict.fromkeys(ids))):
-            entries[record.id] = self._read(record, moment)
-        return [entries.get(id) for id in ids]
+        return self._finder.get_many(agent_id, ids)
 
     def exists(self, agent_id: str, id: str, tier: TierName | None = None) -> bool:
         """Whether there is such a memory, in one tier or in any."""
-        wanted = Tier.parse_scope(tier)
-        record = self._record(agent_id, id)
-        return record is not None and record.tier in wanted
+        return self._finder.exists(agent_id, id, tier)
 
     # -- searching ----------------------------------------------------------------------------
 
@@ -378,13 +352,7 @@ class AgentMemorySystem:
         `filters` are attributes that must hold (see `retrieve_by_attributes`); `since` and `until`
         bound the time, both included.
         """
-        if not isinstance(query, str):
-            raise InvalidMemory(f"query is a {type(query).__name__}: search takes text")
-
-        def rank(index: AgentIndex, k: int, allowed: NDArray[np.bool_] | None) -> list[Match]:
-            return by_text(index, query, self._query_vector, k, allowed)
-
-        return self._search(agent_id, k, tier, filters, since, until, rank)
+        return self._finder.search(agent_id, query, k, tier=tier, filters=filters, since=since, until=until)
 
     def retrieve_similar_states(
         self,
@@ -399,19 +367,7 @@ class AgentMemorySystem:
 
         `memory_type` is a kind such as "state" or "action"; `threshold` a least cosine.
         """
-        if isinstance(query_state, np.ndarray):
-            vector = check_vector(query_state, self.embedder.dimensions)
-        else:
-            rendering = render(leaves_of(query_state, "query_state"))
-            vector = self._content_embedder.embed([rendering])[0]
-        if threshold is not None:
-            threshold = _number("threshold", threshold)
-
-        def rank(index: AgentIndex, k: int, allowed: NDArray[np.bool_] | None) -> list[Match]:
-            return by_vector(index, vector, k, allowed, threshold)
-
-        filters = None if memory_type is None else {"kind": memory_type}
-        return self._search(agent_id, k, tier, filters, None, None, rank)
+        return self._finder.retrieve_similar_states(agent_id, query_state, k, tier, memory_type, threshold)
 
     def retrieve_by_time_range(
         self,
@@ -423,9 +379,7 @@ class AgentMemorySystem:
         limit: int | None = None,
     ) -> list[MemoryEntry]:
         """Memories that happened from start to end, both included, the oldest first."""
-        low = None if start_time is None else check_moment("start_time", start_time)
-        high = None if end_time is None else check_moment("end_time", end_time)
-        return self._in_range(agent_id, "created_at", low, high, tier, limit)
+        return self._finder.retrieve_by_time_range(agent_id, start_time, end_time, tier=tier, limit=limit)
 
     def retrieve_by_step_range(
         self,
@@ -437,9 +391,7 @@ class AgentMemorySystem:
         limit: int | None = None,
     ) -> list[MemoryEntry]:
         """Memories of the steps from first to last, both included, in the order of their steps."""
-        low = None if first_step is None else _number("first_step", first_step)
-        high = None if last_step is None else _number("last_step", last_step)
-        return self._in_range(agent_id, "step", low, high, tier, limit)
+        return self._finder.retrieve_by_step_range(agent_id, first_step, last_step, tier=tier, limit=limit)
 
     def retrieve_by_attributes(
         self,
@@ -454,32 +406,11 @@ class AgentMemorySystem:
         An attribute is a dotted path and a value; a list matches by any of its elements; "kind" is
         the memory's kind: {"kind": "state", "position.room": "kitchen", "inventory": "sword"}.
         """
-        if limit is not None:
-            _check_count("limit", limit)
-        wanted, scope = Filter(attributes), Tier.parse_scope(tier)
-        with self._caught_up(agent_id) as index:
-            mask = wanted.positions(index)
-            allowed = index.allowed(scope)
-            positions = np.flatnonzero(mask if allowed is None else mask & allowed)
-            moments = index.columns.created_at[positions]
-            seqs = index.columns.seq[positions[np.lexsort((-positions, -moments))]].tolist()
-        found: list[MemoryEntry] = []
-        for start in range(0, len(seqs), 500):
-            part = seqs[start : start + 500]
-            entries = self._entries(agent_id, part)
-            found.extend(
-                entries[seq]
-                for seq in part
-                if seq in entries and wanted.matches(entries[seq]) and _in(entries[seq], scope)
-            )
-            if limit is not None and len(found) >= limit:
-                return found[:limit]
-        return found
+        return self._finder.retrieve_by_attributes(agent_id, attributes, tier=tier, limit=limit)
 
     def recent(self, agent_id: str, k: int = 10, *, tier: TierName = "all") -> list[MemoryEntry]:
         """The k memories that happened last, the newest first."""
-        _check_count("k", k)
-        return self._in_range(agent_id, "created_at", None, None, tier, k, newest_first=True)
+        return self._finder.recent(agent_id, k, tier=tier)
 
     # -- transitions --------------------------------------------------------------------------
 
@@ -533,7 +464,7 @@ class AgentMemorySystem:
         served = sum(sum(records.uses.values()) for records in list(self._records.agents.values()))
         reads = {tier.label: count for tier, count in self._records.reads.items()}
         reads["stm"] += served
-        return {"reads": reads, "writes": self._writes, "searches": self._searches}
+        return {"reads": reads, "writes": self._writes, "searches": self._finder.searches}
 
     def agents(self) -> list[str]:
         """All agents that have ever stored something."""
@@ -553,7 +484,7 @@ class AgentMemorySystem:
         rows = self._store.all_rows(agent_id)
         return transfer.export_rows(
             Path(path),
-            ((row, self._entry(row), self._finest(row)) for row in rows),
+            ((row, self._finder.entry(row), self._finest(row)) for row in rows),
             embedder=self.embedder.name,
         )
 
@@ -595,137 +526,12 @@ class AgentMemorySystem:
         for agent, count in counts.items():
             self._keeper.stored(agent, count)
 
-    def _record(self, agent_id: str, id: str) -> Record | None:
-        check_name("agent_id", agent_id)
-        check_name("id", id)
-        return self._store.get_one(agent_id, id)
-
-    def _read(self, record: Record, moment: int) -> MemoryEntry:
-        """The entry of a record that a caller asked for: it is counted, and kept if it is young.
-
-        `moment` is what the record cache said before the record was read."""
-        entry = self._entry(record)
-        self._records.used(record.agent, record.seq, record.tier)
-        if record.tier is Tier.STM:
-            self._records.keep(entry, record.seq, moment)
-        return entry
-
-    def _entry(self, record: Record) -> MemoryEntry:
-        content, metadata = decode_body(self._forms.raw_body(record.body_codec, record.body))
-        return MemoryEntry(
-            record.id,
-            record.agent,
-            content,
-            record.kind,
-            record.step,
-            record.created_at,
-            record.importance,
-            metadata,
-            TIER_LABELS[record.tier],
-        )
-
     def _finest(self, row: Row) -> NDArray[np.float32]:
-        return self._forms.to_float32([(row.vector_codec, row.vector, row.fine)])[0]
-
-    def _caught_up(self, agent_id: str) -> _CaughtUp:
-        check_name("agent_id", agent_id)
-        return _CaughtUp(self._indexes, agent_id)
-
-    def _search(
-        self,
-        agent_id: str,
-        k: int,
-        tier: TierName,
-        filters: Mapping[str, Any] | None,
-        since: Moment | None,
-        until: Moment | None,
-        rank: Callable[[AgentIndex, int, NDArray[np.bool_] | None], list[Match]],
-    ) -> list[Hit]:
-        """Rank, read what was found, and leave out what a filter's closer look refuses."""
-        _check_count("k", k)
-        scope = Tier.parse_scope(tier)
-        condition = Filter(filters) if filters else None
-        low = None if since is None else check_moment("since", since)
-        high = None if until is None else check_moment("until", until)
-        self._searches += 1
-        if k == 0:
-            return []
-        wanted = k
-        while True:
-            with self._caught_up(agent_id) as index:
-                allowed = index.allowed(scope)
-                for mask in _masks(index, condition, low, high):
-                    allowed = mask if allowed is None else allowed & mask
-                matches = rank(index, wanted, allowed)
-            hits = self._hits(agent_id, matches, scope, condition)
-            if len(hits) >= k or len(matches) < wanted:
-                return hits[:k]
-            # A filter's terms are rounded, and rows may go while they are read: ask for more.
-            wanted *= 4
-
-    def _hits(
-        self,
-        agent_id: str,
-        matches: Sequence[Match],
-        scope: frozenset[Tier],
-        condition: Filter | None,
-    ) -> list[Hit]:
-        entries = self._entries(agent_id, [match.seq for match in matches])
-        hits = []
-        for match in matches:
-            entry = entries.get(match.seq)
-            if entry is None or not _in(entry, scope):
-                continue
-            if condition is not None and not condition.matches(entry):
-                continue
-            hits.append(
-                Hit(
-                    id=entry.id,
-                    entry=entry,
-                    score=match.score,
-                    tier=entry.tier,
-                    why=Why(words=match.words, similarity=match.similarity, context=match.context),
-                )
-            )
-        return hits
-
-    def _entries(self, agent_id: str, seqs: Sequence[int]) -> dict[int, MemoryEntry]:
-        """Memories by seq, the young ones from RAM; those that are gone by now are left out."""
-        moment = self._records.moment(agent_id)
-        entries = self._records.cached(agent_id, seqs)
-        missing = [seq for seq in seqs if seq not in entries]
-        if missing:
-            for record in self._store.get_by_seq(agent_id, missing):
-                entries[record.seq] = self._read(record, moment)
-        return entries
-
-    def _in_range(
-        self,
-        agent_id: str,
-        column: Literal["created_at", "step"],
-        low: float | None,
-        high: float | None,
-        tier: TierName,
-        limit: int | None,
-        newest_first: bool = False,
-    ) -> list[MemoryEntry]:
-        check_name("agent_id", agent_id)
-        if limit is not None:
-            _check_count("limit", limit)
-        moment = self._records.moment(agent_id)
-        records = self._store.in_range(
-            agent_id,
-            column,
-            low,
-            high,
-            tiers=Tier.parse_scope(tier),
-            limit=limit,
-            newest_first=newest_first,
-        )
-        return [self._read(record, moment) for record in records]
+        vector: NDArray[np.float32] = self._forms.to_float32([(row.vector_codec, row.vector, row.fine)])[0]
+        return vector
 
     def _force(self, tier: Tier, percentage: float, agent_id: str | None) -> TransitionReport:
-        share = _number("percentage", percentage)
+        share = check_number("percentage", percentage)
         if not 0 <= share <= 100:
             raise InvalidMemory(f"percentage is {percentage!r}: use a number from 0 to 100")
         if agent_id is not None:
@@ -739,44 +545,6 @@ class AgentMemorySystem:
 
     def _save_uses(self) -> None:
         _use_saver(self._records, self._store)()
-
-
-class _CaughtUp:
-    """An agent's index, locked and up to date; afterwards the cache is brought back to its size."""
-
-    def __init__(self, indexes: IndexCache, agent: str) -> None:
-        self._indexes = indexes
-        self._agent = agent
-
-    def __enter__(self) -> AgentIndex:
-        self._index = self._indexes.index(self._agent)
-        self._index.lock.acquire()
-        try:
-            self._index.catch_up()
-        except BaseException:
-            self._index.lock.release()
-            raise
-        return self._index
-
-    def __exit__(self, *problem: object) -> None:
-        self._index.lock.release()
-        self._indexes.trim(self._agent)
-
-
-def _masks(
-    index: AgentIndex, condition: Filter | None, low: float | None, high: float | None
-) -> Iterable[NDArray[np.bool_]]:
-    if condition is not None:
-        yield condition.positions(index)
-    moments = index.columns.created_at[: index.count]
-    if low is not None:
-        yield moments >= low
-    if high is not None:
-        yield moments <= high
-
-
-def _in(entry: MemoryEntry, scope: frozenset[Tier]) -> bool:
-    return scope is ALL_TIERS or Tier.parse(entry.tier) in scope
 
 
 def _entry_of(row: Row, new: NewMemory) -> MemoryEntry:
@@ -801,17 +569,6 @@ def _new_memory(item: Mapping[str, Any]) -> NewMemory:
         raise InvalidMemory(
             f"an item of the batch can't be read: {reason}; use the arguments of add() as keys"
         ) from None
-
-
-def _check_count(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidMemory(f"{name} is {value!r}: use a whole number ≥ 0")
-
-
-def _number(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-        raise InvalidMemory(f"{name} is {value!r}: use a number")
-    return value
 
 
 def _use_saver(records: RecordCache, store: MemoryStore) -> Callable[[], None]:

@@ -87,9 +87,7 @@ def read_batches(path: Path, *, embedder: str) -> Iterator[list[Imported]]:
         yield batch
 
 
-def _lines(
-    rows: Iterable[tuple[Row, MemoryEntry, NDArray[np.float32]]], embedder: str
-) -> Iterator[bytes]:
+def _lines(rows: Iterable[tuple[Row, MemoryEntry, NDArray[np.float32]]], embedder: str) -> Iterator[bytes]:
     yield _line({"format": _FORMAT, "version": _VERSION, "embedder": embedder})
     for row, entry, vector in rows:
         fields = msgspec.structs.asdict(entry)

@@ -41,9 +41,7 @@ class Transitions:
     """The rules and the moves. `pause` is called between batches: where the background lets others run,
     and where it is told to stop by returning False."""
 
-    def __init__(
-        self, store: MemoryStore, forms: Forms, config: MemoryConfig, clock: Clock
-    ) -> None:
+    def __init__(self, store: MemoryStore, forms: Forms, config: MemoryConfig, clock: Clock) -> None:
         self._store = store
         self._forms = forms
         self._config = config

@@ -86,9 +86,7 @@ class Corpus:
             for number in range(memories + probes)
         ]
         self.items, self.probes = everything[:memories], everything[memories:]
-        self.queries = [
-            (AGENTS[number % len(AGENTS)], next(questions)) for number in range(queries)
-        ]
+        self.queries = [(AGENTS[number % len(AGENTS)], next(questions)) for number in range(queries)]
         self._row = {item.text: row for row, item in enumerate(everything)}
         self._vectors = _embed(embedder, [item.text for item in everything])
         self._query_vectors = _embed(embedder, [text for _, text in self.queries])
@@ -106,6 +104,4 @@ class Corpus:
 
 
 def _embed(embedder: Embedder, texts: list[str]) -> npt.NDArray[np.float32]:
-    return np.concatenate(
-        [embedder.embed(texts[at : at + 256]) for at in range(0, len(texts), 256)]
-    )
+    return np.concatenate([embedder.embed(texts[at : at + 256]) for at in range(0, len(texts), 256)])

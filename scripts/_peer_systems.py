@@ -160,9 +160,7 @@ class LangGraphInMemory(System):
     def add_batch(self, items: Sequence[Item]) -> None:
         from langgraph.store.base import PutOp
 
-        self.store.batch(
-            [PutOp(("memories", item.agent), item.key, {"text": item.text}) for item in items]
-        )
+        self.store.batch([PutOp(("memories", item.agent), item.key, {"text": item.text}) for item in items])
 
     def search(self, agent: str, query: str, k: int, mode: str) -> list[str]:
         hits = self.store.search(("memories", agent), query=query, limit=k)

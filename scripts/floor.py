@@ -82,9 +82,7 @@ class Floor:
         ]
         self.db.execute("BEGIN")
         self.db.executemany("INSERT INTO memories VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-        self.db.executemany(
-            "INSERT INTO words (text, id) VALUES (?, ?)", zip(texts, ids, strict=True)
-        )
+        self.db.executemany("INSERT INTO words (text, id) VALUES (?, ?)", zip(texts, ids, strict=True))
         self.db.execute("COMMIT")
         return ids
 
@@ -131,9 +129,7 @@ def open_memory(path: Path | str, **settings: object) -> AgentMemorySystem:
     return AgentMemorySystem(config)
 
 
-def alternate(
-    blocks: int, *sides: Callable[[int], object], warm_up: bool = True
-) -> list[list[float]]:
+def alternate(blocks: int, *sides: Callable[[int], object], warm_up: bool = True) -> list[list[float]]:
     """Seconds of each side's blocks; within a block all sides take a turn, in random order."""
     rng = random.Random(7)
     seconds: list[list[float]] = [[] for _ in sides]
@@ -160,17 +156,13 @@ def faster(*sides: Sequence[float]) -> Sequence[float]:
     return min(sides, key=statistics.median)
 
 
-def rate_line(
-    what: str, floor: Sequence[float], ours: Sequence[float], calls: int, least: float
-) -> Line:
+def rate_line(what: str, floor: Sequence[float], ours: Sequence[float], calls: int, least: float) -> Line:
     ratio = median_ratio(floor, ours)
     rates = [f"{calls / statistics.median(side):,.0f}/s" for side in (floor, ours)]
     return Line(what, *rates, ratio, f"≥ {least} ×", ratio >= least)
 
 
-def time_line(
-    what: str, floor: Sequence[float], ours: Sequence[float], calls: int, most: float
-) -> Line:
+def time_line(what: str, floor: Sequence[float], ours: Sequence[float], calls: int, most: float) -> Line:
     ratio = median_ratio(ours, floor)
     times = [f"{statistics.median(side) / calls * 1e3:.3f} ms" for side in (floor, ours)]
     return Line(what, *times, ratio, f"≤ {most} × time", ratio <= most)
@@ -282,12 +274,8 @@ def searching_all_tiers(folder: Path) -> Iterator[Line]:
         )
         spread = ", ".join(f"{count:,} {tier}" for tier, count in tiers.items())
         calls = len(questions)
-        yield time_line(
-            f"vector search, 100,000 ({spread})", faster(product, vecdot), ours, calls, 0.6
-        )
-        yield Line(
-            "… recall@10 against exact", "1.000", f"{recall:.3f}", recall, "≥ 0.95", recall >= 0.95
-        )
+        yield time_line(f"vector search, 100,000 ({spread})", faster(product, vecdot), ours, calls, 0.6)
+        yield Line("… recall@10 against exact", "1.000", f"{recall:.3f}", recall, "≥ 0.95", recall >= 0.95)
 
 
 def disk(folder: Path) -> Iterator[Line]:
@@ -297,9 +285,7 @@ def disk(folder: Path) -> Iterator[Line]:
     with open_memory(path) as memory:
         for start in range(0, len(texts), 1000):
             floor.add_many(texts[start : start + 1000])
-            memory.add_many(
-                {"agent_id": AGENT, "content": text} for text in texts[start : start + 1000]
-            )
+            memory.add_many({"agent_id": AGENT, "content": text} for text in texts[start : start + 1000])
         memory.maintain()
         memory.force_consolidation()
         counts = memory.get_memory_statistics()["tiers"]
@@ -309,16 +295,13 @@ def disk(folder: Path) -> Iterator[Line]:
     ours = _bytes_in_use(path) / len(texts)
     raw = _bytes_in_use(folder / "floor-disk.db") / len(texts)
     ratio = ours / raw
-    yield Line(
-        "bytes a memory on disk, ltm", f"{raw:,.0f}", f"{ours:,.0f}", ratio, "≤ 0.5 ×", ratio <= 0.5
-    )
+    yield Line("bytes a memory on disk, ltm", f"{raw:,.0f}", f"{ours:,.0f}", ratio, "≤ 0.5 ×", ratio <= 0.5)
 
 
 def _bytes_in_use(path: Path) -> int:
     db = sqlite3.connect(path)
     pages, free, size = (
-        db.execute(f"PRAGMA {name}").fetchone()[0]
-        for name in ("page_count", "freelist_count", "page_size")
+        db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
     )
     db.close()
     return int((pages - free) * size)
@@ -366,9 +349,7 @@ def resident(folder: Path) -> Iterator[Line]:
         memory.maintain()
     questions = list(islice(sentences(QUERIES, seed=10), 20))
     extra = int(_in_fresh_process(RESIDENT, str(path), *questions)) / 1e6
-    yield Line(
-        "resident MB, 100,000 memories searched", "0", f"{extra:.0f}", extra, "≤ 150", extra <= 150
-    )
+    yield Line("resident MB, 100,000 memories searched", "0", f"{extra:.0f}", extra, "≤ 150", extra <= 150)
 
 
 def opening(folder: Path) -> Iterator[Line]:

@@ -140,9 +140,7 @@ class Run:
             self.in_turn(partial(work, number=number, item=item))
         self.stored += len(self.corpus.probes)
 
-    def timed_search(
-        self, system: System, agent: str, query: str, mode: str, into: Searches
-    ) -> list[str]:
+    def timed_search(self, system: System, agent: str, query: str, mode: str, into: Searches) -> list[str]:
         began = time.perf_counter()
         found = system.search(agent, query, TOP, mode)
         into.seconds.append(time.perf_counter() - began)
@@ -275,8 +273,7 @@ def verdict(results: Sequence[Result], sizes: Sequence[int]) -> str:
         factors = [
             (
                 f"{peer.system.name} at {size:,}",
-                peer.searches[peer.system.modes[0], size].ms(50)
-                / ours[0].searches[mode, size].ms(50),
+                peer.searches[peer.system.modes[0], size].ms(50) / ours[0].searches[mode, size].ms(50),
             )
             for peer in peers
             for size in sizes
@@ -301,8 +298,7 @@ def as_json(results: Sequence[Result], settings: dict[str, Any]) -> dict[str, An
                 "on_disk": result.system.on_disk,
                 "fsync": result.system.fsync,
                 "writes_per_second": {
-                    size: count / result.write_seconds[size]
-                    for size, count in result.writes.items()
+                    size: count / result.write_seconds[size] for size, count in result.writes.items()
                 },
                 "searches": [
                     {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import zstandard
 
@@ -22,13 +23,21 @@ _LEVEL = 6
 _FORMAT = zstandard.FORMAT_ZSTD1_MAGICLESS
 
 
+_Tools: TypeAlias = tuple[zstandard.ZstdCompressor, zstandard.ZstdDecompressor]
+
+
+class _ThreadTools(threading.local):
+    def __init__(self) -> None:
+        self.by_number: dict[int, _Tools] = {}
+
+
 class BodyCodecs:
     """Compresses with the newest dictionary, reads with any. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._dictionaries: dict[int, zstandard.ZstdCompressionDict | None] = {ZSTD: None}
         self._newest = ZSTD
-        self._local = threading.local()
+        self._local = _ThreadTools()
 
     @property
     def has_dictionary(self) -> bool:
@@ -51,25 +60,24 @@ class BodyCodecs:
     def decompress(self, number: int, packed: bytes) -> bytes:
         """What was compressed; KeyError for a number that was not learned."""
         try:
-            tools = self._local.__dict__.get(number) or self._tools(number)
-            return tools[1].decompress(packed)  # type: ignore[no-any-return]
+            return self._tools(number)[1].decompress(packed)
         except zstandard.ZstdError as problem:
             raise StoreCorrupt(f"a memory's content can't be read back: {problem}") from None
 
-    def _tools(self, number: int) -> tuple[zstandard.ZstdCompressor, zstandard.ZstdDecompressor]:
+    def _tools(self, number: int) -> _Tools:
         """Compressor and decompressor of this thread: neither may be shared between two."""
-        tools: dict[int, tuple[zstandard.ZstdCompressor, zstandard.ZstdDecompressor]]
-        tools = self._local.__dict__
-        if number not in tools:
+        tools: _Tools | None = self._local.by_number.get(number)
+        if tools is None:
             dictionary = self._dictionaries[number]
             parameters = zstandard.ZstdCompressionParameters.from_level(
                 _LEVEL, format=_FORMAT, write_checksum=False, write_dict_id=False
             )
-            tools[number] = (
+            tools = (
                 zstandard.ZstdCompressor(dict_data=dictionary, compression_params=parameters),
                 zstandard.ZstdDecompressor(dict_data=dictionary, format=_FORMAT),
             )
-        return tools[number]
+            self._local.by_number[number] = tools
+        return tools
 
 
 def train_dictionary(bodies: Sequence[bytes]) -> bytes | None:

@@ -53,12 +53,8 @@ class Forms:
             INT8: make_codec("int8", dimensions),
         }
         self._wanted = {
-            Tier.IM: make_codec(
-                config.im_config.codec, dimensions, **config.im_config.codec_options
-            ),
-            Tier.LTM: make_codec(
-                config.ltm_config.codec, dimensions, **config.ltm_config.codec_options
-            ),
+            Tier.IM: make_codec(config.im_config.codec, dimensions, **config.im_config.codec_options),
+            Tier.LTM: make_codec(config.ltm_config.codec, dimensions, **config.ltm_config.codec_options),
         }
         self._in_use = {Tier.STM: FLOAT32}
         for tier, codec in self._wanted.items():
@@ -80,9 +76,7 @@ class Forms:
         try:
             return self._bodies.decompress(number, body)
         except KeyError:
-            raise StoreCorrupt(
-                f"content codec {number} is missing: restore the file from a copy"
-            ) from None
+            raise StoreCorrupt(f"content codec {number} is missing: restore the file from a copy") from None
 
     # -- vectors ------------------------------------------------------------------------------
 

@@ -10,11 +10,13 @@ def to_int8(vectors: NDArray[np.float32]) -> NDArray[np.int8]:
     """The direction of each row in signed bytes."""
     peak = np.abs(vectors).max(axis=1, keepdims=True)
     scaled = np.divide(vectors, peak, out=np.zeros_like(vectors), where=peak > 0)
-    return np.rint(scaled * 127).astype(np.int8)
+    codes: NDArray[np.int8] = np.rint(scaled * 127).astype(np.int8)
+    return codes
 
 
 def to_int8_one(vector: NDArray[np.float32]) -> NDArray[np.int8]:
     """The same for one vector at a fraction of the cost: every search needs it."""
     peak = max(float(vector.max()), -float(vector.min()))
     scale = np.float32(127 / peak) if peak > 0 else np.float32(0)
-    return np.rint(vector * scale).astype(np.int8)
+    code: NDArray[np.int8] = np.rint(vector * scale).astype(np.int8)
+    return code

@@ -40,9 +40,7 @@ class WeightedEmbedder(Protocol):
 class FunctionEmbedder:
     """The user's own function, list of texts to list of vectors, as an embedder."""
 
-    def __init__(
-        self, function: Callable[[Sequence[str]], Any], *, name: str, dimensions: int
-    ) -> None:
+    def __init__(self, function: Callable[[Sequence[str]], Any], *, name: str, dimensions: int) -> None:
         self._function = function
         self.name = name
         self.dimensions = dimensions
@@ -60,7 +58,8 @@ class FunctionEmbedder:
 def unit_rows(vectors: FloatMatrix) -> FloatMatrix:
     """Each row scaled to length 1; a zero row stays zero."""
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
-    return np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    units: FloatMatrix = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    return units
 
 
 def unit(vector: FloatMatrix) -> FloatMatrix:

@@ -71,9 +71,7 @@ class ContentEmbedder:
         squashed = np.arcsinh(np.asarray(values, dtype=np.float64))
         waves = np.outer(squashed, _FREQUENCIES)
         amounts = np.concatenate((np.cos(waves), np.sin(waves)), axis=1).astype(np.float32)
-        first = np.fromiter(
-            (zlib.crc32(path.encode("utf-8", "replace")) for path in paths), dtype=np.int64
-        )
+        first = np.fromiter((zlib.crc32(path.encode("utf-8", "replace")) for path in paths), dtype=np.int64)
         picks = (first[:, None] + np.arange(amounts.shape[1]) * 7919) % _DIRECTIONS
         numbers = amounts.reshape(1, -1) @ self._directions[picks.ravel()]
         total = rendering.words + len(values)

@@ -68,9 +68,7 @@ class WordLlamaEmbedder:
 
     def _embed_some(self, texts: Sequence[str]) -> FloatMatrix:
         rows, tokenizer = _load()
-        encodings = tokenizer.encode_batch_fast(
-            [_clean(text) for text in texts], add_special_tokens=False
-        )
+        encodings = tokenizer.encode_batch_fast([_clean(text) for text in texts], add_special_tokens=False)
         ids = [encoding.ids for encoding in encodings]
         counts = np.fromiter(map(len, ids), dtype=np.intp, count=len(ids))
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
@@ -82,9 +80,7 @@ class WordLlamaEmbedder:
         return unit_rows(vectors)
 
 
-def _weights(
-    text: str, offsets: Sequence[tuple[int, int]], weight: Callable[[str], float]
-) -> FloatMatrix:
+def _weights(text: str, offsets: Sequence[tuple[int, int]], weight: Callable[[str], float]) -> FloatMatrix:
     """For each token the weight of the word that it is a piece of; 0 for punctuation."""
     words = [(*match.span(), weight(match.group())) for match in _WORD.finditer(text)]
     weights = []

@@ -12,9 +12,7 @@ from memory.storage import MemoryStore
 class IndexCache:
     """Indexes by agent, least recently used first out."""
 
-    def __init__(
-        self, store: MemoryStore, dimensions: int, decode: Decode, budget_bytes: int
-    ) -> None:
+    def __init__(self, store: MemoryStore, dimensions: int, decode: Decode, budget_bytes: int) -> None:
         self._store = store
         self._dimensions = dimensions
         self._decode = decode

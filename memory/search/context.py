@@ -98,7 +98,7 @@ class Chains:
             if self._free_count == self.count:
                 return None
             links, weights = self._without_free(links, weights)
-        context = weights[0] * scores[links[0]]
+        context: Floats = weights[0] * scores[links[0]]
         for step in (_AFTER, _BEFORE_2, _AFTER_2):
             context += weights[step] * scores[links[step]]
         peak = scores
@@ -116,9 +116,7 @@ class Chains:
         consecutive = self._alike / self._pairs
         return (consecutive - any_two) / max(1 - any_two, 1e-9) >= COHERENCE
 
-    def _without_free(
-        self, links: NDArray[np.int32], weights: Floats
-    ) -> tuple[NDArray[np.int32], Floats]:
+    def _without_free(self, links: NDArray[np.int32], weights: Floats) -> tuple[NDArray[np.int32], Floats]:
         """The links with memories that name no session standing alone."""
         free = self._free[: self.count]
         near, far = NEIGHBOUR_SHARES

@@ -145,9 +145,7 @@ class AgentIndex:
     def _apply(self, change: Change) -> None:
         columns = self.columns
         if change.kind is ChangeKind.CLEARED:
-            positions = np.arange(
-                np.searchsorted(columns.seq[: self.count], change.seqs[0], side="right")
-            )
+            positions = np.arange(np.searchsorted(columns.seq[: self.count], change.seqs[0], side="right"))
         else:
             seqs = np.asarray(change.seqs, np.int64)
             positions = np.searchsorted(columns.seq[: self.count], seqs)
@@ -155,8 +153,8 @@ class AgentIndex:
             positions = positions[inside]
             positions = positions[columns.seq[positions] == seqs[inside]]
         positions = positions[columns.tier[positions] != GONE]
-        if change.kind is ChangeKind.MOVED:
-            columns.tier[positions] = change.tier
+        if change.kind is ChangeKind.MOVED and change.tier is not None:
+            columns.tier[positions] = int(change.tier)
         else:
             columns.tier[positions] = GONE
             self.gone += len(positions)
@@ -186,9 +184,7 @@ class AgentIndex:
     @property
     def nbytes(self) -> int:
         return (
-            self.columns.nbytes
-            + self.chains.nbytes
-            + sum(block.nbytes for block in self._blocks if block)
+            self.columns.nbytes + self.chains.nbytes + sum(block.nbytes for block in self._blocks if block)
         )
 
     def shrink(self, budget: int) -> None:

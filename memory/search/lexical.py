@@ -51,8 +51,7 @@ class WordMatches:
                 )
                 self._occurrences.extend(parts)
         self._idfs = {
-            term: self._idf(len(self._positions[term]) if term in self._positions else 0)
-            for term in terms
+            term: self._idf(len(self._positions[term]) if term in self._positions else 0) for term in terms
         }
         self._unknown = self._idf(0)
 

@@ -59,9 +59,7 @@ class Postings:
             if tail is not None:
                 # A copy: a view would keep the array from growing.
                 added = np.array(tail, np.uint32)
-                found[number] = (
-                    np.concatenate((found[number], added)) if len(found[number]) else added
-                )
+                found[number] = np.concatenate((found[number], added)) if len(found[number]) else added
         return found
 
     @property
@@ -107,9 +105,7 @@ class Postings:
         keys |= np.concatenate(all_packed)
         keys.sort()
         self._packed = keys.astype(np.uint32)
-        self._terms, starts = np.unique(
-            (keys >> np.uint64(32)).astype(np.uint32), return_index=True
-        )
+        self._terms, starts = np.unique((keys >> np.uint64(32)).astype(np.uint32), return_index=True)
         self._starts = np.append(starts, len(keys)).astype(np.int64)
         self._sorted_memories += self._tail_memories + memories
         self._tail = {}

@@ -59,9 +59,7 @@ def by_vector(
     # Equal scores: the newer memory first.
     order = np.lexsort((-position, -score))[:k]
     seqs = index.columns.seq[position[order]].tolist()
-    return [
-        Match(seq, cosine, cosine) for seq, cosine in zip(seqs, score[order].tolist(), strict=True)
-    ]
+    return [Match(seq, cosine, cosine) for seq, cosine in zip(seqs, score[order].tolist(), strict=True)]
 
 
 def by_text(

@@ -68,9 +68,7 @@ class VectorBlock:
         cosines *= np.float32(1 / length)
         return cosines
 
-    def exact(
-        self, query: NDArray[np.float32], positions: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
+    def exact(self, query: NDArray[np.float32], positions: NDArray[np.int64]) -> NDArray[np.float32]:
         """The cosine of some vectors to a unit query that is not rounded itself."""
         products: NDArray[np.float32] = self._codes[positions].astype(np.float32) @ query
         return products / self._norms[positions]
@@ -124,9 +122,7 @@ class VectorBlock:
         scores = self._products(query, self._codes[candidates], self._norms[candidates])
         return candidates[top(scores, 4 * k)]
 
-    def _hamming(
-        self, query: NDArray[np.float32], count: int
-    ) -> NDArray[np.uint8] | NDArray[np.uint16]:
+    def _hamming(self, query: NDArray[np.float32], count: int) -> NDArray[np.uint8] | NDArray[np.uint16]:
         """In how many signs each vector differs from the query."""
         signs = np.zeros(self._words * 64, np.bool_)
         np.greater(query, 0, out=signs[: self._dimensions])

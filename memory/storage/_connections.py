@@ -31,9 +31,7 @@ class Connections:
     fork the child opens its own: SQLite's must not be carried over.
     """
 
-    def __init__(
-        self, path: Path | None, *, disk: bool, busy_timeout: float, read_only: bool
-    ) -> None:
+    def __init__(self, path: Path | None, *, disk: bool, busy_timeout: float, read_only: bool) -> None:
         self._path = path
         self._disk = disk
         self._busy_timeout = busy_timeout

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 from memory.errors import StoreCorrupt, StoreTooNew
@@ -91,10 +92,8 @@ def create_file(path: Path) -> None:
             connection.execute("PRAGMA journal_mode = WAL")
         finally:
             connection.close()
-        try:
-            os.link(draft, path)  # fails if another process was first, which is as good
-        except FileExistsError:
-            pass
+        with suppress(FileExistsError):  # another process was first, which is as good
+            os.link(draft, path)
     finally:
         for leftover in (
             draft,
@@ -127,14 +126,11 @@ def check_file(path: Path) -> None:
     (version,) = struct.unpack(">I", header[60:64])
     if version > FORMAT_VERSION:
         raise StoreTooNew(
-            f"{path} has format {version}, this version reads up to {FORMAT_VERSION}: "
-            "upgrade the package"
+            f"{path} has format {version}, this version reads up to {FORMAT_VERSION}: upgrade the package"
         )
     (page_size,) = struct.unpack(">H", header[16:18])
     (pages,) = struct.unpack(">I", header[28:32])
     wal = Path(f"{path}-wal")
     # While a log exists, pages that the header counts may still be in it.
-    if size < pages * (page_size if page_size > 1 else 65536) and not (
-        wal.exists() and wal.stat().st_size
-    ):
+    if size < pages * (page_size if page_size > 1 else 65536) and not (wal.exists() and wal.stat().st_size):
         raise StoreCorrupt(f"{path} is cut short ({size} bytes for {pages} pages): {hint}")

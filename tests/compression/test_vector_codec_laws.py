@@ -56,9 +56,7 @@ def _odd_rows(count: int, seed: int) -> Floats:
 odd_rows = st.builds(_odd_rows, st.integers(0, 40), st.integers(0, 2**32 - 1))
 
 values = st.floats(-1e6, 1e6, width=32).filter(lambda x: x == 0.0 or abs(x) > 1e-6)
-anything = hnp.arrays(
-    np.float32, st.tuples(st.integers(0, 6), st.just(DIMENSIONS)), elements=values
-)
+anything = hnp.arrays(np.float32, st.tuples(st.integers(0, 6), st.just(DIMENSIONS)), elements=values)
 
 
 @cache
@@ -70,9 +68,7 @@ def fitted(name: str, dimensions: int = DIMENSIONS) -> VectorCodec:
 @names
 @given(rows=odd_rows)
 @settings(max_examples=20, deadline=None)
-def test_codes_have_the_promised_shape_and_vectors_come_back_in_theirs(
-    name: str, rows: Floats
-) -> None:
+def test_codes_have_the_promised_shape_and_vectors_come_back_in_theirs(name: str, rows: Floats) -> None:
     codec = fitted(name)
     codes = codec.encode(rows)
     assert codec.bytes_per_vector == BYTES[name]
@@ -136,9 +132,7 @@ def test_a_loaded_codec_gives_the_same_codes_and_the_same_vectors(name: str, row
 @settings(max_examples=20, deadline=None)
 def test_any_bytes_of_the_right_width_decode_to_finite_vectors(name: str, seed: int) -> None:
     codec = fitted(name)
-    codes = np.random.default_rng(seed).integers(
-        256, size=(50, codec.bytes_per_vector), dtype=np.uint8
-    )
+    codes = np.random.default_rng(seed).integers(256, size=(50, codec.bytes_per_vector), dtype=np.uint8)
     lengths = np.linalg.norm(codec.decode(codes), axis=1)
     assert np.all((lengths < 1e-5) | (np.abs(lengths - 1.0) < 1e-5))
 
@@ -295,9 +289,7 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
         ("pca", {"component": 3}, "it has: components"),
     ],
 )
-def test_options_that_cannot_work_are_refused(
-    name: str, options: dict[str, float], message: str
-) -> None:
+def test_options_that_cannot_work_are_refused(name: str, options: dict[str, float], message: str) -> None:
     with pytest.raises(InvalidCodecOption, match=message):
         make_codec(name, DIMENSIONS, **options)
 

@@ -36,7 +36,7 @@ def kept(codec: VectorCodec) -> float:
     [
         ("float32", 1.0),
         ("int8", 0.97),  # measured .990
-        ("pq", 0.74),  # .779
+        ("pq", 0.73),  # .768
         ("pca", 0.62),  # .665
         ("scalar", 0.59),  # .633
         ("binary", 0.46),  # .507 in half the bytes of the others
@@ -57,8 +57,8 @@ def test_pq_keeps_the_most_neighbours_of_all_codes_of_a_sixteenth() -> None:
 def test_pq_fills_few_vectors_up_with_drawn_ones_to_its_advantage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Measured .769 with and .746 without; 3,000 vectors give .789."""
-    few = clustered(300, DIMENSIONS, seed=10)
+    """Measured .758 with and .733 without; 3,000 vectors give .782."""
+    few = clustered(256, DIMENSIONS, seed=10)
     filled = kept(make_codec("pq", DIMENSIONS).fit(few))
     monkeypatch.setattr(pq, "FEWEST_ROWS", 0)
     assert filled > kept(make_codec("pq", DIMENSIONS).fit(few)) + 0.01
@@ -87,7 +87,7 @@ def test_a_fitted_rotation_makes_sign_bits_better() -> None:
 
 
 def test_scalar_does_not_care_what_data_comes() -> None:
-    """Measured .616, and .387 of the codec that was fitted on other data."""
+    """Measured .616, and .384 of the codec that was fitted on other data."""
     rows = low_rank(1000, DIMENSIONS, 100, seed=3)
     free, fitted = fit("scalar"), fit("pq")
     assert neighbours_kept(rows, free.decode(free.encode(rows))) > 0.1 + neighbours_kept(

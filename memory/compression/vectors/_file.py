@@ -35,9 +35,7 @@ class SavedArray(msgspec.Struct, frozen=True):
 
     def to_numpy(self) -> Floats:
         if any(length < 0 for length in self.shape) or 4 * math.prod(self.shape) != len(self.data):
-            raise CodecDamaged(
-                f"the saved codec is damaged: {len(self.data)} bytes for shape {self.shape}"
-            )
+            raise CodecDamaged(f"the saved codec is damaged: {len(self.data)} bytes for shape {self.shape}")
         return np.frombuffer(self.data, dtype="<f4").reshape(self.shape).astype(np.float32)
 
 
@@ -50,12 +48,8 @@ class SavedCodec(msgspec.Struct, frozen=True):
     learnt: dict[str, SavedArray]
 
 
-def pack(
-    name: str, dimensions: int, options: Mapping[str, Option], learnt: Mapping[str, Floats]
-) -> bytes:
-    arrays = {
-        key: SavedArray(value.shape, value.astype("<f4").tobytes()) for key, value in learnt.items()
-    }
+def pack(name: str, dimensions: int, options: Mapping[str, Option], learnt: Mapping[str, Floats]) -> bytes:
+    arrays = {key: SavedArray(value.shape, value.astype("<f4").tobytes()) for key, value in learnt.items()}
     body = msgspec.msgpack.encode(SavedCodec(name, dimensions, dict(options), arrays))
     return _HEADER.pack(MAGIC, VERSION, _digest(body)) + body
 

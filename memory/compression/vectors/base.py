@@ -139,9 +139,7 @@ class VectorCodec(ABC):
     @classmethod
     def _from_saved(cls, saved: SavedCodec) -> Self:
         if saved.name != cls.name:
-            raise CodecDamaged(
-                f"the data holds a codec '{saved.name}', not '{cls.name}': use load_codec"
-            )
+            raise CodecDamaged(f"the data holds a codec '{saved.name}', not '{cls.name}': use load_codec")
         try:
             codec = cls(saved.dimensions, **saved.options)
         except (TypeError, CodecError) as error:

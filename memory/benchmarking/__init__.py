@@ -1,0 +1,1 @@
+"""The benchmark: runs workloads against any memory system, measures, compares, reports."""

@@ -1,0 +1,375 @@
+"""Finding memories: by id, by text, by vector, by time, by step, by attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.compression import Forms
+from memory.content import decode_body, leaves_of
+from memory.embedding import ContentEmbedder, render
+from memory.entry import ALL_TIERS, TIER_LABELS, Hit, MemoryEntry, Tier, Why
+from memory.errors import InvalidMemory
+from memory.intake import check_moment, check_name, check_vector
+from memory.records import RecordCache, decode_entry
+from memory.search import IndexCache, Match, by_text, by_vector, query_vector_of
+from memory.search.filters import Filter
+from memory.search.index import AgentIndex
+from memory.storage import MemoryStore, Record
+
+Moment: TypeAlias = float | datetime
+TierName: TypeAlias = str | Tier
+_Rank: TypeAlias = Callable[[AgentIndex, int, NDArray[np.bool_] | None], list[Match]]
+_READ_AT_ONCE = 500
+
+
+class Finder:
+    """All ways to read memories of one store; what it reads it counts as used."""
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        forms: Forms,
+        embedder: ContentEmbedder,
+        records: RecordCache,
+        indexes: IndexCache,
+    ) -> None:
+        self._store = store
+        self._forms = forms
+        self._embedder = embedder
+        self._query_vector = query_vector_of(embedder.embedder)
+        self._records = records
+        self._indexes = indexes
+        self.searches = 0
+
+    def get(self, agent_id: str, id: str) -> MemoryEntry | None:
+        """The memory with this id, from whichever tier."""
+        records = self._records.agents.get(agent_id)
+        if records is not None and records.watch() == records.pulse:
+            seq = records.seqs.get(id)
+            if seq is not None:
+                records.uses[seq] = records.uses.get(seq, 0) + 1
+                return decode_entry(records.encoded[seq])
+        moment = self._records.moment(agent_id)
+        record = self._store.get_one(agent_id, id)
+        if record is None:
+            check_name("agent_id", agent_id)
+            check_name("id", id)
+            return None
+        return self._read(record, moment)
+
+    def get_many(self, agent_id: str, ids: Sequence[str]) -> list[MemoryEntry | None]:
+        """One answer an id, in the same order; None for those that are not there."""
+        check_name("agent_id", agent_id)
+        if len(ids) == 1:
+            return [self.get(agent_id, ids[0])]
+        moment = self._records.moment(agent_id)
+        entries: dict[str, MemoryEntry] = {}
+        for record in self._store.get(agent_id, list(dict.fromkeys(ids))):
+            entries[record.id] = self._read(record, moment)
+        return [entries.get(id) for id in ids]
+
+    def exists(self, agent_id: str, id: str, tier: TierName | None = None) -> bool:
+        """Whether there is such a memory, in one tier or in any."""
+        wanted = Tier.parse_scope(tier)
+        record = self.record(agent_id, id)
+        return record is not None and record.tier in wanted
+
+    def search(
+        self,
+        agent_id: str,
+        query: str,
+        k: int = 10,
+        *,
+        tier: TierName = "all",
+        filters: Mapping[str, Any] | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+    ) -> list[Hit]:
+        """The k memories that fit a text best: words and meaning in one ranking, best first.
+
+        `filters` are attributes that must hold (see `retrieve_by_attributes`); `since` and `until`
+        bound the time, both included.
+        """
+        if not isinstance(query, str):
+            raise InvalidMemory(f"query is a {type(query).__name__}: search takes text")
+
+        def rank(index: AgentIndex, k: int, allowed: NDArray[np.bool_] | None) -> list[Match]:
+            return by_text(index, query, self._query_vector, k, allowed)
+
+        return self._search(agent_id, k, tier, filters, since, until, rank)
+
+    def retrieve_similar_states(
+        self,
+        agent_id: str,
+        query_state: Any,
+        k: int = 10,
+        tier: TierName = "all",
+        memory_type: str | None = None,
+        threshold: float | None = None,
+    ) -> list[Hit]:
+        """The k memories nearest to a state, a text, or a vector given as a NumPy array.
+
+        `memory_type` is a kind such as "state" or "action"; `threshold` a least cosine.
+        """
+        if isinstance(query_state, np.ndarray):
+            vector = check_vector(query_state, self._embedder.dimensions)
+        else:
+            rendering = render(leaves_of(query_state, "query_state"))
+            vector = self._embedder.embed([rendering])[0]
+        if threshold is not None:
+            threshold = check_number("threshold", threshold)
+
+        def rank(index: AgentIndex, k: int, allowed: NDArray[np.bool_] | None) -> list[Match]:
+            return by_vector(index, vector, k, allowed, threshold)
+
+        filters = None if memory_type is None else {"kind": memory_type}
+        return self._search(agent_id, k, tier, filters, None, None, rank)
+
+    def retrieve_by_time_range(
+        self,
+        agent_id: str,
+        start_time: Moment | None = None,
+        end_time: Moment | None = None,
+        *,
+        tier: TierName = "all",
+        limit: int | None = None,
+    ) -> list[MemoryEntry]:
+        """Memories that happened from start to end, both included, the oldest first."""
+        low = None if start_time is None else check_moment("start_time", start_time)
+        high = None if end_time is None else check_moment("end_time", end_time)
+        return self._in_range(agent_id, "created_at", low, high, tier, limit)
+
+    def retrieve_by_step_range(
+        self,
+        agent_id: str,
+        first_step: int | None = None,
+        last_step: int | None = None,
+        *,
+        tier: TierName = "all",
+        limit: int | None = None,
+    ) -> list[MemoryEntry]:
+        """Memories of the steps from first to last, both included, in the order of their steps."""
+        low = None if first_step is None else check_number("first_step", first_step)
+        high = None if last_step is None else check_number("last_step", last_step)
+        return self._in_range(agent_id, "step", low, high, tier, limit)
+
+    def retrieve_by_attributes(
+        self,
+        agent_id: str,
+        attributes: Mapping[str, Any],
+        *,
+        tier: TierName = "all",
+        limit: int | None = None,
+    ) -> list[MemoryEntry]:
+        """Memories whose metadata or content holds all attributes, the newest first.
+
+        An attribute is a dotted path and a value; a list matches by any of its elements; "kind" is
+        the memory's kind: {"kind": "state", "position.room": "kitchen", "inventory": "sword"}.
+        """
+        if limit is not None:
+            check_count("limit", limit)
+        wanted, scope = Filter(attributes), Tier.parse_scope(tier)
+        with self._caught_up(agent_id) as index:
+            mask = wanted.positions(index)
+            allowed = index.allowed(scope)
+            positions = np.flatnonzero(mask if allowed is None else mask & allowed)
+            moments = index.columns.created_at[positions]
+            seqs = index.columns.seq[positions[np.lexsort((-positions, -moments))]].tolist()
+        found: list[MemoryEntry] = []
+        for start in range(0, len(seqs), _READ_AT_ONCE):
+            part = seqs[start : start + _READ_AT_ONCE]
+            entries = self._entries(agent_id, part)
+            found.extend(
+                entries[seq]
+                for seq in part
+                if seq in entries and wanted.matches(entries[seq]) and _in(entries[seq], scope)
+            )
+            if limit is not None and len(found) >= limit:
+                return found[:limit]
+        return found
+
+    def recent(self, agent_id: str, k: int = 10, *, tier: TierName = "all") -> list[MemoryEntry]:
+        """The k memories that happened last, the newest first."""
+        check_count("k", k)
+        return self._in_range(agent_id, "created_at", None, None, tier, k, newest_first=True)
+
+    def entry(self, record: Record) -> MemoryEntry:
+        """A record's memory, without counting it as used."""
+        content, metadata = decode_body(self._forms.raw_body(record.body_codec, record.body))
+        return MemoryEntry(
+            record.id,
+            record.agent,
+            content,
+            record.kind,
+            record.step,
+            record.created_at,
+            record.importance,
+            metadata,
+            TIER_LABELS[record.tier],
+        )
+
+    def record(self, agent_id: str, id: str) -> Record | None:
+        check_name("agent_id", agent_id)
+        check_name("id", id)
+        return self._store.get_one(agent_id, id)
+
+    def _read(self, record: Record, moment: int) -> MemoryEntry:
+        """The entry of a record that a caller asked for: it is counted, and kept if it is young.
+
+        `moment` is what the record cache said before the record was read."""
+        entry = self.entry(record)
+        self._records.used(record.agent, record.seq, record.tier)
+        if record.tier is Tier.STM:
+            self._records.keep(entry, record.seq, moment)
+        return entry
+
+    def _caught_up(self, agent_id: str) -> _CaughtUp:
+        check_name("agent_id", agent_id)
+        return _CaughtUp(self._indexes, agent_id)
+
+    def _search(
+        self,
+        agent_id: str,
+        k: int,
+        tier: TierName,
+        filters: Mapping[str, Any] | None,
+        since: Moment | None,
+        until: Moment | None,
+        rank: _Rank,
+    ) -> list[Hit]:
+        """Rank, read what was found, and leave out what a filter's closer look refuses."""
+        check_count("k", k)
+        scope = Tier.parse_scope(tier)
+        condition = Filter(filters) if filters else None
+        low = None if since is None else check_moment("since", since)
+        high = None if until is None else check_moment("until", until)
+        self.searches += 1
+        if k == 0:
+            return []
+        wanted = k
+        while True:
+            with self._caught_up(agent_id) as index:
+                allowed = index.allowed(scope)
+                for mask in _masks(index, condition, low, high):
+                    allowed = mask if allowed is None else allowed & mask
+                matches = rank(index, wanted, allowed)
+            hits = self._hits(agent_id, matches, scope, condition)
+            if len(hits) >= k or len(matches) < wanted:
+                return hits[:k]
+            # A filter's terms are rounded, and rows may go while they are read: ask for more.
+            wanted *= 4
+
+    def _hits(
+        self,
+        agent_id: str,
+        matches: Sequence[Match],
+        scope: frozenset[Tier],
+        condition: Filter | None,
+    ) -> list[Hit]:
+        entries = self._entries(agent_id, [match.seq for match in matches])
+        hits = []
+        for match in matches:
+            entry = entries.get(match.seq)
+            if entry is None or not _in(entry, scope):
+                continue
+            if condition is not None and not condition.matches(entry):
+                continue
+            hits.append(
+                Hit(
+                    id=entry.id,
+                    entry=entry,
+                    score=match.score,
+                    tier=entry.tier,
+                    why=Why(words=match.words, similarity=match.similarity, context=match.context),
+                )
+            )
+        return hits
+
+    def _entries(self, agent_id: str, seqs: Sequence[int]) -> dict[int, MemoryEntry]:
+        """Memories by seq, the young ones from RAM; those that are gone by now are left out."""
+        moment = self._records.moment(agent_id)
+        entries = self._records.cached(agent_id, seqs)
+        missing = [seq for seq in seqs if seq not in entries]
+        if missing:
+            for record in self._store.get_by_seq(agent_id, missing):
+                entries[record.seq] = self._read(record, moment)
+        return entries
+
+    def _in_range(
+        self,
+        agent_id: str,
+        column: Literal["created_at", "step"],
+        low: float | None,
+        high: float | None,
+        tier: TierName,
+        limit: int | None,
+        newest_first: bool = False,
+    ) -> list[MemoryEntry]:
+        check_name("agent_id", agent_id)
+        if limit is not None:
+            check_count("limit", limit)
+        moment = self._records.moment(agent_id)
+        records = self._store.in_range(
+            agent_id,
+            column,
+            low,
+            high,
+            tiers=Tier.parse_scope(tier),
+            limit=limit,
+            newest_first=newest_first,
+        )
+        return [self._read(record, moment) for record in records]
+
+
+class _CaughtUp:
+    """An agent's index, locked and up to date; afterwards the cache is brought back to its size."""
+
+    def __init__(self, indexes: IndexCache, agent: str) -> None:
+        self._indexes = indexes
+        self._agent = agent
+
+    def __enter__(self) -> AgentIndex:
+        self._index = self._indexes.index(self._agent)
+        self._index.lock.acquire()
+        try:
+            self._index.catch_up()
+        except BaseException:
+            self._index.lock.release()
+            raise
+        return self._index
+
+    def __exit__(self, *problem: object) -> None:
+        self._index.lock.release()
+        self._indexes.trim(self._agent)
+
+
+def _masks(
+    index: AgentIndex, condition: Filter | None, low: float | None, high: float | None
+) -> Iterable[NDArray[np.bool_]]:
+    if condition is not None:
+        yield condition.positions(index)
+    moments = index.columns.created_at[: index.count]
+    if low is not None:
+        yield moments >= low
+    if high is not None:
+        yield moments <= high
+
+
+def _in(entry: MemoryEntry, scope: frozenset[Tier]) -> bool:
+    return scope is ALL_TIERS or Tier.parse(entry.tier) in scope
+
+
+def check_count(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InvalidMemory(f"{name} is {value!r}: use a whole number ≥ 0")
+
+
+def check_number(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        raise InvalidMemory(f"{name} is {value!r}: use a number")
+    return value

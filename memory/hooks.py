@@ -1,0 +1,206 @@
+"""Memory for an agent class that already exists: a decorator, and a mixin that does the same.
+
+    @with_memory(system)
+    class Walker:
+        agent_id = "walker"
+        def act(self, observation): ...
+
+    class Walker(MemoryHooks, OldWalker):
+        memory_system = system
+
+Each call of `act`, `observe` and `get_state` is remembered after it has run. The agent comes first: its
+own method runs exactly once, its result or exception is passed on, and a memory that could not be
+recorded is a warning in the log and a number in `memory_failures`, nothing more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextvars import ContextVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from memory.agent import AgentMemory
+
+if TYPE_CHECKING:
+    from memory.system import AgentMemorySystem
+
+_log = logging.getLogger(__name__)
+
+KINDS = {"act": "action", "observe": "interaction", "get_state": "state"}
+"""The methods that are remembered, and as which kind."""
+
+C = TypeVar("C", bound=type)
+AgentId = str | Callable[[Any], str] | None
+Importance = float | Callable[[str, Any], float]
+
+# Which (instance, method) pairs are running: an override that calls its parent's is remembered once.
+_running: ContextVar[frozenset[tuple[int, str]]] = ContextVar("agentmemory_running", default=frozenset())
+
+
+def with_memory(
+    system: AgentMemorySystem,
+    *,
+    agent_id: AgentId = None,
+    importance: Importance = 1.0,
+    methods: Sequence[str] = tuple(KINDS),
+) -> Callable[[C], C]:
+    """Class decorator: instances remember what they do, and have it at hand as `memory`.
+
+    `agent_id` is a name or a function of the instance; by default the instance's `agent_id`, or the
+    class's name. `importance` is a number or a function of the kind and the content.
+    """
+
+    def decorate(cls: C) -> C:
+        for name in methods:
+            _hook(cls, name, system, agent_id, importance)
+        _add_attributes(cls, lambda instance: AgentMemory(system, _id_of(instance, agent_id)))
+        return cls
+
+    return decorate
+
+
+class MemoryHooks:
+    """Mixin: put it before the agent's own class, and set `memory_system` in the class body."""
+
+    memory_system: ClassVar[AgentMemorySystem | None] = None
+    memory_agent_id: ClassVar[AgentId] = None
+    memory_importance: ClassVar[Importance] = 1.0
+    memory_failures: int = 0
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.memory_system is not None:
+            for name in KINDS:
+                _hook(cls, name, cls.memory_system, cls.memory_agent_id, cls.memory_importance)
+
+    @property
+    def memory(self) -> AgentMemory:
+        """This agent's memories."""
+        if self.memory_system is None:
+            raise AttributeError(f"{type(self).__name__} has no memory: set memory_system in its body")
+        return AgentMemory(self.memory_system, _id_of(self, self.memory_agent_id))
+
+
+def _add_attributes(cls: type, memory_of: Callable[[Any], AgentMemory]) -> None:
+    cls.memory = property(memory_of, doc="This agent's memories.")  # type: ignore[attr-defined]
+    cls.memory_failures = 0  # type: ignore[attr-defined]
+
+
+def _hook(
+    cls: type, name: str, system: AgentMemorySystem, agent_id: AgentId, importance: Importance
+) -> None:
+    method = getattr(cls, name, None)
+    if not callable(method) or getattr(method, "__remembered__", False):
+        return
+    recorder = _Recorder(name, system, agent_id, importance)
+    if inspect.iscoroutinefunction(method):
+
+        @wraps(method)
+        async def remembered(self: Any, *args: Any, **named: Any) -> Any:
+            key = (id(self), name)
+            if key in _running.get():
+                return await method(self, *args, **named)
+            token = _running.set(_running.get() | {key})
+            try:
+                result = await method(self, *args, **named)
+            finally:
+                _running.reset(token)
+            recorder.record(self, args, named, result)
+            return result
+
+    else:
+
+        @wraps(method)
+        def remembered(self: Any, *args: Any, **named: Any) -> Any:
+            key = (id(self), name)
+            if key in _running.get():
+                return method(self, *args, **named)
+            token = _running.set(_running.get() | {key})
+            try:
+                result = method(self, *args, **named)
+            finally:
+                _running.reset(token)
+            recorder.record(self, args, named, result)
+            return result
+
+    remembered.__remembered__ = True  # type: ignore[attr-defined]
+    setattr(cls, name, remembered)
+
+
+class _Recorder:
+    """Stores one method's calls, and never lets a failure reach the agent."""
+
+    def __init__(
+        self, name: str, system: AgentMemorySystem, agent_id: AgentId, importance: Importance
+    ) -> None:
+        self._name = name
+        self._kind = KINDS.get(name, name)
+        self._system = system
+        self._agent_id = agent_id
+        self._importance = importance
+
+    def record(self, instance: Any, args: Sequence[Any], named: Mapping[str, Any], result: Any) -> None:
+        try:
+            content = self._content(args, named, result)
+            importance = self._importance
+            self._system.add(
+                _id_of(instance, self._agent_id),
+                content,
+                kind=self._kind,
+                step=_step_of(instance, self._name),
+                importance=importance(self._kind, content) if callable(importance) else importance,
+            )
+        except Exception as problem:  # whatever goes wrong here must not reach the agent
+            instance.memory_failures += 1
+            _log.warning("%s.%s was not remembered: %s", type(instance).__name__, self._name, problem)
+
+    def _content(self, args: Sequence[Any], named: Mapping[str, Any], result: Any) -> Any:
+        if self._name == "get_state":
+            return to_json(result)
+        given = [to_json(value) for value in args]
+        content: dict[str, Any] = {"method": self._name}
+        if given:
+            content["input"] = given[0] if len(given) == 1 else given
+        if named:
+            content["options"] = to_json(named)
+        if result is not None:
+            content["result"] = to_json(result)
+        return content
+
+
+def to_json(value: Any) -> Any:
+    """A value of a program as JSON: arrays as lists, records as objects, the rest by its text."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else repr(float(value))
+    if isinstance(value, Mapping):
+        return {str(key): to_json(child) for key, child in value.items()}
+    if isinstance(value, list | tuple | Set):
+        return [to_json(child) for child in value]
+    if hasattr(value, "tolist"):  # NumPy arrays and scalars
+        return to_json(value.tolist())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {part.name: to_json(getattr(value, part.name)) for part in dataclasses.fields(value)}
+    return repr(value)
+
+
+def _id_of(instance: Any, agent_id: AgentId) -> str:
+    if callable(agent_id):
+        return agent_id(instance)
+    return str(agent_id or getattr(instance, "agent_id", None) or type(instance).__name__)
+
+
+def _step_of(instance: Any, name: str) -> int:
+    """How many times the agent has acted: what it saw and was before an act has that act's step."""
+    step: int = getattr(instance, "_memory_step", 0)
+    if name == "act":
+        instance._memory_step = step + 1
+    return step

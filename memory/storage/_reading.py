@@ -1,0 +1,329 @@
+"""The reading half of the SQLite store: nothing here changes the file."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from array import array
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from memory.entry import ALL_TIERS, Tier
+from memory.storage._connections import Connections
+from memory.storage._rows import (
+    RECORD_COLUMNS,
+    ROW_COLUMNS,
+    VARIABLES,
+    key_range,
+    marks_for,
+    parts_of,
+    slices_of,
+    to_index_columns,
+    to_record,
+    to_row,
+)
+from memory.storage.base import (
+    NO_SESSION,
+    NO_STEP,
+    AgentState,
+    Change,
+    ChangeKind,
+    IndexColumns,
+    MemoryStore,
+    RangeColumn,
+    Record,
+    Row,
+    StoredCodec,
+)
+from memory.storage.schema import AGENT_SHIFT, SEQ_MASK, TIER_MASK, TIER_SHIFT, key_of
+
+_GET = f"SELECT {RECORD_COLUMNS} FROM memories WHERE agent = ? AND id = ?"
+_TIER_OF_KEY = f"(key >> {TIER_SHIFT} & {TIER_MASK})"
+_NOBODY = AgentState(0, 0)
+
+
+class SQLiteReading(MemoryStore):
+    """See `MemoryStore` for what each method promises."""
+
+    path: Path | None
+    _connections: Connections
+    _agent_numbers: dict[str, int]
+
+    def get_one(self, agent: str, id: str) -> Record | None:
+        connection = self._connections.reader()  # no context manager: it would cost a third more
+        try:
+            agent_no = self._agent_numbers.get(agent) or self._number(connection, agent)
+            found = connection.execute(_GET, (agent_no, id)).fetchone()
+        except sqlite3.Error as problem:
+            self._connections.complain(problem)
+        finally:
+            self._connections.release(connection)
+        return to_record(agent, found) if found else None
+
+    def get(self, agent: str, ids: Sequence[str]) -> list[Record]:
+        with self._connections.reading() as connection:
+            agent_no = self._number(connection, agent)
+            return [
+                to_record(agent, found)
+                for part in parts_of(ids)
+                for found in connection.execute(
+                    f"SELECT {RECORD_COLUMNS} FROM memories WHERE agent = ? AND id IN ({marks_for(part)})",
+                    (agent_no, *part),
+                )
+            ]
+
+    def get_by_seq(self, agent: str, seqs: Sequence[int]) -> list[Record]:
+        return [to_record(agent, found) for found in self._by_seq(agent, seqs, RECORD_COLUMNS)]
+
+    def rows(self, agent: str, seqs: Sequence[int]) -> list[Row]:
+        return [to_row(agent, found) for found in self._by_seq(agent, seqs, ROW_COLUMNS)]
+
+    def in_range(
+        self,
+        agent: str,
+        column: RangeColumn,
+        low: float | None,
+        high: float | None,
+        *,
+        tiers: frozenset[Tier],
+        limit: int | None,
+        newest_first: bool = False,
+    ) -> list[Record]:
+        conditions = [f"{column} IS NOT NULL"] if column == "step" else []
+        bounds: list[float] = []
+        for sign, bound in ((">=", low), ("<=", high)):
+            if bound is not None:
+                conditions.append(f"{column} {sign} ?")
+                bounds.append(bound)
+        if tiers != ALL_TIERS:
+            conditions.append(f"{_TIER_OF_KEY} IN ({', '.join(str(int(t)) for t in tiers)})")
+        index = "by_time" if column == "created_at" else "by_step"
+        direction = "DESC" if newest_first else "ASC"
+        # Without INDEXED BY the planner may prefer to walk all rows of an agent.
+        statement = (
+            f"SELECT {RECORD_COLUMNS} FROM memories INDEXED BY {index}"
+            f" WHERE {' AND '.join(['agent = ?', *conditions])}"
+            f" ORDER BY {column} {direction}, key {direction} LIMIT ?"
+        )
+        with self._connections.reading() as connection:
+            agent_no = self._number(connection, agent)
+            found = connection.execute(
+                statement, (agent_no, *bounds, -1 if limit is None else limit)
+            ).fetchall()
+        return [to_record(agent, values) for values in found]
+
+    def all_rows(self, agent: str | None = None) -> Iterator[Row]:
+        for name in [agent] if agent is not None else self.agents():
+            after = 0
+            while True:
+                with self._connections.reading() as connection:
+                    agent_no = self._number(connection, name)
+                    seqs = sorted(
+                        key & SEQ_MASK
+                        for tier in Tier
+                        for (key,) in connection.execute(
+                            "SELECT key FROM memories WHERE key > ? AND key <= ? ORDER BY key LIMIT ?",
+                            (*key_range(agent_no or 0, tier, after, SEQ_MASK), VARIABLES),
+                        )
+                    )[:VARIABLES]
+                    # One transaction for both statements: a row that moves is still seen once.
+                    found = self._fetch_by_seq(connection, agent_no or 0, seqs, ROW_COLUMNS)
+                if not seqs:
+                    break
+                after = seqs[-1]
+                yield from sorted((to_row(name, values) for values in found), key=lambda row: row.seq)
+
+    def agents(self) -> list[str]:
+        with self._connections.reading() as connection:
+            return [name for (name,) in connection.execute("SELECT name FROM agents ORDER BY no")]
+
+    def counts(self, agent: str | None = None) -> dict[Tier, int]:
+        with self._connections.reading() as connection:
+            if agent is None:
+                # The id index is far smaller than the rows, and holds the key.
+                found = connection.execute(
+                    f"SELECT {_TIER_OF_KEY}, COUNT(*) FROM memories INDEXED BY by_time"
+                    " WHERE agent > 0 GROUP BY 1"
+                ).fetchall()
+            else:
+                agent_no = self._number(connection, agent) or 0
+                found = [
+                    (
+                        tier,
+                        connection.execute(
+                            "SELECT COUNT(*) FROM memories WHERE key > ? AND key <= ?",
+                            key_range(agent_no, tier, 0, SEQ_MASK),
+                        ).fetchone()[0],
+                    )
+                    for tier in Tier
+                ]
+        return {tier: 0 for tier in Tier} | {Tier(tier): count for tier, count in found}
+
+    def forgotten(self, agent: str | None = None) -> int:
+        where, values = ("", ()) if agent is None else (" WHERE name = ?", (agent,))
+        with self._connections.reading() as connection:
+            (total,) = connection.execute(f"SELECT TOTAL(forgotten) FROM agents{where}", values).fetchone()
+        return int(total)
+
+    def bytes_on_disk(self) -> int:
+        if self.path is None:
+            with self._connections.reading() as connection:
+                pages = connection.execute("PRAGMA page_count").fetchone()[0]
+                size = connection.execute("PRAGMA page_size").fetchone()[0]
+            return int(pages * size)
+        files = (Path(f"{self.path}{suffix}") for suffix in ("", "-wal", "-shm", "-pulse"))
+        return sum(os.path.getsize(file) for file in files if file.exists())
+
+    def state(self, agent: str) -> AgentState:
+        connection = self._connections.reader()
+        try:
+            return self._state(connection, self._number(connection, agent))
+        except sqlite3.Error as problem:
+            self._connections.complain(problem)
+        finally:
+            self._connections.release(connection)
+
+    def catch_up(
+        self, agent: str, after_seq: int, after_change: int
+    ) -> tuple[AgentState, IndexColumns, list[Change] | None]:
+        with self._connections.reading() as connection:
+            agent_no = self._number(connection, agent)
+            if agent_no is None:
+                return _NOBODY, to_index_columns([]), []
+            state = self._state(connection, agent_no)
+            columns = to_index_columns(
+                part
+                for tier in Tier
+                for part in slices_of(
+                    connection.execute(
+                        "SELECT key, created_at, IFNULL(step, ?), IFNULL(session, ?)"
+                        " FROM memories WHERE key > ? AND key <= ?",
+                        (NO_STEP, NO_SESSION, *key_range(agent_no, tier, after_seq, SEQ_MASK)),
+                    )
+                )
+            )
+            logged = connection.execute(
+                "SELECT number, kind, tier, seqs FROM changes WHERE agent = ? AND number > ?"
+                " ORDER BY number",
+                (agent_no, after_change),
+            ).fetchall()
+        changes = [
+            Change(
+                number=number,
+                kind=ChangeKind(kind),
+                tier=None if tier is None else Tier(tier),
+                seqs=array("q", seqs),
+            )
+            for number, kind, tier, seqs in logged
+        ]
+        complete = len(changes) == state.last_change - after_change
+        return state, columns, changes if complete else None
+
+    def features(
+        self, agent: str, first_seq: int, last_seq: int
+    ) -> Iterator[list[tuple[int, int, bytes, bytes | None, bytes]]]:
+        with self._connections.reading() as connection:
+            agent_no = self._number(connection, agent)
+            if agent_no is None:
+                return
+            for tier in Tier:
+                cursor = connection.execute(
+                    f"SELECT key & {SEQ_MASK}, vector_codec, vector, fine, terms FROM memories"
+                    " WHERE key > ? AND key <= ?",
+                    key_range(agent_no, tier, first_seq - 1, last_seq),
+                )
+                yield from slices_of(cursor)
+
+    def stored_before(self, tier: Tier, moment: float, limit: int) -> dict[str, list[int]]:
+        with self._connections.reading() as connection:
+            # Rows of a tier lie in the order they were stored: the first tells if any is due.
+            due = connection.execute(
+                f"SELECT no, name FROM agents WHERE (SELECT stored_at FROM memories"
+                f" WHERE key > (no << {AGENT_SHIFT}) + ? AND key <= (no << {AGENT_SHIFT}) + ?"
+                f" ORDER BY key LIMIT 1) < ?",
+                (*key_range(0, tier, 0, SEQ_MASK), moment),
+            ).fetchall()
+            found: dict[str, list[int]] = {}
+            for agent_no, name in due:
+                seqs = [
+                    key & SEQ_MASK
+                    for (key,) in connection.execute(
+                        "SELECT key FROM memories WHERE key > ? AND key <= ? AND stored_at < ?"
+                        " ORDER BY key LIMIT ?",
+                        (*key_range(agent_no, tier, 0, SEQ_MASK), moment, limit),
+                    )
+                ]
+                if seqs:
+                    found[name] = seqs
+                limit -= len(seqs)
+                if limit <= 0:
+                    break
+        return found
+
+    def standing(self, agent: str, tier: Tier) -> list[tuple[int, float, float, int]]:
+        with self._connections.reading() as connection:
+            agent_no = self._number(connection, agent)
+            if agent_no is None:
+                return []
+            return connection.execute(
+                f"SELECT key & {SEQ_MASK}, importance, created_at, COALESCE("
+                f"(SELECT uses FROM uses WHERE uses.agent = ? AND seq = key & {SEQ_MASK}), 0)"
+                " FROM memories WHERE key > ? AND key <= ? ORDER BY key",
+                (agent_no, *key_range(agent_no, tier, 0, SEQ_MASK)),
+            ).fetchall()
+
+    def codecs(self) -> list[StoredCodec]:
+        with self._connections.reading() as connection:
+            return [
+                StoredCodec(number=number, purpose=purpose, data=data)
+                for number, purpose, data in connection.execute(
+                    "SELECT number, purpose, data FROM codecs WHERE number > 15"
+                )
+            ]
+
+    def _number(self, connection: sqlite3.Connection, agent: str) -> int | None:
+        """An agent's number, which never changes: asked once a process.
+
+        Not to be asked between adding an agent and the commit, which may yet be taken back."""
+        known = self._agent_numbers.get(agent)
+        if known is None:
+            found = connection.execute("SELECT no FROM agents WHERE name = ?", (agent,)).fetchone()
+            if found is None:
+                return None
+            known = self._agent_numbers[agent] = int(found[0])
+        return known
+
+    @staticmethod
+    def _state(connection: sqlite3.Connection, agent_no: int | None) -> AgentState:
+        found = connection.execute(
+            "SELECT last_seq, last_change FROM agents WHERE no = ?", (agent_no,)
+        ).fetchone()
+        return AgentState(*found) if found else _NOBODY
+
+    def _by_seq(self, agent: str, seqs: Sequence[int], columns: str) -> list[tuple[Any, ...]]:
+        connection = self._connections.reader()
+        try:
+            agent_no = self._number(connection, agent)
+            if agent_no is None:
+                return []
+            return self._fetch_by_seq(connection, agent_no, seqs, columns)
+        except sqlite3.Error as problem:
+            self._connections.complain(problem)
+        finally:
+            self._connections.release(connection)
+
+    @staticmethod
+    def _fetch_by_seq(
+        connection: sqlite3.Connection, agent_no: int, seqs: Sequence[int], columns: str
+    ) -> list[tuple[Any, ...]]:
+        """A row is in one of three places, so each seq is looked for in all of them at once: a move
+        between two statements could hide it."""
+        return [
+            found
+            for part in parts_of(seqs, VARIABLES // 3)
+            for found in connection.execute(
+                f"SELECT {columns} FROM memories WHERE key IN ({marks_for(part * 3)})",
+                [key_of(agent_no, tier, seq) for tier in Tier for seq in part],
+            )
+        ]

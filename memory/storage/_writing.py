@@ -1,0 +1,290 @@
+"""The writing half of the SQLite store: every call is one transaction, committed or taken back."""
+
+from __future__ import annotations
+
+import sqlite3
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from memory.entry import Tier
+from memory.errors import IdConflict
+from memory.storage._reading import SQLiteReading
+from memory.storage._rows import ROW_COLUMNS, marks_for, parts_of, to_values
+from memory.storage.base import ChangeKind, Move, Row, StoredCodec
+from memory.storage.pulse import SLOTS, Pulse
+from memory.storage.schema import AGENT_SHIFT, SEQ_MASK, key_of
+
+LOG_LENGTH = 1024
+"""Changes an agent's log keeps; a reader that is further behind reads the agent anew."""
+
+_INSERT = f"INSERT INTO memories ({ROW_COLUMNS}, agent) VALUES ({', '.join('?' * 16)})"
+
+
+class SQLiteWriting(SQLiteReading):
+    """See `MemoryStore` for what each method promises."""
+
+    _pulse: Pulse | None
+
+    def add(self, rows: Sequence[Row]) -> list[int | None]:
+        if not rows:
+            return []
+        fresh: list[bool] | None = None
+        with self._connections.writing() as connection:
+            connection.execute("SAVEPOINT adding")
+            try:
+                numbers, seqs = self._insert(connection, rows)
+            except sqlite3.IntegrityError:  # an id is there already: look closer, add the others
+                connection.execute("ROLLBACK TO adding")
+                fresh = self._only_new(connection, rows)
+                new = [row for row, is_new in zip(rows, fresh, strict=True) if is_new]
+                numbers, seqs = self._insert(connection, new)
+        self._agent_numbers.update(numbers)
+        if fresh is None:
+            return list(seqs)
+        remaining = iter(seqs)
+        return [next(remaining) if is_new else None for is_new in fresh]
+
+    def _insert(
+        self, connection: sqlite3.Connection, rows: Sequence[Row]
+    ) -> tuple[dict[str, int], list[int]]:
+        """Add rows under fresh seqs; the numbers of their agents, and each row's seq."""
+        if len(rows) == 1:
+            agent_no, seq = self._reserve(connection, rows[0].agent, 1)
+            connection.execute(_INSERT, to_values(rows[0], agent_no, seq))
+            return {rows[0].agent: agent_no}, [seq]
+        numbers: dict[str, int] = {}
+        ranges: dict[str, Iterator[int]] = {}
+        for agent, count in Counter(row.agent for row in rows).items():
+            numbers[agent], first = self._reserve(connection, agent, count)
+            ranges[agent] = iter(range(first, first + count))
+        seqs = [next(ranges[row.agent]) for row in rows]
+        connection.executemany(
+            _INSERT,
+            [to_values(row, numbers[row.agent], seq) for row, seq in zip(rows, seqs, strict=True)],
+        )
+        return numbers, seqs
+
+    def replace(self, row: Row) -> bool:
+        with self._changing(row.agent) as (connection, agent_no):
+            if agent_no is None:
+                return False
+            old = connection.execute(
+                "SELECT key FROM memories WHERE agent = ? AND id = ?", (agent_no, row.id)
+            ).fetchone()
+            if old is None:
+                return False
+            self._remove(connection, agent_no, [old[0]])
+            _, seq = self._reserve(connection, row.agent, 1)
+            connection.execute(_INSERT, to_values(row, agent_no, seq))
+            return True
+
+    def delete(self, agent: str, ids: Sequence[str]) -> int:
+        with self._changing(agent) as (connection, agent_no):
+            if agent_no is None:
+                return 0
+            keys = [
+                key
+                for part in parts_of(list(dict.fromkeys(ids)))
+                for (key,) in connection.execute(
+                    f"SELECT key FROM memories WHERE agent = ? AND id IN ({marks_for(part)})",
+                    (agent_no, *part),
+                )
+            ]
+            return self._remove(connection, agent_no, keys)
+
+    def delete_agent(self, agent: str) -> int:
+        with self._changing(agent) as (connection, agent_no):
+            if agent_no is None:
+                return 0
+            low, high = agent_no << AGENT_SHIFT, (agent_no + 1) << AGENT_SHIFT
+            removed = connection.execute(
+                "DELETE FROM memories WHERE key >= ? AND key < ?", (low, high)
+            ).rowcount
+            connection.execute("DELETE FROM uses WHERE agent = ?", (agent_no,))
+            (last_seq,) = connection.execute(
+                "SELECT last_seq FROM agents WHERE no = ?", (agent_no,)
+            ).fetchone()
+            self._log(connection, agent_no, ChangeKind.CLEARED, None, [last_seq])
+            return removed
+
+    def move(self, agent: str, moves: Sequence[Move], source: Tier, target: Tier) -> int:
+        with self._changing(agent) as (connection, agent_no):
+            if agent_no is None:
+                return 0
+            present = self._still_in(connection, agent_no, source, [move.seq for move in moves])
+            going = [move for move in moves if move.seq in present]
+            connection.executemany(
+                "UPDATE memories SET key = ?, body_codec = ?, body = ?, vector_codec = ?,"
+                " vector = ?, fine = ? WHERE key = ?",
+                [
+                    (
+                        key_of(agent_no, target, move.seq),
+                        move.body_codec,
+                        move.body,
+                        move.vector_codec,
+                        move.vector,
+                        move.fine,
+                        key_of(agent_no, source, move.seq),
+                    )
+                    for move in going
+                ],
+            )
+            if going and source != target:
+                seqs = [move.seq for move in going]
+                self._log(connection, agent_no, ChangeKind.MOVED, target, seqs)
+            return len(going)
+
+    def forget(self, agent: str, seqs: Sequence[int], tier: Tier) -> int:
+        with self._changing(agent) as (connection, agent_no):
+            if agent_no is None:
+                return 0
+            present = self._still_in(connection, agent_no, tier, seqs)
+            removed = self._remove(connection, agent_no, [key_of(agent_no, tier, seq) for seq in present])
+            connection.execute(
+                "UPDATE agents SET forgotten = forgotten + ? WHERE no = ?", (removed, agent_no)
+            )
+            return removed
+
+    def add_uses(self, uses: dict[str, dict[int, int]]) -> None:
+        with self._connections.writing() as connection:
+            for agent, counts in uses.items():
+                agent_no = self._number(connection, agent)
+                if agent_no is not None:
+                    connection.executemany(
+                        "INSERT INTO uses (agent, seq, uses) VALUES (?, ?, ?)"
+                        " ON CONFLICT DO UPDATE SET uses = uses + excluded.uses",
+                        [(agent_no, seq, count) for seq, count in counts.items()],
+                    )
+
+    def save_codec(self, purpose: str, data: bytes) -> StoredCodec:
+        with self._connections.writing() as connection:
+            connection.execute(
+                "INSERT INTO codecs (purpose, data) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                (purpose, data),
+            )
+            number, data = connection.execute(
+                "SELECT number, data FROM codecs WHERE purpose = ?", (purpose,)
+            ).fetchone()
+        return StoredCodec(number=number, purpose=purpose, data=data)
+
+    def setting(self, name: str, default: str | None = None) -> str | None:
+        with self._connections.reading() as connection:
+            found = connection.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
+        if found is not None or default is None:
+            return found[0] if found else None
+        with self._connections.writing() as connection:
+            connection.execute(
+                "INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                (name, default),
+            )
+        return self.setting(name)
+
+    def _changing(self, agent: str) -> _Changing:
+        return _Changing(self, agent)
+
+    def _reserve(self, connection: sqlite3.Connection, agent: str, count: int) -> tuple[int, int]:
+        """The agent's number and the first of `count` fresh seqs."""
+        agent_no, last_seq = connection.execute(
+            "INSERT INTO agents (name, last_seq) VALUES (?, ?)"
+            " ON CONFLICT DO UPDATE SET last_seq = last_seq + excluded.last_seq"
+            " RETURNING no, last_seq",
+            (agent, count),
+        ).fetchone()
+        return agent_no, last_seq - count + 1
+
+    def _only_new(self, connection: sqlite3.Connection, rows: Sequence[Row]) -> list[bool]:
+        """Which rows are not there yet; IdConflict if an id has other content."""
+        fresh = []
+        seen: dict[tuple[str, str], int] = {}
+        for row in rows:
+            digest = seen.get((row.agent, row.id))
+            if digest is None:
+                agent_no = self._number(connection, row.agent)
+                found = (
+                    agent_no
+                    and connection.execute(
+                        "SELECT digest FROM memories WHERE agent = ? AND id = ?", (agent_no, row.id)
+                    ).fetchone()
+                )
+                digest = found[0] if found else None
+            if digest is not None and digest != row.digest:
+                raise IdConflict(
+                    f"id {row.id!r} of agent {row.agent!r} already holds other content: "
+                    "use another id, or update() to change it"
+                )
+            fresh.append(digest is None)
+            seen[row.agent, row.id] = row.digest
+        return fresh
+
+    @staticmethod
+    def _still_in(
+        connection: sqlite3.Connection, agent_no: int, tier: Tier, seqs: Iterable[int]
+    ) -> set[int]:
+        return {
+            key & SEQ_MASK
+            for part in parts_of([key_of(agent_no, tier, seq) for seq in seqs])
+            for (key,) in connection.execute(
+                f"SELECT key FROM memories WHERE key IN ({marks_for(part)})", part
+            )
+        }
+
+    def _remove(self, connection: sqlite3.Connection, agent_no: int, keys: Sequence[int]) -> int:
+        seqs = [key & SEQ_MASK for key in keys]
+        connection.executemany("DELETE FROM memories WHERE key = ?", [(key,) for key in keys])
+        connection.executemany(
+            "DELETE FROM uses WHERE agent = ? AND seq = ?", [(agent_no, seq) for seq in seqs]
+        )
+        if seqs:
+            self._log(connection, agent_no, ChangeKind.DELETED, None, seqs)
+        return len(seqs)
+
+    @staticmethod
+    def _log(
+        connection: sqlite3.Connection,
+        agent_no: int,
+        kind: ChangeKind,
+        tier: Tier | None,
+        seqs: Sequence[int],
+    ) -> None:
+        (number,) = connection.execute(
+            "UPDATE agents SET last_change = last_change + 1 WHERE no = ? RETURNING last_change",
+            (agent_no,),
+        ).fetchone()
+        connection.execute(
+            "INSERT INTO changes (agent, number, kind, tier, seqs) VALUES (?, ?, ?, ?, ?)",
+            (agent_no, number, kind, tier, array("q", seqs).tobytes()),
+        )
+        connection.execute(
+            "DELETE FROM changes WHERE agent = ? AND number <= ?", (agent_no, number - LOG_LENGTH)
+        )
+
+
+class _Changing:
+    """A write transaction that changes rows of one agent, with the pulse around its commit."""
+
+    def __init__(self, store: SQLiteWriting, agent: str) -> None:
+        self._store = store
+        self._agent = agent
+        self._transaction = store._connections.writing()
+        self._slot: int | None = None
+
+    def __enter__(self) -> tuple[sqlite3.Connection, int | None]:
+        connection = self._transaction.__enter__()
+        try:
+            agent_no = self._store._number(connection, self._agent)
+        except BaseException as problem:
+            self._transaction.__exit__(type(problem), problem, problem.__traceback__)
+            raise
+        if agent_no is not None and self._store._pulse is not None:
+            self._slot = agent_no % SLOTS
+            self._store._pulse.begin(self._slot)
+        return connection, agent_no
+
+    def __exit__(self, kind: Any, problem: Any, trace: Any) -> None:
+        try:
+            self._transaction.__exit__(kind, problem, trace)
+        finally:
+            if self._slot is not None and self._store._pulse is not None:
+                self._store._pulse.end(self._slot)
