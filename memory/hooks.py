@@ -83,7 +83,7 @@ class MemoryHooks:
         """This agent's memories."""
         if self.memory_system is None:
             raise AttributeError(f"{type(self).__name__} has no memory: set memory_system in its body")
-        return AgentMemory(self.memory_system, _id_of(self, self.memory_agent_id))
+        return AgentMemory(self.memory_system, _id_of(self, type(self).memory_agent_id))
 
 
 def _add_attributes(cls: type, memory_of: Callable[[Any], AgentMemory]) -> None:

@@ -1,0 +1,54 @@
+"""What all tests share: memories on a temporary file, with a clock that is moved by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory import AgentMemorySystem, ManualClock, MemoryConfig
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def open_memory(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., AgentMemorySystem]]:
+    """Open a memory on the test's own file; settings are those of MemoryConfig, tiers by part:
+    open_memory(stm={"memory_limit": 5}, durability="disk", path=":memory:")."""
+    opened: list[AgentMemorySystem] = []
+
+    def open_one(
+        *,
+        path: str | Path = tmp_path / "memory.db",
+        stm: dict[str, Any] | None = None,
+        im: dict[str, Any] | None = None,
+        ltm: dict[str, Any] | None = None,
+        embedder: Any = None,
+        **settings: Any,
+    ) -> AgentMemorySystem:
+        config = MemoryConfig(**{"maintenance": "manual", **settings})
+        config.ltm_config.db_path = str(path)
+        for part, fields in (
+            (config.stm_config, stm),
+            (config.im_config, im),
+            (config.ltm_config, ltm),
+        ):
+            for name, value in (fields or {}).items():
+                setattr(part, name, value)
+        system = AgentMemorySystem(config, clock=clock, embedder=embedder)
+        opened.append(system)
+        return system
+
+    yield open_one
+    for system in opened:
+        system.close()
+
+
+@pytest.fixture
+def memory(open_memory: Callable[..., AgentMemorySystem]) -> AgentMemorySystem:
+    return open_memory()
