@@ -86,6 +86,8 @@ class Forms:
 
     def vectors_for(self, tier: Tier, vectors: NDArray[np.float32]) -> list[StoredVector]:
         number = self._in_use[tier]
+        if number == FLOAT32:
+            return [(FLOAT32, row.tobytes(), None) for row in vectors]
         codes = self._vectors[number].encode(vectors)
         fine: Sequence[bytes | None] = [None] * len(vectors)
         if tier is Tier.LTM and self._keep_fine and number != INT8:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from memory.errors import AgentMemoryError
+
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.uint8]
 
 
-class CodecError(ValueError):
+class CodecError(AgentMemoryError, ValueError):
     """What all errors of the vector codecs have in common."""
 
 

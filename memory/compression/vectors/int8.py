@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from memory.compression import quantise
 from memory.compression.vectors._arrays import Codes, Floats
 from memory.compression.vectors.base import VectorCodec
 
@@ -31,9 +32,7 @@ class Int8Codec(VectorCodec):
 
 def to_int8(rows: Floats) -> Codes:
     """Rows as signed bytes, each row by its own largest absolute component."""
-    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
-    scaled = rows / np.where(largest == 0.0, 1.0, largest) * np.float32(127.0)
-    return np.rint(scaled).astype(np.int8).view(np.uint8)
+    return quantise.to_int8(rows).view(np.uint8)
 
 
 def from_int8(codes: Codes) -> Floats:

@@ -1,0 +1,46 @@
+# Two commands matter: `make bench` and `make test`. Both set up everything they need in .venv.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: bench test lint types format clean floor quality peers
+
+bench: $(INSTALLED)
+	$(BIN)/python examples/quickstart.py
+
+test: lint types
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# The figures of docs/performance.md.
+floor: $(INSTALLED)
+	$(BIN)/python scripts/floor.py --million
+
+quality: $(INSTALLED)
+	$(BIN)/python scripts/quality.py
+
+peers: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet -e '.[peers]'
+	$(BIN)/python scripts/peers.py
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 13) else \
+	  "Python 3.11 to 3.13 is needed, $(PYTHON) is %d.%d: make PYTHON=python3.12 ..." % v)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	@touch $(INSTALLED)
