@@ -2,78 +2,16 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 from _peer_systems import Embedder, Item
+from _sentences import MEMORIES, QUERIES, sentences
 
 AGENTS = [f"agent-{number}" for number in range(10)]
 TOP = 10
 TIE = 1e-5  # cosines nearer than this count as equal: float32 sums differ by their order
-
-
-def _words(lines: str) -> list[str]:
-    return lines.replace("\n", "|").split("|")
-
-
-WHO = _words("""Marta|Jonas|Priya|Kenji|Amara|Luca|Sofia|Tariq|Ingrid|Diego|Mei|Oleg|Fatima|Noah
-the client|the landlord|my sister|our supplier|the new intern|the dentist|the night guard
-a neighbour|the project manager|the choir leader|the mechanic|the accountant""")
-DID = _words("""agreed to repair|asked me about|complained about|wants to sell|forgot|ordered
-painted|returned|postponed|praised|lost|photographed|borrowed|insured|measured|cancelled
-delivered|explained|inspected|compared""")
-WHAT = _words("""wooden canoe|quarterly budget|espresso machine|piano lesson|database migration
-rose garden|broken elevator|train ticket|wedding cake|tax return|solar panel|hiking map
-chess tournament|vaccination card|telescope|leather jacket|lentil soup|fire alarm|rental contract
-login page|violin concert|garage door|passport photo|research paper|bicycle brake|greenhouse
-loyalty program|shipping label|birthday speech|water filter""")
-WHERE = _words("""Lisbon|the harbour office|the third floor|Nairobi|the old library|Kyoto|Toronto
-the warehouse|the north entrance|the village hall|the staging server|Oslo|the airport lounge
-the attic|the clinic|Buenos Aires|the river camp|the school yard|the server room|Prague""")
-WHEN = _words("""before sunrise|last Thursday|in early March|after lunch|on the first day of snow
-at 17:40|during the strike|two weeks ago|right after the audit|on Sunday evening|at the end of term
-in the summer of 2019|between two meetings|the day the power failed""")
-WHY = _words("""because the price had doubled|since nobody answered the phone|as the deadline moved
-to surprise the children|although the doctor advised against it|so that the insurance would pay
-in spite of the heavy rain|because the old one leaked|after reading a bad review
-to save about {n} euros|since room {n} was already taken|and paid {n} dollars in cash
-which took {n} minutes longer than planned|because order {n} never arrived""")
-
-MEMORIES = (
-    "{who} {did} the {what} in {where} {when} {why}.",
-    "{when}, {who} {did} the {what} and the {what2} {why}.",
-    "Remember: {who} and {who2} met at {where} {when} to talk about the {what}.",
-    "The {what} in {where} was not ready {when}, so {who} {did} the {what2}.",
-)
-QUERIES = (
-    "What did {who} say about the {what} in {where}?",
-    "Who {did} the {what} {when}?",
-    "Where is the {what} that {who} {did}?",
-    "Why was the {what} at {where} changed {when}?",
-)
-
-
-def sentences(templates: Sequence[str], seed: int) -> Iterator[str]:
-    """Endless, and no sentence twice."""
-    rng, seen = random.Random(seed), set[str]()
-    while True:
-        (who, who2), (what, what2) = rng.sample(WHO, 2), rng.sample(WHAT, 2)
-        text = rng.choice(templates).format(
-            who=who,
-            who2=who2,
-            did=rng.choice(DID),
-            what=what,
-            what2=what2,
-            where=rng.choice(WHERE),
-            when=rng.choice(WHEN),
-            why=rng.choice(WHY).format(n=rng.randrange(3, 900)),
-        )
-        text = text[0].upper() + text[1:]
-        if text not in seen:
-            seen.add(text)
-            yield text
 
 
 class Corpus:
