@@ -114,12 +114,14 @@ class Forms:
         return result
 
     def _decode(self, number: int, codes: Sequence[bytes]) -> NDArray[np.float32]:
+        joined = np.frombuffer(b"".join(codes), np.uint8)
+        if number == FLOAT32:
+            return joined.view(np.float32).reshape(len(codes), -1)
         if number not in self._vectors:
             self._load()
         codec = self._vectors.get(number)
         if codec is None:
             raise StoreCorrupt(f"vector codec {number} is missing: restore the file from a copy")
-        joined = np.frombuffer(b"".join(codes), np.uint8)
         return codec.decode(joined.reshape(len(codes), -1))
 
     # -- fitting ------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ an agent that does not fit into the cache keeps the blocks that do and reads the
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from memory.entry import ALL_TIERS, Tier
 from memory.search.context import Chains
 from memory.search.postings import Postings
 from memory.search.vectors import VectorBlock
-from memory.storage import AgentState, Change, ChangeKind, IndexColumns, MemoryStore
+from memory.storage import AgentState, Change, ChangeKind, Features, IndexColumns, MemoryStore
 
 BLOCK = 1 << 16
 GONE = 255  # the tier of a memory that was deleted
@@ -95,16 +95,28 @@ class AgentIndex:
         """Take in everything that was committed before this call."""
         if self._store.state(self._agent) == self._state:
             return
-        state, rows, changes = self._store.catch_up(self._agent, *_pair(self._state))
+        try:
+            self._catch_up()
+        except BaseException:
+            self._reset()  # half taken in is worse than not loaded
+            raise
+
+    def _catch_up(self) -> None:
+        seen = self._state
+        state, changes, rows = self._store.catch_up(self._agent, seen.last_seq, seen.last_change)
         wasteful = self.count >= _RELOAD_MIN and self.gone * _RELOAD_SHARE > self.count
         if changes is None or wasteful:
+            # Which changes there were does not matter any more: all rows are read as they are.
+            seen = self._store.state(self._agent)
             self._reset()
-            state, rows, _ = self._store.catch_up(self._agent, 0, 0)
+            state, _, rows = self._store.catch_up(self._agent, 0, seen.last_change)
+            state = AgentState(state.last_seq, seen.last_change)
             changes = []
         self.changed_size = True
-        self._append(rows)
         for change in changes:
             self._apply(change)
+        # The new rows were read after the changes and stand as they are.
+        self._append(rows)
         self._state = state
 
     def _append(self, rows: IndexColumns) -> None:
@@ -119,6 +131,7 @@ class AgentIndex:
         columns.tier[new] = rows.tier
         columns.created_at[new] = rows.created_at
         columns.step[new] = rows.step
+        columns.length[new] = 0
         self.chains.extend(rows.session)
         for number in range(first // BLOCK, (self.count - 1) // BLOCK + 1):
             start, end = max(first, number * BLOCK), min(self.count, (number + 1) * BLOCK)
@@ -127,16 +140,23 @@ class AgentIndex:
                 self._blocks.append(Block(self._dimensions, end - start) if fits else None)
             block = self._blocks[number]
             if block is not None:
-                self._fill(block, number * BLOCK, start, end)
+                self._fill(block, number * BLOCK, start, end, rows.features)
                 positions = np.arange(start, end)
                 self.chains.observe(positions, block.vectors.unit(positions - number * BLOCK))
 
-    def _fill(self, block: Block, base: int, start: int, end: int) -> None:
-        """Read words and vectors of the positions start … end - 1 into a block."""
-        seqs = self.columns.seq
-        for rows in self._store.features(self._agent, int(seqs[start]), int(seqs[end - 1])):
-            wanted = np.fromiter((row[0] for row in rows), np.int64, len(rows))
-            positions = start + np.searchsorted(seqs[start:end], wanted)
+    def _fill(
+        self, block: Block, base: int, start: int, end: int, few: list[Features] | None = None
+    ) -> None:
+        """Put words and vectors of the positions start … end - 1 into a block."""
+        seqs = self.columns.seq[start:end]
+        slices: Iterable[list[Features]]
+        if few is None:
+            slices = self._store.features(self._agent, int(seqs[0]), int(seqs[-1]))
+        else:
+            slices = [[row for row in few if seqs[0] <= row[0] <= seqs[-1]]]
+        for rows in slices:
+            wanted = np.array([row[0] for row in rows], np.int64)
+            positions = start + seqs.searchsorted(wanted)
             block.vectors.set(positions - base, self._decode([row[1:4] for row in rows]))
             lengths = block.postings.add(positions - base, [row[4] for row in rows])
             self.words_in_all += float(lengths.sum() - self.columns.length[positions].sum())
@@ -194,7 +214,3 @@ class AgentIndex:
                 if self.nbytes <= budget:
                     return
                 self._blocks[number] = None
-
-
-def _pair(state: AgentState) -> tuple[int, int]:
-    return state.last_seq, state.last_change

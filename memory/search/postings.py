@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -34,18 +35,32 @@ class Postings:
 
     def add(self, positions: NDArray[np.int64], terms: list[bytes]) -> NDArray[np.float32]:
         """Take in memories at `positions`; the number of words of each."""
+        if len(terms) >= _TAIL_MIN:
+            return self._add_many(positions, terms)
+        lengths = []
+        for position, raw in zip(positions.tolist(), terms, strict=True):
+            occurrences = array("I", raw).tolist()
+            counts = Counter(occurrences)
+            for term, count in counts.items():
+                posting = position << 8 | min(count, _MAX_TF)
+                held = self._tail.get(term)
+                if held is None:
+                    self._tail[term] = array("I", (posting,))
+                else:
+                    held.append(posting)
+            self._tail_postings += len(counts)
+            lengths.append(sum(term < ATTRIBUTE_BIT for term in occurrences))
+        self._tail_memories += len(terms)
+        if self._tail_memories > max(_TAIL_MIN, self._sorted_memories // _TAIL_SHARE):
+            self._merge(self._packed[:0], positions[:0], 0)
+        return np.array(lengths, np.float32)
+
+    def _add_many(self, positions: NDArray[np.int64], terms: list[bytes]) -> NDArray[np.float32]:
         counts = np.fromiter(map(len, terms), np.int64, len(terms)) // 4
         flat = np.frombuffer(b"".join(terms), np.uint32)
-        owners = np.repeat(positions, counts)
-        is_word = flat < ATTRIBUTE_BIT
-        lengths = np.bincount(
-            np.repeat(np.arange(len(terms)), counts)[is_word], minlength=len(terms)
-        ).astype(np.float32)
-        if len(terms) >= _TAIL_MIN:
-            self._merge(flat, owners, len(terms))
-        else:
-            self._append(flat, owners, len(terms))
-        return lengths
+        self._merge(flat, np.repeat(positions, counts), len(terms))
+        owners = np.repeat(np.arange(len(terms)), counts)[flat < ATTRIBUTE_BIT]
+        return np.bincount(owners, minlength=len(terms)).astype(np.float32)
 
     def find(self, term: int) -> NDArray[np.int64]:
         """Positions of the memories that hold the term, ascending."""
@@ -79,19 +94,6 @@ class Postings:
             self._packed[start:end] if there else nothing
             for start, end, there in zip(starts, ends, present.tolist(), strict=True)
         ]
-
-    def _append(self, flat: NDArray[np.uint32], owners: NDArray[np.int64], memories: int) -> None:
-        terms, packed = _pack(flat, owners)
-        for term, posting in zip(terms.tolist(), packed.tolist(), strict=True):
-            held = self._tail.get(term)
-            if held is None:
-                self._tail[term] = array("I", (posting,))
-            else:
-                held.append(posting)
-        self._tail_postings += len(packed)
-        self._tail_memories += memories
-        if self._tail_memories > max(_TAIL_MIN, self._sorted_memories // _TAIL_SHARE):
-            self._merge(flat[:0], owners[:0], 0)
 
     def _merge(self, flat: NDArray[np.uint32], owners: NDArray[np.int64], memories: int) -> None:
         """Sort everything anew: the sorted part, the tail and what is coming."""

@@ -29,6 +29,7 @@ from memory.storage.base import (
     AgentState,
     Change,
     ChangeKind,
+    Features,
     IndexColumns,
     MemoryStore,
     RangeColumn,
@@ -41,6 +42,19 @@ from memory.storage.schema import AGENT_SHIFT, SEQ_MASK, TIER_MASK, TIER_SHIFT, 
 _GET = f"SELECT {RECORD_COLUMNS} FROM memories WHERE agent = ? AND id = ?"
 _TIER_OF_KEY = f"(key >> {TIER_SHIFT} & {TIER_MASK})"
 _NOBODY = AgentState(0, 0)
+
+# An agent's new rows lie in three places, one a tier; one statement sees all of them at one moment.
+_COLUMNS = f"key, created_at, IFNULL(step, {NO_STEP}), IFNULL(session, {NO_SESSION})"
+_NEW_COLUMNS = " UNION ALL ".join([f"SELECT {_COLUMNS} FROM memories WHERE key > ? AND key <= ?"] * 3)
+_NEW_ROWS = (
+    " UNION ALL ".join(
+        [f"SELECT {_COLUMNS}, vector_codec, vector, fine, terms FROM memories WHERE key > ? AND key <= ?"]
+        * 3
+    )
+    + " LIMIT ?"
+)
+_FEW = 256
+"""Up to so many new rows are read with everything at once."""
 
 
 class SQLiteReading(MemoryStore):
@@ -186,28 +200,29 @@ class SQLiteReading(MemoryStore):
 
     def catch_up(
         self, agent: str, after_seq: int, after_change: int
-    ) -> tuple[AgentState, IndexColumns, list[Change] | None]:
-        with self._connections.reading() as connection:
+    ) -> tuple[AgentState, list[Change] | None, IndexColumns]:
+        connection = self._connections.reader()
+        try:
             agent_no = self._number(connection, agent)
-            if agent_no is None:
-                return _NOBODY, to_index_columns([]), []
             state = self._state(connection, agent_no)
-            columns = to_index_columns(
-                part
-                for tier in Tier
-                for part in slices_of(
-                    connection.execute(
-                        "SELECT key, created_at, IFNULL(step, ?), IFNULL(session, ?)"
-                        " FROM memories WHERE key > ? AND key <= ?",
-                        (NO_STEP, NO_SESSION, *key_range(agent_no, tier, after_seq, SEQ_MASK)),
-                    )
-                )
-            )
-            logged = connection.execute(
-                "SELECT number, kind, tier, seqs FROM changes WHERE agent = ? AND number > ?"
-                " ORDER BY number",
-                (agent_no, after_change),
-            ).fetchall()
+            if agent_no is None:
+                return state, [], to_index_columns([])
+            changes: list[Change] | None = []
+            if state.last_change != after_change:
+                changes = self._changes(connection, agent_no, after_change)
+            if changes:
+                state = AgentState(state.last_seq, changes[-1].number)
+            columns = self._new_columns(connection, agent_no, after_seq)
+        except sqlite3.Error as problem:
+            self._connections.complain(problem)
+        finally:
+            self._connections.release(connection)
+        if len(columns.seq):
+            state = AgentState(max(state.last_seq, int(columns.seq[-1])), state.last_change)
+        return state, changes, columns
+
+    @staticmethod
+    def _changes(connection: sqlite3.Connection, agent_no: int, after_change: int) -> list[Change] | None:
         changes = [
             Change(
                 number=number,
@@ -215,25 +230,36 @@ class SQLiteReading(MemoryStore):
                 tier=None if tier is None else Tier(tier),
                 seqs=array("q", seqs),
             )
-            for number, kind, tier, seqs in logged
+            for number, kind, tier, seqs in connection.execute(
+                "SELECT number, kind, tier, seqs FROM changes WHERE agent = ? AND number > ?"
+                " ORDER BY number",
+                (agent_no, after_change),
+            )
         ]
-        complete = len(changes) == state.last_change - after_change
-        return state, columns, changes if complete else None
+        complete = bool(changes) and len(changes) == changes[-1].number - after_change
+        return changes if complete else None
 
-    def features(
-        self, agent: str, first_seq: int, last_seq: int
-    ) -> Iterator[list[tuple[int, int, bytes, bytes | None, bytes]]]:
+    @staticmethod
+    def _new_columns(connection: sqlite3.Connection, agent_no: int, after_seq: int) -> IndexColumns:
+        ranges = [bound for tier in Tier for bound in key_range(agent_no, tier, after_seq, SEQ_MASK)]
+        few = connection.execute(_NEW_ROWS, (*ranges, _FEW + 1)).fetchall()
+        if len(few) <= _FEW:
+            return to_index_columns([[row[:4] for row in few]] if few else [], few)
+        return to_index_columns(slices_of(connection.execute(_NEW_COLUMNS, ranges)))
+
+    def features(self, agent: str, first_seq: int, last_seq: int) -> Iterator[list[Features]]:
         with self._connections.reading() as connection:
             agent_no = self._number(connection, agent)
             if agent_no is None:
                 return
             for tier in Tier:
-                cursor = connection.execute(
-                    f"SELECT key & {SEQ_MASK}, vector_codec, vector, fine, terms FROM memories"
-                    " WHERE key > ? AND key <= ?",
-                    key_range(agent_no, tier, first_seq - 1, last_seq),
+                yield from slices_of(
+                    connection.execute(
+                        f"SELECT key & {SEQ_MASK}, vector_codec, vector, fine, terms FROM memories"
+                        " WHERE key > ? AND key <= ?",
+                        key_range(agent_no, tier, first_seq - 1, last_seq),
+                    )
                 )
-                yield from slices_of(cursor)
 
     def stored_before(self, tier: Tier, moment: float, limit: int) -> dict[str, list[int]]:
         with self._connections.reading() as connection:

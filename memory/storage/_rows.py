@@ -98,7 +98,10 @@ def slices_of(cursor: sqlite3.Cursor) -> Iterator[list[Any]]:
         yield rows
 
 
-def to_index_columns(parts: Iterable[list[tuple[int, float, int, int]]]) -> IndexColumns:
+def to_index_columns(
+    parts: Iterable[Sequence[tuple[Any, ...]]], few: Sequence[tuple[Any, ...]] | None = None
+) -> IndexColumns:
+    """Columns of (key, moment, step, session); `few` has the same rows with their features behind."""
     keys, moments = [array("q")], [array("d")]
     steps, sessions = [array("q")], [array("q")]
     for part in parts:
@@ -116,6 +119,7 @@ def to_index_columns(parts: Iterable[list[tuple[int, float, int, int]]]) -> Inde
         created_at=np.concatenate(moments)[order],
         step=np.concatenate(steps)[order],
         session=np.concatenate(sessions)[order],
+        features=None if few is None else [(row[0] & SEQ_MASK, *row[4:]) for row in few],
     )
 
 

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -59,9 +59,13 @@ class Row(Record, frozen=True, kw_only=True, gc=False):
     """A finer int8 form of the vector where `vector` is a small code."""
 
 
+Features: TypeAlias = tuple[int, int, bytes, bytes | None, bytes]
+"""What a row is found by: seq, vector codec, vector, fine vector, terms."""
+
+
 @dataclass(frozen=True)
 class IndexColumns:
-    """What the search index needs of many rows, besides words and vectors, in the order of seq."""
+    """What the search index needs of rows, in the order of seq."""
 
     seq: NDArray[np.int64]
     tier: NDArray[np.uint8]
@@ -70,6 +74,8 @@ class IndexColumns:
     """NO_STEP where there is none."""
     session: NDArray[np.int64]
     """NO_SESSION where there is none."""
+    features: list[Features] | None
+    """Words and vectors of the same rows where they are few; of many, `features` reads them."""
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,14 +219,15 @@ class MemoryStore(ABC):
     @abstractmethod
     def catch_up(
         self, agent: str, after_seq: int, after_change: int
-    ) -> tuple[AgentState, IndexColumns, list[Change] | None]:
-        """Rows and changes since then, as of one moment; None where the log no longer reaches back."""
+    ) -> tuple[AgentState, list[Change] | None, IndexColumns]:
+        """Changes and new rows since then; None for changes where the log no longer reaches back.
+
+        The rows are read after the changes: whatever a change took away is replaced by then.
+        """
 
     @abstractmethod
-    def features(
-        self, agent: str, first_seq: int, last_seq: int
-    ) -> Iterator[list[tuple[int, int, bytes, bytes | None, bytes]]]:
-        """(seq, vector codec, vector, fine vector, terms) of the rows in a range of seqs, in slices."""
+    def features(self, agent: str, first_seq: int, last_seq: int) -> Iterator[list[Features]]:
+        """What the rows in a range of seqs are found by, in slices."""
 
     # -- for transitions ----------------------------------------------------------------------
 
