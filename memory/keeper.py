@@ -7,7 +7,6 @@ time is up. Between batches it steps back, so that readers and writers get the i
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable
 
@@ -36,16 +35,17 @@ class Keeper:
         self._before_round = before_round
         self._stored: dict[str, int] = {}
         self._due: set[str] = set()
+        self.start_afresh()
+
+    def start_afresh(self) -> None:
+        """No thread yet; also what a forked child does, which has none of its parent's."""
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
-        self._process = os.getpid()
 
     def stored(self, agent: str, count: int) -> None:
         """Tell that an agent has stored memories."""
-        if self._thread is not None and self._process != os.getpid():
-            self._lock, self._thread = threading.Lock(), None  # a forked child has no keeper yet
         with self._lock:
             total = self._stored.get(agent, 0) + count
             if total < self._check_every:
@@ -62,11 +62,10 @@ class Keeper:
         self._stopped.set()
         self._wake.set()
         thread = self._thread
-        if thread is not None and self._process == os.getpid():
+        if thread is not None:
             thread.join()
 
     def _start(self) -> None:
-        self._process = os.getpid()
         self._thread = threading.Thread(target=self._run, name="agentmemory-keeper", daemon=True)
         self._thread.start()
 

@@ -39,13 +39,17 @@ class RecordCache:
     """Records by agent; the agents whose records were made first go first when it gets too large."""
 
     def __init__(self, store: MemoryStore, budget_bytes: int) -> None:
-        self.agents: OrderedDict[str, AgentRecords] = OrderedDict()
         self._store = store
         self._budget = budget_bytes
+        self.reads = dict.fromkeys(Tier, 0)
+        self.start_empty()
+
+    def start_empty(self) -> None:
+        """Hold nothing; also what a forked child does, where another thread may have held a lock."""
+        self.agents: OrderedDict[str, AgentRecords] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
         self._other_uses: dict[str, dict[int, int]] = {}
-        self.reads = dict.fromkeys(Tier, 0)
 
     def moment(self, agent: str) -> int:
         """Ask before reading from the store; give it to `keep` with what was read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -102,6 +103,7 @@ class AgentMemorySystem:
                 before_round=_use_saver(self._records, store),
             )
         save_uses = None if config.read_only else _use_saver(self._records, store)
+        _open_systems.add(self)
         self._close = weakref.finalize(self, _shut_down, self._keeper, self._records, save_uses, store)
 
     def _check_embedder(self) -> None:
@@ -543,6 +545,13 @@ class AgentMemorySystem:
             report += self._transitions.demote(agent, tier, round(count * share / 100))
         return report
 
+    def _start_in_child(self) -> None:
+        """After a fork: the parent's caches stay with it, and so does its background."""
+        self._records.start_empty()
+        self._indexes.start_empty()
+        if self._keeper is not None:
+            self._keeper.start_afresh()
+
     def _save_uses(self) -> None:
         _use_saver(self._records, self._store)()
 
@@ -595,3 +604,14 @@ def _shut_down(
     finally:
         records.drop()
         store.close()
+
+
+_open_systems: weakref.WeakSet[AgentMemorySystem] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for system in list(_open_systems):
+        system._start_in_child()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -32,6 +32,9 @@ _TEXTS_AT_ONCE = 512  # bounds the gathered token rows to a few megabytes
 _WORD = re.compile(r"[^\W_]+")
 
 _load_lock = threading.Lock()
+os.register_at_fork(
+    before=_load_lock.acquire, after_in_parent=_load_lock.release, after_in_child=_load_lock.release
+)
 _loaded: tuple[NDArray[np.float16], Tokenizer] | None = None
 
 

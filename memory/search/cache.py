@@ -17,6 +17,10 @@ class IndexCache:
         self._dimensions = dimensions
         self._decode = decode
         self._budget = budget_bytes
+        self.start_empty()
+
+    def start_empty(self) -> None:
+        """Hold nothing; also what a forked child does, where another thread may have held a lock."""
         self._indexes: OrderedDict[str, AgentIndex] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self._total = 0

@@ -67,16 +67,26 @@ class Chains:
         self._weights[2:, new] = far * MISSING
         self._free[new] = sessions == NO_SESSION
         self._free_count += int(np.count_nonzero(self._free[new]))
-        for position, session in enumerate(sessions.tolist(), first):
+        self._link_by_session(first, sessions)
+
+    def _link_by_session(self, first: int, sessions: NDArray[np.int64]) -> None:
+        order = np.argsort(sessions, kind="stable")
+        ordered = sessions[order]
+        starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])).tolist()
+        for start, end in zip(starts, [*starts[1:], len(ordered)], strict=True):
+            session = int(ordered[start])
+            chain = order[start:end] + first
             last = self._ends.get(session)
-            self._ends[session] = position
             if last is not None:
-                self._link(_BEFORE, position, last, near)
-                self._link(_AFTER, last, position, near)
-                before_last = int(self._links[_BEFORE, last])
-                if before_last != last:
-                    self._link(_BEFORE_2, position, before_last, far)
-                    self._link(_AFTER_2, before_last, position, far)
+                # The chain goes on from where it ended, two steps back for the links of distance two.
+                before = int(self._links[_BEFORE, last])
+                chain = np.concatenate(([last] if before == last else [before, last], chain))
+            self._ends[session] = int(chain[-1])
+            near, far = NEIGHBOUR_SHARES
+            self._link(_BEFORE, chain[1:], chain[:-1], near)
+            self._link(_AFTER, chain[:-1], chain[1:], near)
+            self._link(_BEFORE_2, chain[2:], chain[:-2], far)
+            self._link(_AFTER_2, chain[:-2], chain[2:], far)
 
     def observe(self, positions: NDArray[np.int64], vectors: Floats) -> None:
         """Learn how alike consecutive memories are, from their unit vectors in the order of storing."""
@@ -124,7 +134,7 @@ class Chains:
         own = np.arange(self.count, dtype=np.int32)
         return np.where(free, own, links), np.where(free, alone, weights)
 
-    def _link(self, step: int, source: int, target: int, weight: float) -> None:
+    def _link(self, step: int, source: NDArray[np.int64], target: NDArray[np.int64], weight: float) -> None:
         self._links[step, source] = target
         self._weights[step, source] = weight
 

@@ -154,13 +154,20 @@ class AgentIndex:
             slices = self._store.features(self._agent, int(seqs[0]), int(seqs[-1]))
         else:
             slices = [[row for row in few if seqs[0] <= row[0] <= seqs[-1]]]
+        places: list[NDArray[np.int64]] = []
+        terms: list[bytes] = []
         for rows in slices:
-            wanted = np.array([row[0] for row in rows], np.int64)
-            positions = start + seqs.searchsorted(wanted)
+            positions = start + seqs.searchsorted(np.array([row[0] for row in rows], np.int64))
             block.vectors.set(positions - base, self._decode([row[1:4] for row in rows]))
-            lengths = block.postings.add(positions - base, [row[4] for row in rows])
-            self.words_in_all += float(lengths.sum() - self.columns.length[positions].sum())
-            self.columns.length[positions] = lengths
+            places.append(positions)
+            terms.extend(row[4] for row in rows)
+        if not terms:
+            return
+        # All words at once: each addition of many sorts what is there already.
+        positions = np.concatenate(places)
+        lengths = block.postings.add(positions - base, terms)
+        self.words_in_all += float(lengths.sum() - self.columns.length[positions].sum())
+        self.columns.length[positions] = lengths
 
     def _apply(self, change: Change) -> None:
         columns = self.columns

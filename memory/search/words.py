@@ -6,6 +6,7 @@ search index is built from when an agent is loaded, without touching the content
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import zlib
@@ -28,6 +29,11 @@ _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+")
 
 _stemmer = Stemmer.Stemmer("english")
 _stemmer_lock = threading.Lock()  # a stemmer keeps state while it works
+os.register_at_fork(
+    before=_stemmer_lock.acquire,
+    after_in_parent=_stemmer_lock.release,
+    after_in_child=_stemmer_lock.release,
+)
 _terms: dict[str, int] = {}
 
 

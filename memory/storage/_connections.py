@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Iterator
@@ -21,14 +22,18 @@ from memory.errors import (
     StoreReadOnly,
 )
 
+_FORK_PATIENCE_SECONDS = 10.0
 _READER_CACHE_KIB = 8192  # random reads by id then find the index's pages in RAM
 
 
 class Connections:
     """All connections of one process to one database.
 
-    A database in memory has a single connection, which readers and writers take in turns. After a
-    fork the child opens its own: SQLite's must not be carried over.
+    A database in memory has a single connection, which readers and writers take in turns.
+
+    SQLite must not be carried over a fork: not only a connection, also the library's own table of
+    which files this process has locked. So all connections are closed before a fork, and parent and
+    child open their own when they next need one.
     """
 
     def __init__(self, path: Path | None, *, disk: bool, busy_timeout: float, read_only: bool) -> None:
@@ -36,15 +41,13 @@ class Connections:
         self._disk = disk
         self._busy_timeout = busy_timeout
         self._read_only = read_only
-        self._inherited: list[object] = []
-        self._start()
-        _all_connections.add(self)
-
-    def _start(self) -> None:
         self._closed = False
         self._lock = threading.RLock()
+        self._opening = threading.Lock()
+        self._open_readers = 0
         self._idle: deque[sqlite3.Connection] = deque()
         self._writer: sqlite3.Connection | None = None
+        _all_connections.add(self)
 
     def reader(self) -> sqlite3.Connection:
         """A connection to read with; give it back with `release`."""
@@ -57,7 +60,10 @@ class Connections:
         try:
             return self._idle.pop()
         except IndexError:
-            return self._open(writing=False)
+            with self._opening:
+                connection = self._open(writing=False)
+                self._open_readers += 1
+                return connection
 
     def release(self, connection: sqlite3.Connection) -> None:
         if self._path is None:
@@ -158,11 +164,26 @@ class Connections:
             self.complain(problem)
         return connection
 
-    def start_in_child(self) -> None:
-        """Leave the parent's connections alone after a fork: closing them would drop its locks."""
-        if self._path is not None and not self._closed:
-            self._inherited.append((self._idle, self._writer))
-            self._start()
+    def before_fork(self) -> None:
+        """Close everything; nothing is opened again until `after_fork`."""
+        self._lock.acquire()
+        self._opening.acquire()
+        if self._path is None:
+            return
+        if self._writer is not None and not self._writer.in_transaction:
+            self._writer.close()
+            self._writer = None
+        deadline = time.monotonic() + _FORK_PATIENCE_SECONDS
+        while self._open_readers and time.monotonic() < deadline:
+            try:
+                self._idle.pop().close()
+                self._open_readers -= 1
+            except IndexError:
+                time.sleep(0.0005)  # a reader of another thread is about to come back
+
+    def after_fork(self) -> None:
+        self._opening.release()
+        self._lock.release()
 
     @staticmethod
     def _roll_back(connection: sqlite3.Connection) -> None:
@@ -174,9 +195,19 @@ class Connections:
 _all_connections: weakref.WeakSet[Connections] = weakref.WeakSet()
 
 
+_forking: list[Connections] = []
+
+
+def _before_fork() -> None:
+    _forking[:] = [connections for connections in list(_all_connections) if not connections._closed]
+    for connections in _forking:
+        connections.before_fork()
+
+
 def _after_fork() -> None:
-    for connections in list(_all_connections):
-        connections.start_in_child()
+    for connections in _forking:
+        connections.after_fork()
+    _forking.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

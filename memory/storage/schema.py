@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import struct
 from contextlib import suppress
 from pathlib import Path
 
@@ -113,24 +112,37 @@ def create_tables(connection: sqlite3.Connection) -> None:
 
 
 def check_file(path: Path) -> None:
-    """Refuse what is not a sound file of ours by looking at its first 100 bytes, touching nothing."""
-    with path.open("rb") as file:
-        header = file.read(100)
-        size = os.fstat(file.fileno()).st_size
+    """Refuse what is not a sound file of ours, touching nothing.
+
+    The file is looked at through SQLite, without locks and without its log. To open and close it
+    ourselves would drop all locks that this process has on it (https://sqlite.org/howtocorrupt.html).
+    """
     hint = "give ltm_config.db_path another path, or restore the file from a copy"
-    if len(header) < 100 or not header.startswith(b"SQLite format 3\x00"):
-        raise StoreCorrupt(f"{path} is not an AgentMemory database: {hint}")
-    (application_id,) = struct.unpack(">I", header[68:72])
+    if path.stat().st_size == 0:
+        raise StoreCorrupt(f"{path} is empty, not an AgentMemory database: {hint}")
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+        try:
+            (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+        finally:
+            connection.close()
+    except sqlite3.DatabaseError as problem:
+        code = getattr(problem, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_CANTOPEN:
+            raise
+        if code == sqlite3.SQLITE_CORRUPT and _has_log(path):
+            return  # pages that the file lacks may be in its log: SQLite knows when it reads that
+        reason = "is cut short or damaged" if code == sqlite3.SQLITE_CORRUPT else "is no database"
+        raise StoreCorrupt(f"{path} {reason}: {hint}") from None
     if application_id != APPLICATION_ID:
         raise StoreCorrupt(f"{path} is a SQLite database of another program: {hint}")
-    (version,) = struct.unpack(">I", header[60:64])
     if version > FORMAT_VERSION:
         raise StoreTooNew(
             f"{path} has format {version}, this version reads up to {FORMAT_VERSION}: upgrade the package"
         )
-    (page_size,) = struct.unpack(">H", header[16:18])
-    (pages,) = struct.unpack(">I", header[28:32])
-    wal = Path(f"{path}-wal")
-    # While a log exists, pages that the header counts may still be in it.
-    if size < pages * (page_size if page_size > 1 else 65536) and not (wal.exists() and wal.stat().st_size):
-        raise StoreCorrupt(f"{path} is cut short ({size} bytes for {pages} pages): {hint}")
+
+
+def _has_log(path: Path) -> bool:
+    log = Path(f"{path}-wal")
+    return log.exists() and log.stat().st_size > 0
