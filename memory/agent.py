@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from memory.entry import Hit, MemoryEntry
+from memory.errors import InvalidMemory
 from memory.finder import Moment, TierName
 from memory.system import AgentMemorySystem
 
@@ -23,7 +24,13 @@ class AgentMemory:
 
     def add_many(self, batch: Iterable[Mapping[str, Any]]) -> list[str]:
         """Store many memories in one commit; each item has the arguments of `add` as its keys."""
-        return self.system.add_many([{"agent_id": self.agent_id, **item} for item in batch])
+        items = [{"agent_id": self.agent_id, **item} for item in batch]
+        for item in items:
+            if item["agent_id"] != self.agent_id:
+                raise InvalidMemory(
+                    f"an item of the batch is for agent {item['agent_id']!r}, not for {self.agent_id!r}"
+                )
+        return self.system.add_many(items)
 
     def get(self, id: str) -> MemoryEntry | None:
         return self.system.get(self.agent_id, id)

@@ -25,6 +25,7 @@ MAX_DEPTH = 200
 
 _JSON_START = b"["
 _encode = msgspec.msgpack.Encoder().encode
+_encode_sorted = msgspec.msgpack.Encoder(order="sorted").encode
 _decode = msgspec.msgpack.Decoder(tuple[Any, dict[str, Any]]).decode
 # Any NaN or infinity is encoded as 0xcb and a double whose exponent bits are all set. A string may
 # hold the same bytes by chance: a match only means that a closer look is needed.
@@ -87,9 +88,13 @@ def decode_body(body: bytes) -> tuple[Any, dict[str, Any]]:
     return _decode(body)
 
 
-def digest_of(bare_body: bytes) -> int:
-    """A 63-bit fingerprint of a content, from its body without metadata: is a re-stored id the same?"""
-    return int.from_bytes(blake2b(bare_body, digest_size=8).digest(), "little") >> 1
+def digest_of(content: Any) -> int:
+    """A 63-bit fingerprint of the content alone, whatever the order of its keys."""
+    try:
+        encoded = _encode_sorted(content)
+    except (OverflowError, UnicodeEncodeError, TypeError):
+        encoded = json.dumps(content, sort_keys=True).encode()
+    return int.from_bytes(blake2b(encoded, digest_size=8).digest(), "little") >> 1
 
 
 def _encode_as_json(content: Any, metadata: Mapping[str, Any]) -> bytes:

@@ -15,7 +15,7 @@ from memory.embedding import ContentEmbedder, render
 from memory.entry import ALL_TIERS, TIER_LABELS, Hit, MemoryEntry, Tier, Why
 from memory.errors import InvalidMemory
 from memory.intake import check_moment, check_name, check_vector
-from memory.records import RecordCache, decode_entry
+from memory.records import RecordCache
 from memory.search import IndexCache, Match, by_text, by_vector, query_vector_of
 from memory.search.filters import Filter
 from memory.search.index import AgentIndex
@@ -48,12 +48,9 @@ class Finder:
 
     def get(self, agent_id: str, id: str) -> MemoryEntry | None:
         """The memory with this id, from whichever tier."""
-        records = self._records.agents.get(agent_id)
-        if records is not None and records.watch() == records.pulse:
-            seq = records.seqs.get(id)
-            if seq is not None:
-                records.uses[seq] = records.uses.get(seq, 0) + 1
-                return decode_entry(records.encoded[seq])
+        cached = self._records.one(agent_id, id)
+        if cached is not None:
+            return cached
         moment = self._records.moment(agent_id)
         record = self._store.get_one(agent_id, id)
         if record is None:
@@ -293,7 +290,7 @@ class Finder:
     def _entries(self, agent_id: str, seqs: Sequence[int]) -> dict[int, MemoryEntry]:
         """Memories by seq, the young ones from RAM; those that are gone by now are left out."""
         moment = self._records.moment(agent_id)
-        entries = self._records.cached(agent_id, seqs)
+        entries = self._records.some(agent_id, seqs)
         missing = [seq for seq in seqs if seq not in entries]
         if missing:
             for record in self._store.get_by_seq(agent_id, missing):

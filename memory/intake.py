@@ -49,6 +49,8 @@ class NewMemory:
     metadata: Mapping[str, Any] | None = None
     id: str | None = None
     timestamp: float | datetime | None = None
+    dated: bool = True
+    """False where `timestamp` is only when the memory was stored: its date is not what it says."""
     vector: Sequence[float] | NDArray[np.float32] | None = None
 
 
@@ -62,6 +64,7 @@ class _Checked:
     metadata: Mapping[str, Any]
     metadata_leaves: Leaves
     moment: float | None
+    dated: bool
     body: bytes
 
 
@@ -108,6 +111,7 @@ class Intake:
             metadata=metadata,
             metadata_leaves=metadata_leaves,
             moment=None if new.timestamp is None else check_moment("timestamp", new.timestamp),
+            dated=new.dated and new.timestamp is not None,
             body=encode_body(new.content, metadata),
         )
 
@@ -153,10 +157,15 @@ class Intake:
             body_codec,
             body,
             stored_at=now,
-            digest=digest_of(encode_body(new.content, {}) if item.metadata else item.body),
+            dated=item.dated,
+            digest=digest_of(new.content),
             session=session_of(item.metadata) if item.metadata else None,
             terms=terms_of_memory(
-                item.leaves, kind, _words_of_metadata(item), item.metadata_leaves, item.moment
+                item.leaves,
+                kind,
+                _words_of_metadata(item),
+                item.metadata_leaves,
+                item.moment if item.dated else None,
             ),
             vector_codec=vector_codec,
             vector=vector,

@@ -10,7 +10,6 @@ import logging
 import threading
 from collections.abc import Callable
 
-from memory.errors import AgentMemoryError
 from memory.transition import Transitions
 
 _log = logging.getLogger(__name__)
@@ -61,8 +60,10 @@ class Keeper:
         """Stop after the batch at hand and wait for it."""
         self._stopped.set()
         self._wake.set()
-        thread = self._thread
-        if thread is not None:
+        with self._lock:
+            thread = self._thread
+        # The collector may run a finaliser in the keeper's own thread, which can't wait for itself.
+        if thread is not None and thread is not threading.current_thread():
             thread.join()
 
     def _start(self) -> None:
@@ -83,9 +84,10 @@ class Keeper:
             _, touched = self._transitions.by_age(self._pause)
             self._transitions.by_capacity(sorted(agents | touched), self._pause)
             self._transitions.fit_codecs()
-        except AgentMemoryError as problem:
-            # The memories are safe where they are; the next round tries again.
-            _log.warning("moving memories down the tiers failed, will try again: %s", problem)
+        except Exception:
+            # The memories are safe where they are. Whatever it was must not end the thread: the next
+            # round tries again.
+            _log.warning("moving memories down the tiers failed, will try again", exc_info=True)
             with self._lock:
                 self._due |= agents
 

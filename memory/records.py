@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -14,6 +14,7 @@ from memory.storage import MemoryStore
 _encode = msgspec.msgpack.Encoder().encode
 decode_entry = msgspec.msgpack.Decoder(MemoryEntry).decode
 _OVERHEAD = 300  # bytes of Python objects around one cached record
+_REMEMBERED_USES = 100_000  # they are a hint: past this, the oldest go
 _NEVER = 1  # a moment under which nothing is kept
 
 
@@ -24,14 +25,13 @@ class AgentRecords:
     given then stays with that caller, and no entry needs to be copied.
     """
 
-    __slots__ = ("encoded", "pulse", "seqs", "size", "uses", "watch")
+    __slots__ = ("encoded", "pulse", "seqs", "size", "watch")
 
     def __init__(self, watch: Callable[[], int]) -> None:
         self.watch = watch
         self.pulse = watch()
         self.seqs: dict[str, int] = {}
         self.encoded: dict[int, bytes] = {}
-        self.uses: dict[int, int] = {}
         self.size = 0
 
 
@@ -41,7 +41,7 @@ class RecordCache:
     def __init__(self, store: MemoryStore, budget_bytes: int) -> None:
         self._store = store
         self._budget = budget_bytes
-        self.reads = dict.fromkeys(Tier, 0)
+        self.reads = [0, 0, 0]  # by tier
         self.start_empty()
 
     def start_empty(self) -> None:
@@ -49,7 +49,7 @@ class RecordCache:
         self.agents: OrderedDict[str, AgentRecords] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
-        self._other_uses: dict[str, dict[int, int]] = {}
+        self._uses: deque[tuple[str, int]] = deque(maxlen=_REMEMBERED_USES)
 
     def moment(self, agent: str) -> int:
         """Ask before reading from the store; give it to `keep` with what was read."""
@@ -69,43 +69,61 @@ class RecordCache:
             if records is None or records.watch() != moment:
                 return
             if records.pulse != moment:
-                self._empty(entry.agent_id, records)
+                self._empty(records)
                 records.pulse = moment
+            if seq in records.encoded:
+                return
             records.seqs[entry.id] = seq
             records.encoded[seq] = encoded
             records.size += len(encoded) + _OVERHEAD
             self._size += len(encoded) + _OVERHEAD
             while self._size > self._budget:
-                oldest = next(iter(self.agents))
-                self._empty(oldest, self.agents.pop(oldest))
+                self._empty(self.agents.popitem(last=False)[1])
 
-    def cached(self, agent: str, seqs: Iterable[int]) -> dict[int, MemoryEntry]:
+    def one(self, agent: str, id: str) -> MemoryEntry | None:
+        """A memory if it is here and still good; it counts as read."""
+        records = self.agents.get(agent)
+        if records is None or records.watch() != records.pulse:
+            return None
+        seq = records.seqs.get(id)
+        encoded = None if seq is None else records.encoded.get(seq)
+        if seq is None or encoded is None:
+            return None
+        self._uses.append((agent, seq))
+        self.reads[0] += 1
+        return decode_entry(encoded)
+
+    def some(self, agent: str, seqs: Iterable[int]) -> dict[int, MemoryEntry]:
         """Those of the memories that are here, by seq; each counts as read."""
         records = self.agents.get(agent)
         if records is None or records.watch() != records.pulse:
             return {}
-        held, uses = records.encoded, records.uses
+        held = records.encoded
         found = {}
         for seq in seqs:
             encoded = held.get(seq)
             if encoded is not None:
-                uses[seq] = uses.get(seq, 0) + 1
+                self._uses.append((agent, seq))
                 found[seq] = decode_entry(encoded)
+        self.reads[0] += len(found)
         return found
 
     def used(self, agent: str, seq: int, tier: Tier) -> None:
         """Count one reading of a memory that was not served from here."""
         self.reads[tier] += 1
-        uses = self._other_uses.setdefault(agent, {})
-        uses[seq] = uses.get(seq, 0) + 1
+        self._uses.append((agent, seq))
 
     def take_uses(self) -> dict[str, dict[int, int]]:
         """All readings since the last call, by agent and seq."""
-        with self._lock:
-            taken, self._other_uses = self._other_uses, {}
-            for agent, records in self.agents.items():
-                self._merge(taken, agent, records)
-            return taken
+        taken: dict[str, dict[int, int]] = {}
+        while self._uses:
+            try:
+                agent, seq = self._uses.popleft()
+            except IndexError:  # another thread takes them too
+                break
+            counts = taken.setdefault(agent, {})
+            counts[seq] = counts.get(seq, 0) + 1
+        return taken
 
     @property
     def nbytes(self) -> int:
@@ -116,7 +134,7 @@ class RecordCache:
             for name in [agent] if agent is not None else list(self.agents):
                 records = self.agents.pop(name, None)
                 if records is not None:
-                    self._empty(name, records)
+                    self._empty(records)
 
     def _open(self, agent: str) -> AgentRecords | None:
         watch = self._store.watch(agent)
@@ -125,14 +143,6 @@ class RecordCache:
         with self._lock:
             return self.agents.setdefault(agent, AgentRecords(watch))
 
-    def _empty(self, agent: str, records: AgentRecords) -> None:
+    def _empty(self, records: AgentRecords) -> None:
         self._size -= records.size
         records.seqs, records.encoded, records.size = {}, {}, 0
-        self._merge(self._other_uses, agent, records)
-
-    def _merge(self, into: dict[str, dict[int, int]], agent: str, records: AgentRecords) -> None:
-        uses, records.uses = records.uses, {}
-        held = into.setdefault(agent, {}) if uses else {}
-        for seq, count in uses.items():
-            held[seq] = held.get(seq, 0) + count
-            self.reads[Tier.STM] += count

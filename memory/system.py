@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -282,28 +283,33 @@ class AgentMemorySystem:
     ) -> bool:
         """Change some fields of a memory, which stays in its tier; False if there is none.
 
-        When it happened and its place in the order of time stay as they were.
+        Its age and its place in the order of storing stay as they were.
         """
-        record = self._finder.record(agent_id, id)
-        rows = self._store.rows(agent_id, [record.seq]) if record else []
-        if not rows:
-            return False
-        old = self._finder.entry(rows[0])
-        old_vector = (rows[0].vector_codec, rows[0].vector, rows[0].fine)
-        new = NewMemory(
-            agent_id=agent_id,
-            content=old.content if isinstance(content, _Unset) else content,
-            kind=old.kind if isinstance(kind, _Unset) else kind,
-            tier=rows[0].tier,
-            importance=old.importance if isinstance(importance, _Unset) else importance,
-            step=old.step if isinstance(step, _Unset) else step,
-            metadata=old.metadata if isinstance(metadata, _Unset) else metadata,
-            id=id,
-            timestamp=old.created_at,
-            # The vector says what the content says: it is kept unless that changes.
-            vector=self._forms.to_float32([old_vector])[0] if isinstance(content, _Unset) else None,
-        )
-        return self._store.replace(self._intake.rows([new])[0])
+        while True:
+            record = self._finder.record(agent_id, id)
+            rows = self._store.rows(agent_id, [record.seq]) if record else []
+            if not rows:
+                return False
+            old = rows[0]
+            entry = self._finder.entry(old)
+            new = NewMemory(
+                agent_id=agent_id,
+                content=entry.content if isinstance(content, _Unset) else content,
+                kind=entry.kind if isinstance(kind, _Unset) else kind,
+                tier=old.tier,
+                importance=entry.importance if isinstance(importance, _Unset) else importance,
+                step=entry.step if isinstance(step, _Unset) else step,
+                metadata=entry.metadata if isinstance(metadata, _Unset) else metadata,
+                id=id,
+                timestamp=entry.created_at,
+                dated=old.dated,
+                # The vector says what the content says: it is kept unless that changes.
+                vector=self._finest(old) if isinstance(content, _Unset) else None,
+            )
+            row = msgspec.structs.replace(self._intake.rows([new])[0], stored_at=old.stored_at)
+            # Somebody else may have changed or moved it meanwhile: then this begins anew.
+            if self._store.replace(old, row):
+                return True
 
     def delete(self, agent_id: str, id: str) -> bool:
         """Remove one memory for good; False if there is none."""
@@ -463,9 +469,7 @@ class AgentMemorySystem:
 
     def get_access_statistics(self) -> dict[str, Any]:
         """What this process has done since it opened the memory."""
-        served = sum(sum(records.uses.values()) for records in list(self._records.agents.values()))
-        reads = {tier.label: count for tier, count in self._records.reads.items()}
-        reads["stm"] += served
+        reads = {tier.label: self._records.reads[tier] for tier in Tier}
         return {"reads": reads, "writes": self._writes, "searches": self._finder.searches}
 
     def agents(self) -> list[str]:

@@ -92,6 +92,7 @@ def _lines(rows: Iterable[tuple[Row, MemoryEntry, NDArray[np.float32]]], embedde
     for row, entry, vector in rows:
         fields = msgspec.structs.asdict(entry)
         fields["stored_at"] = row.stored_at
+        fields["dated"] = row.dated
         fields["vector"] = base64.b64encode(vector.astype("<f4").tobytes()).decode()
         yield _line(fields)
 
@@ -168,6 +169,7 @@ def _imported(fields: dict[str, Any], with_vector: bool) -> Imported:
             metadata=fields["metadata"],
             id=fields["id"],
             timestamp=fields["created_at"],
+            dated=fields["dated"],
             vector=vector,
         )
         return Imported(memory, fields["stored_at"])

@@ -50,6 +50,7 @@ class Columns:
         self.created_at = np.empty(0, np.float64)
         self.step = np.empty(0, np.int64)
         self.length = np.empty(0, np.float32)
+        self.session = np.empty(0, np.int64)
 
     def grow(self, needed: int) -> None:
         if needed <= len(self.seq):
@@ -113,11 +114,44 @@ class AgentIndex:
             state = AgentState(state.last_seq, seen.last_change)
             changes = []
         self.changed_size = True
+        replaced: list[int] = []
         for change in changes:
-            self._apply(change)
+            if change.kind is ChangeKind.REPLACED:
+                replaced.extend(change.seqs)
+            else:
+                self._apply(change)
         # The new rows were read after the changes and stand as they are.
+        known = self.count
         self._append(rows)
+        if replaced and not self._replace(replaced, known):
+            self._reset()
+            self._catch_up()
+            return
         self._state = state
+
+    def _replace(self, seqs: list[int], known: int) -> bool:
+        """Read changed rows anew; False if one of them changed its conversation: the links then
+        have to be made anew, too."""
+        rows = self._store.columns_of(self._agent, sorted(set(seqs)))
+        columns = self.columns
+        positions = columns.seq[: self.count].searchsorted(rows.seq)
+        if not np.array_equal(columns.session[positions], rows.session):
+            return False
+        columns.tier[positions] = rows.tier
+        columns.created_at[positions] = rows.created_at
+        columns.step[positions] = rows.step
+        by_seq = {features[0]: features for features in rows.features or []}
+        for seq, position in zip(rows.seq.tolist(), positions.tolist(), strict=True):
+            block = self._blocks[position // BLOCK]
+            if block is None or position >= known:
+                continue
+            _, codec, vector, fine, terms = by_seq[seq]
+            place = position % BLOCK
+            block.vectors.set(np.array([place]), self._decode([(codec, vector, fine)]))
+            length = block.postings.replace(place, terms)
+            self.words_in_all += length - float(columns.length[position])
+            columns.length[position] = length
+        return True
 
     def _append(self, rows: IndexColumns) -> None:
         added = len(rows.seq)
@@ -131,6 +165,7 @@ class AgentIndex:
         columns.tier[new] = rows.tier
         columns.created_at[new] = rows.created_at
         columns.step[new] = rows.step
+        columns.session[new] = rows.session
         columns.length[new] = 0
         self.chains.extend(rows.session)
         for number in range(first // BLOCK, (self.count - 1) // BLOCK + 1):

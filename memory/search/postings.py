@@ -14,6 +14,7 @@ from memory.search.words import ATTRIBUTE_BIT
 _MAX_TF = 255
 _POSITION_BITS = 16
 _TAIL_SHARE = 4  # the tail is merged when it holds more than a quarter of all memories …
+_REPLACED_MAX = 256  # replaced memories are kept aside until there are so many
 _TAIL_MIN = 512  # … and at least so many
 
 
@@ -32,6 +33,7 @@ class Postings:
         self._tail: dict[int, array[int]] = {}
         self._tail_memories = 0
         self._tail_postings = 0
+        self._replaced: dict[int, Counter[int]] = {}
 
     def add(self, positions: NDArray[np.int64], terms: list[bytes]) -> NDArray[np.float32]:
         """Take in memories at `positions`; the number of words of each."""
@@ -62,6 +64,14 @@ class Postings:
         owners = np.repeat(np.arange(len(terms)), counts)[flat < ATTRIBUTE_BIT]
         return np.bincount(owners, minlength=len(terms)).astype(np.float32)
 
+    def replace(self, position: int, raw: bytes) -> int:
+        """Give a memory other terms; the number of its words."""
+        occurrences = array("I", raw).tolist()
+        self._replaced[position] = Counter(occurrences)
+        if len(self._replaced) > _REPLACED_MAX:
+            self._merge(self._packed[:0], np.empty(0, np.int64), 0)
+        return sum(term < ATTRIBUTE_BIT for term in occurrences)
+
     def find(self, term: int) -> NDArray[np.int64]:
         """Positions of the memories that hold the term, ascending."""
         return (self.find_all([term])[0] >> np.uint32(8)).astype(np.int64)
@@ -75,7 +85,21 @@ class Postings:
                 # A copy: a view would keep the array from growing.
                 added = np.array(tail, np.uint32)
                 found[number] = np.concatenate((found[number], added)) if len(found[number]) else added
+        if self._replaced:
+            return [self._corrected(term, packed) for term, packed in zip(terms, found, strict=True)]
         return found
+
+    def _corrected(self, term: int, packed: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """Postings with those of replaced memories as they are now."""
+        now = [
+            position << 8 | min(counts[term], _MAX_TF)
+            for position, counts in self._replaced.items()
+            if term in counts
+        ]
+        stale = np.isin(packed >> np.uint32(8), list(self._replaced))
+        corrected = np.concatenate((packed[~stale], np.array(now, np.uint32)))
+        corrected.sort()
+        return corrected
 
     @property
     def nbytes(self) -> int:
@@ -105,6 +129,8 @@ class Postings:
             all_packed.append(np.array(held, np.uint32))
         keys = np.concatenate(all_terms).astype(np.uint64) << np.uint64(32)
         keys |= np.concatenate(all_packed)
+        if self._replaced:
+            keys = self._without_stale(keys)
         keys.sort()
         self._packed = keys.astype(np.uint32)
         self._terms, starts = np.unique((keys >> np.uint64(32)).astype(np.uint32), return_index=True)
@@ -113,6 +139,18 @@ class Postings:
         self._tail = {}
         self._tail_memories = 0
         self._tail_postings = 0
+
+    def _without_stale(self, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """Keys with those of replaced memories as they are now; nothing is replaced any more."""
+        positions = (keys & np.uint64(0xFFFFFFFF)) >> np.uint64(8)
+        now = [
+            term << 32 | position << 8 | min(count, _MAX_TF)
+            for position, counts in self._replaced.items()
+            for term, count in counts.items()
+        ]
+        stale = np.isin(positions, list(self._replaced))
+        self._replaced = {}
+        return np.concatenate((keys[~stale], np.array(now, np.uint64)))
 
 
 def _pack(

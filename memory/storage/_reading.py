@@ -37,7 +37,7 @@ from memory.storage.base import (
     Row,
     StoredCodec,
 )
-from memory.storage.schema import AGENT_SHIFT, SEQ_MASK, TIER_MASK, TIER_SHIFT, key_of
+from memory.storage.schema import SEQ_MASK, TIER_MASK, TIER_SHIFT, key_of
 
 _GET = f"SELECT {RECORD_COLUMNS} FROM memories WHERE agent = ? AND id = ?"
 _TIER_OF_KEY = f"(key >> {TIER_SHIFT} & {TIER_MASK})"
@@ -118,7 +118,7 @@ class SQLiteReading(MemoryStore):
         statement = (
             f"SELECT {RECORD_COLUMNS} FROM memories INDEXED BY {index}"
             f" WHERE {' AND '.join(['agent = ?', *conditions])}"
-            f" ORDER BY {column} {direction}, key {direction} LIMIT ?"
+            f" ORDER BY {column} {direction}, key & {SEQ_MASK} {direction} LIMIT ?"
         )
         with self._connections.reading() as connection:
             agent_no = self._number(connection, agent)
@@ -128,25 +128,23 @@ class SQLiteReading(MemoryStore):
         return [to_record(agent, values) for values in found]
 
     def all_rows(self, agent: str | None = None) -> Iterator[Row]:
-        for name in [agent] if agent is not None else self.agents():
-            after = 0
-            while True:
-                with self._connections.reading() as connection:
-                    agent_no = self._number(connection, name)
-                    seqs = sorted(
-                        key & SEQ_MASK
-                        for tier in Tier
-                        for (key,) in connection.execute(
-                            "SELECT key FROM memories WHERE key > ? AND key <= ? ORDER BY key LIMIT ?",
-                            (*key_range(agent_no or 0, tier, after, SEQ_MASK), VARIABLES),
-                        )
-                    )[:VARIABLES]
-                    # One transaction for both statements: a row that moves is still seen once.
-                    found = self._fetch_by_seq(connection, agent_no or 0, seqs, ROW_COLUMNS)
-                if not seqs:
-                    break
-                after = seqs[-1]
-                yield from sorted((to_row(name, values) for values in found), key=lambda row: row.seq)
+        # One transaction for all of it: rows that move or are replaced meanwhile are seen once.
+        with self._connections.reading() as connection:
+            names = "" if agent is None else " WHERE name = ?"
+            for agent_no, name in connection.execute(
+                f"SELECT no, name FROM agents{names} ORDER BY no", () if agent is None else (agent,)
+            ).fetchall():
+                keys = [
+                    key
+                    for (key,) in connection.execute(
+                        f"SELECT key FROM memories WHERE agent = ? ORDER BY key & {SEQ_MASK}", (agent_no,)
+                    )
+                ]
+                for part in parts_of(keys):
+                    found = connection.execute(
+                        f"SELECT {ROW_COLUMNS} FROM memories WHERE key IN ({marks_for(part)})", part
+                    ).fetchall()
+                    yield from sorted((to_row(name, values) for values in found), key=_seq)
 
     def agents(self) -> list[str]:
         with self._connections.reading() as connection:
@@ -247,6 +245,10 @@ class SQLiteReading(MemoryStore):
             return to_index_columns([[row[:4] for row in few]] if few else [], few)
         return to_index_columns(slices_of(connection.execute(_NEW_COLUMNS, ranges)))
 
+    def columns_of(self, agent: str, seqs: Sequence[int]) -> IndexColumns:
+        found = self._by_seq(agent, seqs, f"{_COLUMNS}, vector_codec, vector, fine, terms")
+        return to_index_columns([[row[:4] for row in found]] if found else [], found)
+
     def features(self, agent: str, first_seq: int, last_seq: int) -> Iterator[list[Features]]:
         with self._connections.reading() as connection:
             agent_no = self._number(connection, agent)
@@ -263,29 +265,16 @@ class SQLiteReading(MemoryStore):
 
     def stored_before(self, tier: Tier, moment: float, limit: int) -> dict[str, list[int]]:
         with self._connections.reading() as connection:
-            # Rows of a tier lie in the order they were stored: the first tells if any is due.
-            due = connection.execute(
-                f"SELECT no, name FROM agents WHERE (SELECT stored_at FROM memories"
-                f" WHERE key > (no << {AGENT_SHIFT}) + ? AND key <= (no << {AGENT_SHIFT}) + ?"
-                f" ORDER BY key LIMIT 1) < ?",
-                (*key_range(0, tier, 0, SEQ_MASK), moment),
+            found = connection.execute(
+                f"SELECT name, key & {SEQ_MASK} FROM memories INDEXED BY by_age"
+                " JOIN agents ON no = agent"
+                f" WHERE tier = {int(tier)} AND tier < 2 AND stored_at < ? ORDER BY stored_at LIMIT ?",
+                (moment, limit),
             ).fetchall()
-            found: dict[str, list[int]] = {}
-            for agent_no, name in due:
-                seqs = [
-                    key & SEQ_MASK
-                    for (key,) in connection.execute(
-                        "SELECT key FROM memories WHERE key > ? AND key <= ? AND stored_at < ?"
-                        " ORDER BY key LIMIT ?",
-                        (*key_range(agent_no, tier, 0, SEQ_MASK), moment, limit),
-                    )
-                ]
-                if seqs:
-                    found[name] = seqs
-                limit -= len(seqs)
-                if limit <= 0:
-                    break
-        return found
+        due: dict[str, list[int]] = {}
+        for agent, seq in found:
+            due.setdefault(agent, []).append(seq)
+        return due
 
     def standing(self, agent: str, tier: Tier) -> list[tuple[int, float, float, int]]:
         with self._connections.reading() as connection:
@@ -353,3 +342,7 @@ class SQLiteReading(MemoryStore):
                 [key_of(agent_no, tier, seq) for tier in Tier for seq in part],
             )
         ]
+
+
+def _seq(row: Row) -> int:
+    return row.seq

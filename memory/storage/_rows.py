@@ -17,7 +17,7 @@ SLICE = 4096  # rows fetched at a time where there may be many
 VARIABLES = 500  # placeholders in one statement
 
 RECORD_COLUMNS = "key, id, kind, step, created_at, importance, body_codec, body"
-ROW_COLUMNS = f"{RECORD_COLUMNS}, stored_at, digest, session, terms, vector_codec, vector, fine"
+ROW_COLUMNS = f"{RECORD_COLUMNS}, stored_at, dated, digest, session, terms, vector_codec, vector, fine"
 _TIERS = (Tier.STM, Tier.IM, Tier.LTM)
 
 
@@ -39,7 +39,7 @@ def to_record(agent: str, found: tuple[Any, ...]) -> Record:
 
 def to_row(agent: str, found: tuple[Any, ...]) -> Row:
     key, id_, kind, step, created_at, importance, body_codec, body = found[:8]
-    stored_at, digest, session, terms, vector_codec, vector, fine = found[8:]
+    stored_at, dated, digest, session, terms, vector_codec, vector, fine = found[8:]
     return Row(
         agent,
         id_,
@@ -52,6 +52,7 @@ def to_row(agent: str, found: tuple[Any, ...]) -> Row:
         body_codec,
         body,
         stored_at=stored_at,
+        dated=bool(dated),
         digest=digest,
         session=session,
         terms=terms,
@@ -72,6 +73,7 @@ def to_values(row: Row, agent_no: int, seq: int) -> tuple[Any, ...]:
         row.body_codec,
         row.body,
         row.stored_at,
+        row.dated,
         row.digest,
         row.session,
         row.terms,
@@ -79,6 +81,7 @@ def to_values(row: Row, agent_no: int, seq: int) -> tuple[Any, ...]:
         row.vector,
         row.fine,
         agent_no,
+        row.tier,
     )
 
 

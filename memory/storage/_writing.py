@@ -11,7 +11,7 @@ from typing import Any
 from memory.entry import Tier
 from memory.errors import IdConflict
 from memory.storage._reading import SQLiteReading
-from memory.storage._rows import ROW_COLUMNS, marks_for, parts_of, to_values
+from memory.storage._rows import ROW_COLUMNS, marks_for, parts_of, to_row, to_values
 from memory.storage.base import ChangeKind, Move, Row, StoredCodec
 from memory.storage.pulse import SLOTS, Pulse
 from memory.storage.schema import AGENT_SHIFT, SEQ_MASK, key_of
@@ -19,7 +19,7 @@ from memory.storage.schema import AGENT_SHIFT, SEQ_MASK, key_of
 LOG_LENGTH = 1024
 """Changes an agent's log keeps; a reader that is further behind reads the agent anew."""
 
-_INSERT = f"INSERT INTO memories ({ROW_COLUMNS}, agent) VALUES ({', '.join('?' * 16)})"
+_INSERT = f"INSERT INTO memories ({ROW_COLUMNS}, agent, tier) VALUES ({', '.join('?' * 18)})"
 
 
 class SQLiteWriting(SQLiteReading):
@@ -66,18 +66,16 @@ class SQLiteWriting(SQLiteReading):
         )
         return numbers, seqs
 
-    def replace(self, row: Row) -> bool:
-        with self._changing(row.agent) as (connection, agent_no):
+    def replace(self, old: Row, new: Row) -> bool:
+        with self._changing(old.agent) as (connection, agent_no):
             if agent_no is None:
                 return False
-            old = connection.execute(
-                "SELECT key FROM memories WHERE agent = ? AND id = ?", (agent_no, row.id)
-            ).fetchone()
-            if old is None:
+            current = self._fetch_by_seq(connection, agent_no, [old.seq], ROW_COLUMNS)
+            if not current or to_row(old.agent, current[0]) != old:
                 return False
-            self._remove(connection, agent_no, [old[0]])
-            _, seq = self._reserve(connection, row.agent, 1)
-            connection.execute(_INSERT, to_values(row, agent_no, seq))
+            connection.execute("DELETE FROM memories WHERE key = ?", (key_of(agent_no, old.tier, old.seq),))
+            connection.execute(_INSERT, to_values(new, agent_no, old.seq))
+            self._log(connection, agent_no, ChangeKind.REPLACED, None, [old.seq])
             return True
 
     def delete(self, agent: str, ids: Sequence[str]) -> int:
@@ -116,11 +114,12 @@ class SQLiteWriting(SQLiteReading):
             present = self._still_in(connection, agent_no, source, [move.seq for move in moves])
             going = [move for move in moves if move.seq in present]
             connection.executemany(
-                "UPDATE memories SET key = ?, body_codec = ?, body = ?, vector_codec = ?,"
+                "UPDATE memories SET key = ?, tier = ?, body_codec = ?, body = ?, vector_codec = ?,"
                 " vector = ?, fine = ? WHERE key = ?",
                 [
                     (
                         key_of(agent_no, target, move.seq),
+                        target,
                         move.body_codec,
                         move.body,
                         move.vector_codec,
@@ -269,6 +268,7 @@ class _Changing:
         self._agent = agent
         self._transaction = store._connections.writing()
         self._slot: int | None = None
+        self._mark = 0
 
     def __enter__(self) -> tuple[sqlite3.Connection, int | None]:
         connection = self._transaction.__enter__()
@@ -279,7 +279,7 @@ class _Changing:
             raise
         if agent_no is not None and self._store._pulse is not None:
             self._slot = agent_no % SLOTS
-            self._store._pulse.begin(self._slot)
+            self._mark = self._store._pulse.begin(self._slot)
         return connection, agent_no
 
     def __exit__(self, kind: Any, problem: Any, trace: Any) -> None:
@@ -287,4 +287,4 @@ class _Changing:
             self._transaction.__exit__(kind, problem, trace)
         finally:
             if self._slot is not None and self._store._pulse is not None:
-                self._store._pulse.end(self._slot)
+                self._store._pulse.end(self._slot, self._mark)

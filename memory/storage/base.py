@@ -3,8 +3,8 @@
 A store keeps rows; it does not embed, compress, rank or decide. `tests/storage/conformance.py` is the
 suite that a store must pass; a new store is put through it by adding a factory there.
 
-Every row of an agent has a `seq`, given by the store when the row is added: it only grows, is never
-given twice, and names one row with one content. Whoever keeps a copy of an agent's rows (the search
+Every row of an agent has a `seq`, given by the store when the row is added: it only grows and is never
+given twice. Whoever keeps a copy of an agent's rows (the search
 index) can therefore catch up: rows past the last seq it saw, plus the changes past the last one it saw.
 """
 
@@ -48,6 +48,8 @@ class Row(Record, frozen=True, kw_only=True, gc=False):
     """One memory whole, as a store keeps it."""
 
     stored_at: float
+    dated: bool
+    """Whether the caller said when it happened."""
     digest: int
     """Fingerprint of the content: the same id with the same digest is the same memory."""
     session: int | None
@@ -94,7 +96,8 @@ class ChangeKind(IntEnum):
 
     MOVED = 0
     DELETED = 1
-    CLEARED = 2
+    REPLACED = 2
+    CLEARED = 3
     """All rows up to the given seq are gone."""
 
 
@@ -136,8 +139,8 @@ class MemoryStore(ABC):
         """
 
     @abstractmethod
-    def replace(self, row: Row) -> bool:
-        """Put `row` in the place of the row with its agent and id, under a new seq; False if none."""
+    def replace(self, old: Row, new: Row) -> bool:
+        """Put `new` in the place of `old`, under its seq; False if that is no longer as `old` says."""
 
     @abstractmethod
     def delete(self, agent: str, ids: Sequence[str]) -> int:
@@ -222,8 +225,12 @@ class MemoryStore(ABC):
     ) -> tuple[AgentState, list[Change] | None, IndexColumns]:
         """Changes and new rows since then; None for changes where the log no longer reaches back.
 
-        The rows are read after the changes: whatever a change took away is replaced by then.
+        The rows are read after the changes: a row that comes with them is as new as they are.
         """
+
+    @abstractmethod
+    def columns_of(self, agent: str, seqs: Sequence[int]) -> IndexColumns:
+        """The same for some rows by their seqs, always with their features."""
 
     @abstractmethod
     def features(self, agent: str, first_seq: int, last_seq: int) -> Iterator[list[Features]]:

@@ -25,31 +25,34 @@ class Pulse:
 
     def __init__(self, path: Path | None) -> None:
         """`path` None: a pulse for this process alone."""
-        self._map: mmap.mmap | None = None
         if path is None:
             self.slots = memoryview(bytearray(_BYTES)).cast("Q")
             return
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            if os.fstat(descriptor).st_size < _BYTES:
-                os.ftruncate(descriptor, _BYTES)
-            self._map = mmap.mmap(descriptor, _BYTES)
+            # Every block must be there: a write to a hole of the map on a full disk kills the process.
+            _fill(descriptor)
+            self.slots = memoryview(mmap.mmap(descriptor, _BYTES)).cast("Q")
         finally:
             os.close(descriptor)
-        self.slots = memoryview(self._map).cast("Q")
 
-    def begin(self, slot: int) -> None:
+    def begin(self, slot: int) -> int:
         """A change is about to be committed: nothing cached under this slot is good any more."""
-        self.slots[slot] = _fresh() | 1
+        mark = _fresh() | 1
+        self.slots[slot] = mark
+        return mark
 
-    def end(self, slot: int) -> None:
-        """The change is committed or taken back."""
-        self.slots[slot] = _fresh() & ~1
+    def end(self, slot: int, mark: int) -> None:
+        """The change is committed or taken back; another one that began since has its own end."""
+        if self.slots[slot] == mark:
+            self.slots[slot] = _fresh() & ~1
 
-    def close(self) -> None:
-        if self._map is not None:
-            self.slots.release()
-            self._map.close()
+
+def _fill(descriptor: int) -> None:
+    missing = _BYTES - os.fstat(descriptor).st_size
+    if missing > 0:
+        os.lseek(descriptor, 0, os.SEEK_END)
+        os.write(descriptor, bytes(missing))
 
 
 def _fresh() -> int:

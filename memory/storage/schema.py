@@ -33,12 +33,14 @@ CREATE TABLE agents (
 CREATE TABLE memories (
     key INTEGER PRIMARY KEY,        -- agent << 42 | tier << 40 | seq
     agent INTEGER NOT NULL,
+    tier INTEGER NOT NULL,
     id TEXT NOT NULL,
     kind TEXT NOT NULL,
     step INTEGER,
     created_at REAL NOT NULL,
     importance REAL NOT NULL,
     stored_at REAL NOT NULL,
+    dated INTEGER NOT NULL,
     digest INTEGER NOT NULL,
     session INTEGER,
     body_codec INTEGER NOT NULL,
@@ -51,6 +53,7 @@ CREATE TABLE memories (
 CREATE UNIQUE INDEX by_id ON memories (agent, id);
 CREATE INDEX by_time ON memories (agent, created_at);
 CREATE INDEX by_step ON memories (agent, step) WHERE step IS NOT NULL;
+CREATE INDEX by_age ON memories (tier, stored_at) WHERE tier < 2;
 CREATE TABLE changes (              -- what happened to rows that existed already, by agent
     agent INTEGER NOT NULL,
     number INTEGER NOT NULL,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from memory.errors import StoreCorrupt, StoreReadOnly
+from memory.errors import StoreCorrupt, StoreFull, StoreReadOnly
 from memory.storage._connections import Connections
 from memory.storage._writing import SQLiteWriting
 from memory.storage.pulse import SLOTS, Pulse
@@ -26,7 +27,8 @@ class SQLiteStore(SQLiteWriting):
         read_only: bool = False,
     ) -> None:
         """`path` None keeps everything in RAM; `disk` waits for the disk at every commit."""
-        self.path = path
+        # Resolved once: a link and its file must share one pulse, and the working folder may change.
+        self.path = path = None if path is None else path.resolve()
         self._agent_numbers: dict[str, int] = {}
         if path is not None:
             self._prepare_file(path, read_only)
@@ -62,7 +64,9 @@ class SQLiteStore(SQLiteWriting):
             return Pulse(None)
         try:
             return Pulse(Path(f"{self.path}-pulse"))
-        except OSError:
+        except OSError as problem:
+            if problem.errno == errno.ENOSPC:
+                raise StoreFull(f"no space left beside {self.path}") from None
             if read_only:
                 return None  # nothing is cached then: slower, and as correct
             raise StoreReadOnly(f"the folder of {self.path} can't be written") from None
@@ -74,7 +78,5 @@ class SQLiteStore(SQLiteWriting):
         return partial(self._pulse.slots.__getitem__, agent_no % SLOTS)
 
     def close(self) -> None:
+        # The pulse stays mapped for whoever still holds a `watch`; it goes with the last of them.
         self._connections.close()
-        if self._pulse is not None:
-            self._pulse.close()
-            self._pulse = None
