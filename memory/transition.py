@@ -132,6 +132,7 @@ class Transitions:
             moves.append(
                 Move(
                     seq=row.seq,
+                    revision=row.revision,
                     body_codec=body_codec,
                     body=body,
                     vector_codec=vector_codec,

@@ -29,10 +29,10 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-import zstandard
 from _sentences import MEMORIES, QUERIES, sentences
 
 from memory import AgentMemorySystem, MemoryConfig
+from memory.compression.bodies import BodyCodecs, train_dictionary
 from memory.embedding import WordLlamaEmbedder
 
 AGENT = "agent"
@@ -61,12 +61,12 @@ class Floor:
         self.db.executescript(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
             "CREATE TABLE memories (id TEXT PRIMARY KEY, agent TEXT, kind TEXT, created_at REAL,"
-            " importance REAL, body BLOB, vector BLOB);"
+            " importance REAL, codec INTEGER, body BLOB, vector BLOB);"
             "CREATE INDEX by_agent ON memories (agent, created_at);"
             "CREATE VIRTUAL TABLE words USING fts5 (text, id UNINDEXED, tokenize = 'porter');"
         )
         self._next = 0
-        self.unpack: Callable[[bytes], bytes] | None = None
+        self.bodies = BodyCodecs()
 
     def add(self, text: str) -> str:
         return self.add_many([text])[0]
@@ -77,28 +77,30 @@ class Floor:
         self._next += len(texts)
         now = time.time()
         rows = [
-            (id_, AGENT, "text", now, 1.0, _encode([text, {}]), vector.tobytes())
+            (id_, AGENT, "text", now, 1.0, 0, _encode([text, {}]), vector.tobytes())
             for id_, text, vector in zip(ids, texts, vectors, strict=True)
         ]
         self.db.execute("BEGIN")
-        self.db.executemany("INSERT INTO memories VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        self.db.executemany("INSERT INTO memories VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
         self.db.executemany("INSERT INTO words (text, id) VALUES (?, ?)", zip(texts, ids, strict=True))
         self.db.execute("COMMIT")
         return ids
 
-    def compress(self) -> None:
-        """Keep all bodies as zstd, so that a read does the same decoding as one from im or ltm."""
-        pack = zstandard.ZstdCompressor(level=6).compress
-        self.unpack = zstandard.ZstdDecompressor().decompress
-        self.db.create_function("pack", 1, pack)
-        self.db.execute("UPDATE memories SET body = pack(body)")
+    def pack(self, dictionary: bytes) -> None:
+        """Keep all bodies as im and ltm do, so that a read does the same decoding."""
+        self.bodies.learn(16, dictionary)
+        rows = self.db.execute("SELECT id, body FROM memories").fetchall()
+        self.db.executemany(
+            "UPDATE memories SET codec = ?, body = ? WHERE id = ?",
+            [(*self.bodies.compress(body), id_) for id_, body in rows],
+        )
 
     def get(self, id_: str) -> object:
         row = self.db.execute(
-            "SELECT id, agent, kind, created_at, importance, body FROM memories WHERE id = ?",
+            "SELECT id, agent, kind, created_at, importance, codec, body FROM memories WHERE id = ?",
             (id_,),
         ).fetchone()
-        body = row[5] if self.unpack is None else self.unpack(row[5])
+        body = self.bodies.decompress(row[5], row[6]) if row[5] else row[6]
         return (*row[:5], _decode(body))
 
     def words(self, query: str) -> list[tuple[str, float]]:
@@ -196,10 +198,13 @@ def reading(folder: Path) -> Iterator[Line]:
     plain, packed = Floor(folder / "plain.db"), Floor(folder / "packed.db")
     raw_ids = plain.add_many(texts)
     packed.add_many(texts)
-    packed.compress()
+    dictionary = train_dictionary([_encode([text, {}]) for text in texts[:2000]])
+    packed.pack(dictionary or b"")
     rng = random.Random(3)
     for tier, floor, least in (("ltm", packed, 0.8), ("im", packed, 0.8), ("stm", plain, 5.0)):
         with open_memory(folder / f"read-{tier}.db") as memory:
+            memory.add_many({"agent_id": "trainer", "content": text} for text in texts[:2000])
+            memory.maintain()  # fits the dictionary
             ids = memory.add_many({"agent_id": AGENT, "content": t, "tier": tier} for t in texts)
             picks = [rng.randrange(len(texts)) for _ in range(2000)]
             asked, raw_asked = [ids[pick] for pick in picks], [raw_ids[pick] for pick in picks]

@@ -19,6 +19,7 @@ ZSTD = 1
 DICTIONARY_BYTES = 16 * 1024
 SAMPLES_NEEDED = 1000
 _LEVEL = 6
+_LEAST_GAIN = 8  # an eighth: reading it back costs two microseconds each time
 # A frame's magic number, checksum and dictionary id would be a fifth of a small body.
 _FORMAT = zstandard.FORMAT_ZSTD1_MAGICLESS
 
@@ -52,10 +53,10 @@ class BodyCodecs:
         return number in self._dictionaries
 
     def compress(self, body: bytes) -> tuple[int, bytes]:
-        """The codec's number and the smaller form; the body itself where it would not get smaller."""
+        """The codec's number and the smaller form; the body itself where that does not pay."""
         number = self._newest
         packed = self._tools(number)[0].compress(body)
-        return (number, packed) if len(packed) < len(body) else (RAW, body)
+        return (number, packed) if len(packed) <= len(body) - len(body) // _LEAST_GAIN else (RAW, body)
 
     def decompress(self, number: int, packed: bytes) -> bytes:
         """What was compressed; KeyError for a number that was not learned."""

@@ -195,10 +195,12 @@ class Connections:
 _all_connections: weakref.WeakSet[Connections] = weakref.WeakSet()
 
 
+_one_fork_at_a_time = threading.Lock()
 _forking: list[Connections] = []
 
 
 def _before_fork() -> None:
+    _one_fork_at_a_time.acquire()
     _forking[:] = [connections for connections in list(_all_connections) if not connections._closed]
     for connections in _forking:
         connections.before_fork()
@@ -208,6 +210,7 @@ def _after_fork() -> None:
     for connections in _forking:
         connections.after_fork()
     _forking.clear()
+    _one_fork_at_a_time.release()
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

@@ -17,7 +17,9 @@ SLICE = 4096  # rows fetched at a time where there may be many
 VARIABLES = 500  # placeholders in one statement
 
 RECORD_COLUMNS = "key, id, kind, step, created_at, importance, body_codec, body"
-ROW_COLUMNS = f"{RECORD_COLUMNS}, stored_at, dated, digest, session, terms, vector_codec, vector, fine"
+ROW_COLUMNS = (
+    f"{RECORD_COLUMNS}, stored_at, dated, digest, session, revision, terms, vector_codec, vector, fine"
+)
 _TIERS = (Tier.STM, Tier.IM, Tier.LTM)
 
 
@@ -39,7 +41,7 @@ def to_record(agent: str, found: tuple[Any, ...]) -> Record:
 
 def to_row(agent: str, found: tuple[Any, ...]) -> Row:
     key, id_, kind, step, created_at, importance, body_codec, body = found[:8]
-    stored_at, dated, digest, session, terms, vector_codec, vector, fine = found[8:]
+    stored_at, dated, digest, session, revision, terms, vector_codec, vector, fine = found[8:]
     return Row(
         agent,
         id_,
@@ -59,6 +61,7 @@ def to_row(agent: str, found: tuple[Any, ...]) -> Row:
         vector_codec=vector_codec,
         vector=vector,
         fine=fine,
+        revision=revision,
     )
 
 
@@ -76,6 +79,7 @@ def to_values(row: Row, agent_no: int, seq: int) -> tuple[Any, ...]:
         row.dated,
         row.digest,
         row.session,
+        row.revision,
         row.terms,
         row.vector_codec,
         row.vector,

@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from memory.entry import Tier
 from memory.errors import IdConflict
 from memory.storage._reading import SQLiteReading
-from memory.storage._rows import ROW_COLUMNS, marks_for, parts_of, to_row, to_values
+from memory.storage._rows import ROW_COLUMNS, marks_for, parts_of, to_values
 from memory.storage.base import ChangeKind, Move, Row, StoredCodec
 from memory.storage.pulse import SLOTS, Pulse
 from memory.storage.schema import AGENT_SHIFT, SEQ_MASK, key_of
@@ -19,7 +21,7 @@ from memory.storage.schema import AGENT_SHIFT, SEQ_MASK, key_of
 LOG_LENGTH = 1024
 """Changes an agent's log keeps; a reader that is further behind reads the agent anew."""
 
-_INSERT = f"INSERT INTO memories ({ROW_COLUMNS}, agent, tier) VALUES ({', '.join('?' * 18)})"
+_INSERT = f"INSERT INTO memories ({ROW_COLUMNS}, agent, tier) VALUES ({', '.join('?' * 19)})"
 
 
 class SQLiteWriting(SQLiteReading):
@@ -70,11 +72,14 @@ class SQLiteWriting(SQLiteReading):
         with self._changing(old.agent) as (connection, agent_no):
             if agent_no is None:
                 return False
-            current = self._fetch_by_seq(connection, agent_no, [old.seq], ROW_COLUMNS)
-            if not current or to_row(old.agent, current[0]) != old:
+            key = key_of(agent_no, old.tier, old.seq)
+            removed = connection.execute(
+                "DELETE FROM memories WHERE key = ? AND revision = ?", (key, old.revision)
+            ).rowcount
+            if not removed:
                 return False
-            connection.execute("DELETE FROM memories WHERE key = ?", (key_of(agent_no, old.tier, old.seq),))
-            connection.execute(_INSERT, to_values(new, agent_no, old.seq))
+            row = msgspec.structs.replace(new, revision=old.revision + 1)
+            connection.execute(_INSERT, to_values(row, agent_no, old.seq))
             self._log(connection, agent_no, ChangeKind.REPLACED, None, [old.seq])
             return True
 
@@ -111,8 +116,12 @@ class SQLiteWriting(SQLiteReading):
         with self._changing(agent) as (connection, agent_no):
             if agent_no is None:
                 return 0
-            present = self._still_in(connection, agent_no, source, [move.seq for move in moves])
-            going = [move for move in moves if move.seq in present]
+            read = {move.seq: move for move in moves}
+            going = [
+                read[seq]
+                for seq, revision in self._revisions(connection, agent_no, source, read)
+                if read[seq].revision == revision
+            ]
             connection.executemany(
                 "UPDATE memories SET key = ?, tier = ?, body_codec = ?, body = ?, vector_codec = ?,"
                 " vector = ?, fine = ? WHERE key = ?",
@@ -139,7 +148,7 @@ class SQLiteWriting(SQLiteReading):
         with self._changing(agent) as (connection, agent_no):
             if agent_no is None:
                 return 0
-            present = self._still_in(connection, agent_no, tier, seqs)
+            present = [seq for seq, _ in self._revisions(connection, agent_no, tier, seqs)]
             removed = self._remove(connection, agent_no, [key_of(agent_no, tier, seq) for seq in present])
             connection.execute(
                 "UPDATE agents SET forgotten = forgotten + ? WHERE no = ?", (removed, agent_no)
@@ -218,16 +227,17 @@ class SQLiteWriting(SQLiteReading):
         return fresh
 
     @staticmethod
-    def _still_in(
+    def _revisions(
         connection: sqlite3.Connection, agent_no: int, tier: Tier, seqs: Iterable[int]
-    ) -> set[int]:
-        return {
-            key & SEQ_MASK
+    ) -> list[tuple[int, int]]:
+        """(seq, revision) of those rows that are in the tier."""
+        return [
+            (key & SEQ_MASK, revision)
             for part in parts_of([key_of(agent_no, tier, seq) for seq in seqs])
-            for (key,) in connection.execute(
-                f"SELECT key FROM memories WHERE key IN ({marks_for(part)})", part
+            for key, revision in connection.execute(
+                f"SELECT key, revision FROM memories WHERE key IN ({marks_for(part)})", part
             )
-        }
+        ]
 
     def _remove(self, connection: sqlite3.Connection, agent_no: int, keys: Sequence[int]) -> int:
         seqs = [key & SEQ_MASK for key in keys]

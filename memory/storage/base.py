@@ -59,6 +59,8 @@ class Row(Record, frozen=True, kw_only=True, gc=False):
     vector: bytes
     fine: bytes | None
     """A finer int8 form of the vector where `vector` is a small code."""
+    revision: int = 0
+    """How often it was replaced: what a writer read is still so if this is."""
 
 
 Features: TypeAlias = tuple[int, int, bytes, bytes | None, bytes]
@@ -81,9 +83,10 @@ class IndexColumns:
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """One row's new form when it goes to another tier."""
+    """One row's new form when it goes to another tier, made from one revision of it."""
 
     seq: int
+    revision: int
     body_codec: int
     body: bytes
     vector_codec: int
@@ -152,7 +155,7 @@ class MemoryStore(ABC):
 
     @abstractmethod
     def move(self, agent: str, moves: Sequence[Move], source: Tier, target: Tier) -> int:
-        """Bring rows that still are in `source` to `target`, all in one step; how many were moved.
+        """Bring rows that still are in `source`, as they were read, to `target`; how many were moved.
 
         At every moment each row is in exactly one of the tiers.
         """

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from contextlib import suppress
 from pathlib import Path
 
 SLOTS = 4096
@@ -28,10 +29,12 @@ class Pulse:
         if path is None:
             self.slots = memoryview(bytearray(_BYTES)).cast("Q")
             return
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        if not path.exists():
+            _create(path)
+        descriptor = os.open(path, os.O_RDWR)
         try:
-            # Every block must be there: a write to a hole of the map on a full disk kills the process.
-            _fill(descriptor)
+            if os.fstat(descriptor).st_size < _BYTES:  # cut short: what it said is void
+                os.pwrite(descriptor, bytes(_BYTES), 0)
             self.slots = memoryview(mmap.mmap(descriptor, _BYTES)).cast("Q")
         finally:
             os.close(descriptor)
@@ -48,11 +51,18 @@ class Pulse:
             self.slots[slot] = _fresh() & ~1
 
 
-def _fill(descriptor: int) -> None:
-    missing = _BYTES - os.fstat(descriptor).st_size
-    if missing > 0:
-        os.lseek(descriptor, 0, os.SEEK_END)
-        os.write(descriptor, bytes(missing))
+def _create(path: Path) -> None:
+    """Make the file whole or not at all, unless another process is first: its numbers are in use then.
+
+    It is written, not only made long: on a full disk, the first write to a hole of the map would kill
+    the process."""
+    draft = path.with_name(f"{path.name}.new-{os.getpid()}-{os.urandom(4).hex()}")
+    try:
+        draft.write_bytes(bytes(_BYTES))
+        with suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _fresh() -> int:

@@ -41,6 +41,7 @@ CREATE TABLE memories (
     importance REAL NOT NULL,
     stored_at REAL NOT NULL,
     dated INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
     digest INTEGER NOT NULL,
     session INTEGER,
     body_codec INTEGER NOT NULL,

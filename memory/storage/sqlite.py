@@ -65,10 +65,10 @@ class SQLiteStore(SQLiteWriting):
         try:
             return Pulse(Path(f"{self.path}-pulse"))
         except OSError as problem:
-            if problem.errno == errno.ENOSPC:
-                raise StoreFull(f"no space left beside {self.path}") from None
             if read_only:
                 return None  # nothing is cached then: slower, and as correct
+            if problem.errno == errno.ENOSPC:
+                raise StoreFull(f"no space left beside {self.path}") from None
             raise StoreReadOnly(f"the folder of {self.path} can't be written") from None
 
     def watch(self, agent: str) -> Callable[[], int] | None:
