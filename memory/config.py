@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import os
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from memory.errors import InvalidConfig
+from memory.errors import InvalidConfig, short
 
 Durability = Literal["process", "disk"]
 
@@ -89,7 +89,7 @@ class MemoryConfig:
         ):
             _require(
                 part.memory_limit is None or (_is_int(part.memory_limit) and part.memory_limit >= 0),
-                f"{name}.memory_limit is {part.memory_limit!r}: use a whole number ≥ 0 or None",
+                f"{name}.memory_limit is {short(part.memory_limit)}: use a whole number ≥ 0 or None",
             )
         for name, ttl in (
             ("stm_config", self.stm_config.ttl_seconds),
@@ -97,32 +97,37 @@ class MemoryConfig:
         ):
             _require(
                 ttl is None or _positive(ttl),
-                f"{name}.ttl_seconds is {ttl!r}: use a number above 0 or None",
+                f"{name}.ttl_seconds is {short(ttl)}: use a number above 0 or None",
             )
         path = self.ltm_config.db_path
         _require(
             isinstance(path, str | os.PathLike) and str(path) != "",
-            f"ltm_config.db_path is {path!r}: use a file's path, or ':memory:'",
+            f"ltm_config.db_path is {short(path)}: use a file's path, or ':memory:'",
         )
         _require(
             self.durability in ("process", "disk"),
-            f"durability is {self.durability!r}: use 'process' or 'disk'",
+            f"durability is {short(self.durability)}: use 'process' or 'disk'",
         )
         _require(
             self.maintenance in ("background", "manual"),
-            f"maintenance is {self.maintenance!r}: use 'background' or 'manual'",
+            f"maintenance is {short(self.maintenance)}: use 'background' or 'manual'",
         )
         _require(
             _is_int(self.cache_bytes) and self.cache_bytes >= MIB,
-            f"cache_bytes is {self.cache_bytes!r}: use at least {MIB} (1 MiB)",
+            f"cache_bytes is {short(self.cache_bytes)}: use at least {MIB} (1 MiB)",
         )
         _require(
             _is_int(self.transition_batch) and self.transition_batch >= 1,
-            f"transition_batch is {self.transition_batch!r}: use a whole number ≥ 1",
+            f"transition_batch is {short(self.transition_batch)}: use a whole number ≥ 1",
         )
+        for name, flag in (
+            ("read_only", self.read_only),
+            ("ltm_config.keep_fine_vectors", self.ltm_config.keep_fine_vectors),
+        ):
+            _require(isinstance(flag, bool), f"{name} is {short(flag)}: use True or False")
         for name in ("maintenance_interval_seconds", "busy_timeout_seconds"):
             value = getattr(self, name)
-            _require(_positive(value), f"{name} is {value!r}: use a number above 0")
+            _require(_positive(value), f"{name} is {short(value)}: use a number above 0")
 
     @property
     def is_in_memory(self) -> bool:
@@ -138,12 +143,9 @@ def _is_int(value: object) -> bool:
 
 
 def _positive(value: object) -> bool:
-    return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-        and value > 0
-    )
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 < value <= sys.float_info.max
 
 
 def _require(condition: bool, message: str) -> None:

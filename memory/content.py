@@ -1,7 +1,7 @@
 """Content in and out: any JSON value, checked before it is stored and exact when it comes back.
 
 A body is what one row stores: content and metadata together. It is MessagePack where MessagePack
-can hold the value, and ASCII JSON where it can't (whole numbers past 64 bits, lone surrogates);
+can hold the value, and JSON where it can't (whole numbers past 64 bits, lone surrogates);
 the first byte tells which.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from memory.errors import InvalidMemory
+from memory.errors import InvalidMemory, short
 
 Scalar: TypeAlias = str | int | float | bool | None
 Leaves: TypeAlias = list[tuple[str, Scalar]]
@@ -52,14 +52,14 @@ def leaves_of(value: Any, what: str = "content") -> Leaves:
             for key, child in node.items():
                 if not isinstance(key, str):
                     raise InvalidMemory(
-                        f"{what} has the key {key!r} at {path or 'its top'}: JSON keys are text"
+                        f"{what} has the key {short(key)} at {_place(path)}: JSON keys are text"
                     )
                 stack.append((prefix + key, child, depth + 1))
         elif isinstance(node, list | tuple):
             stack.extend((path, child, depth + 1) for child in node)
         else:
             raise InvalidMemory(
-                f"{what} holds a {type(node).__name__} at {path or 'its top'}: "
+                f"{what} holds a {type(node).__name__} at {_place(path)}: "
                 "only JSON values (text, numbers, true/false, null, lists, objects) can be stored"
             )
     leaves.reverse()
@@ -83,7 +83,7 @@ def encode_body(content: Any, metadata: Mapping[str, Any]) -> bytes:
 def decode_body(body: bytes) -> tuple[Any, dict[str, Any]]:
     """What `encode_body` was given."""
     if body.startswith(_JSON_START):
-        content, metadata = json.loads(body)
+        content, metadata = json.loads(body.decode("utf-8", "surrogatepass"))
         return content, metadata
     return _decode(body)
 
@@ -92,22 +92,36 @@ def digest_of(content: Any) -> int:
     """A 63-bit fingerprint of the content alone, whatever the order of its keys."""
     try:
         encoded = _encode_sorted(content)
-    except (OverflowError, UnicodeEncodeError, TypeError):
-        encoded = json.dumps(content, sort_keys=True).encode()
+    except (OverflowError, UnicodeEncodeError):
+        encoded = to_json_bytes(content, sort_keys=True)
+    except TypeError:
+        return digest_of(_plain(content))
     return int.from_bytes(blake2b(encoded, digest_size=8).digest(), "little") >> 1
 
 
+def to_json_bytes(value: Any, *, sort_keys: bool = False) -> bytes:
+    """JSON that holds every text exactly: escapes would join two halves of a surrogate pair."""
+    text = json.dumps(
+        value, allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=sort_keys
+    )
+    return text.encode("utf-8", "surrogatepass")
+
+
 def _encode_as_json(content: Any, metadata: Mapping[str, Any]) -> bytes:
-    try:
-        return json.dumps([content, metadata], allow_nan=False, separators=(",", ":")).encode()
-    except ValueError as problem:
-        raise InvalidMemory(f"content is not JSON: {problem}") from None
+    _refuse_not_finite(content, "content")
+    _refuse_not_finite(metadata, "metadata")
+    for what, value in (("content", content), ("metadata", metadata)):
+        try:
+            to_json_bytes(value)
+        except ValueError as problem:
+            raise InvalidMemory(f"{what} is not JSON: {problem}") from None
+    return to_json_bytes([content, metadata])
 
 
 def _plain(value: Any) -> Any:
     """The same value in Python's own types."""
     if isinstance(value, str):
-        return str(value)
+        return str.__str__(value)  # of a text enum the text, not the member's name
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, int):
@@ -115,11 +129,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(child) for key, child in value.items()}
+        return {str.__str__(key): _plain(child) for key, child in value.items()}
     return [_plain(child) for child in value]
 
 
 def _refuse_not_finite(value: Any, what: str) -> None:
     for path, leaf in leaves_of(value, what):
         if isinstance(leaf, float) and (leaf != leaf or leaf in (float("inf"), float("-inf"))):
-            raise InvalidMemory(f"{what} holds {leaf!r} at {path or 'its top'}: JSON has no such number")
+            raise InvalidMemory(f"{what} holds {leaf!r} at {_place(path)}: JSON has no such number")
+
+
+def _place(path: str) -> str:
+    return short(path) if path else "its top"

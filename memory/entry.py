@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from memory.errors import UnknownTier
+from memory.errors import UnknownTier, short
 
 
 class Tier(IntEnum):
@@ -29,7 +29,7 @@ class Tier(IntEnum):
             return value
         tier = _BY_LABEL.get(value) if isinstance(value, str) else None
         if tier is None:
-            raise UnknownTier(f"unknown tier {value!r}: use one of stm, im, ltm")
+            raise UnknownTier(f"unknown tier {short(value)}: use one of stm, im, ltm")
         return tier
 
     @classmethod
@@ -40,7 +40,7 @@ class Tier(IntEnum):
         try:
             return frozenset((cls.parse(value),))
         except UnknownTier:
-            raise UnknownTier(f"unknown tier {value!r}: use one of stm, im, ltm, all") from None
+            raise UnknownTier(f"unknown tier {short(value)}: use one of stm, im, ltm, all") from None
 
 
 TIER_LABELS = ("stm", "im", "ltm")

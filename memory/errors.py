@@ -57,3 +57,11 @@ class EmbedderMismatch(StoreError):
 
 class ImportDamaged(AgentMemoryError, ValueError):
     """An export file that is cut short, changed or not an export; nothing of it was stored."""
+
+
+def short(value: object) -> str:
+    """A value as part of a message: one line, and not a page of it."""
+    text = " ".join(repr(value).split())
+    if not text.isprintable():
+        text = ascii(text)[1:-1]
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
@@ -9,12 +10,20 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.checks import (
+    MAX_WHOLE,
+    check_count,
+    check_moment,
+    check_name,
+    check_names,
+    check_number,
+    check_vector,
+)
 from memory.compression import Forms
 from memory.content import decode_body, leaves_of
 from memory.embedding import ContentEmbedder, render
 from memory.entry import ALL_TIERS, TIER_LABELS, Hit, MemoryEntry, Tier, Why
 from memory.errors import InvalidMemory
-from memory.intake import check_moment, check_name, check_vector
 from memory.records import RecordCache
 from memory.search import IndexCache, Match, by_text, by_vector, query_vector_of
 from memory.search.filters import Filter
@@ -48,20 +57,19 @@ class Finder:
 
     def get(self, agent_id: str, id: str) -> MemoryEntry | None:
         """The memory with this id, from whichever tier."""
+        check_name("agent_id", agent_id)
+        check_name("id", id)
         cached = self._records.one(agent_id, id)
         if cached is not None:
             return cached
         moment = self._records.moment(agent_id)
         record = self._store.get_one(agent_id, id)
-        if record is None:
-            check_name("agent_id", agent_id)
-            check_name("id", id)
-            return None
-        return self._read(record, moment)
+        return None if record is None else self._read(record, moment)
 
     def get_many(self, agent_id: str, ids: Sequence[str]) -> list[MemoryEntry | None]:
         """One answer an id, in the same order; None for those that are not there."""
         check_name("agent_id", agent_id)
+        ids = check_names("ids", ids)
         if len(ids) == 1:
             return [self.get(agent_id, ids[0])]
         moment = self._records.moment(agent_id)
@@ -124,6 +132,8 @@ class Finder:
         def rank(index: AgentIndex, k: int, allowed: NDArray[np.bool_] | None) -> list[Match]:
             return by_vector(index, vector, k, allowed, threshold)
 
+        if memory_type is not None:
+            check_name("memory_type", memory_type)
         filters = None if memory_type is None else {"kind": memory_type}
         return self._search(agent_id, k, tier, filters, None, None, rank)
 
@@ -151,8 +161,8 @@ class Finder:
         limit: int | None = None,
     ) -> list[MemoryEntry]:
         """Memories of the steps from first to last, both included, in the order of their steps."""
-        low = None if first_step is None else check_number("first_step", first_step)
-        high = None if last_step is None else check_number("last_step", last_step)
+        low = None if first_step is None else _step_bound("first_step", first_step)
+        high = None if last_step is None else _step_bound("last_step", last_step)
         return self._in_range(agent_id, "step", low, high, tier, limit)
 
     def retrieve_by_attributes(
@@ -169,7 +179,7 @@ class Finder:
         the memory's kind: {"kind": "state", "position.room": "kitchen", "inventory": "sword"}.
         """
         if limit is not None:
-            check_count("limit", limit)
+            limit = check_count("limit", limit)
         wanted, scope = Filter(attributes), Tier.parse_scope(tier)
         with self._caught_up(agent_id) as index:
             mask = wanted.positions(index)
@@ -192,7 +202,7 @@ class Finder:
 
     def recent(self, agent_id: str, k: int = 10, *, tier: TierName = "all") -> list[MemoryEntry]:
         """The k memories that happened last, the newest first."""
-        check_count("k", k)
+        k = check_count("k", k)
         return self._in_range(agent_id, "created_at", None, None, tier, k, newest_first=True)
 
     def entry(self, record: Record) -> MemoryEntry:
@@ -240,9 +250,10 @@ class Finder:
         rank: _Rank,
     ) -> list[Hit]:
         """Rank, read what was found, and leave out what a filter's closer look refuses."""
-        check_count("k", k)
+        check_name("agent_id", agent_id)
+        k = check_count("k", k)
         scope = Tier.parse_scope(tier)
-        condition = Filter(filters) if filters else None
+        condition = None if filters is None else Filter(filters)
         low = None if since is None else check_moment("since", since)
         high = None if until is None else check_moment("until", until)
         self.searches += 1
@@ -309,7 +320,7 @@ class Finder:
     ) -> list[MemoryEntry]:
         check_name("agent_id", agent_id)
         if limit is not None:
-            check_count("limit", limit)
+            limit = check_count("limit", limit)
         moment = self._records.moment(agent_id)
         records = self._store.in_range(
             agent_id,
@@ -361,12 +372,9 @@ def _in(entry: MemoryEntry, scope: frozenset[Tier]) -> bool:
     return scope is ALL_TIERS or Tier.parse(entry.tier) in scope
 
 
-def check_count(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidMemory(f"{name} is {value!r}: use a whole number ≥ 0")
-
-
-def check_number(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-        raise InvalidMemory(f"{name} is {value!r}: use a number")
-    return value
+def _step_bound(field: str, value: object) -> int:
+    """A bound of a range of steps; one past all steps is as good as the last."""
+    number = check_number(field, value)
+    if math.isfinite(number) and isinstance(value, int):
+        number = value
+    return int(min(max(number, -MAX_WHOLE), MAX_WHOLE))

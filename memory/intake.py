@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.checks import check_importance, check_moment, check_name, check_step, check_vector
 from memory.clock import Clock
 from memory.compression import Forms
 from memory.content import Leaves, digest_of, encode_body, leaves_of
 from memory.embedding import ContentEmbedder, render
-from memory.embedding.base import unit
 from memory.entry import Tier
-from memory.errors import InvalidMemory
+from memory.errors import InvalidMemory, short
 from memory.ids import new_ids
 from memory.search.words import terms_of_memory
 from memory.storage import Row
@@ -32,7 +31,6 @@ SESSION_KEYS = (
     "thread",
 )
 """Metadata that says which memories belong to one conversation; the first that is there counts."""
-MAX_NAME = 512
 _NO_METADATA: dict[str, Any] = {}
 
 
@@ -49,8 +47,6 @@ class NewMemory:
     metadata: Mapping[str, Any] | None = None
     id: str | None = None
     timestamp: float | datetime | None = None
-    dated: bool = True
-    """False where `timestamp` is only when the memory was stored: its date is not what it says."""
     vector: Sequence[float] | NDArray[np.float32] | None = None
 
 
@@ -60,6 +56,8 @@ class _Checked:
 
     new: NewMemory
     tier: Tier
+    importance: float
+    step: int | None
     leaves: Leaves
     metadata: Mapping[str, Any]
     metadata_leaves: Leaves
@@ -76,9 +74,15 @@ class Intake:
         self._forms = forms
         self._clock = clock
 
-    def rows(self, batch: Sequence[NewMemory]) -> list[Row]:
-        """Rows for a whole batch, or InvalidMemory before anything was done."""
-        checked = [self._check(new) for new in batch]
+    def rows(self, batch: Sequence[NewMemory], dated: Sequence[bool] | None = None) -> list[Row]:
+        """Rows for a whole batch, or InvalidMemory before anything was done.
+
+        `dated` says whether a timestamp is the caller's word for when it happened, and with that part
+        of what the memory is found by; by default every timestamp that was given is.
+        """
+        if dated is None:
+            dated = [new.timestamp is not None for new in batch]
+        checked = [self._check(new, is_dated) for new, is_dated in zip(batch, dated, strict=True)]
         vectors = self._vectors(checked)
         given = iter(new_ids(sum(item.new.id is None for item in checked)))
         forms = self._vector_forms(checked, vectors)
@@ -88,30 +92,30 @@ class Intake:
             for item, form in zip(checked, forms, strict=True)
         ]
 
-    def _check(self, new: NewMemory) -> _Checked:
+    def _check(self, new: NewMemory, dated: bool) -> _Checked:
         check_name("agent_id", new.agent_id)
         if new.id is not None:
             check_name("id", new.id)
         if new.kind is not None:
             check_name("kind", new.kind)
-        _check_importance(new.importance)
-        _check_step(new.step)
         leaves = leaves_of(new.content)
         metadata: Mapping[str, Any] = _NO_METADATA
         metadata_leaves: Leaves = []
-        if new.metadata:
+        if new.metadata is not None:
             if not isinstance(new.metadata, Mapping):
-                raise InvalidMemory(f"metadata is {new.metadata!r}: give an object (a dict)")
+                raise InvalidMemory(f"metadata is {short(new.metadata)}: give an object (a dict)")
             metadata = dict(new.metadata)
             metadata_leaves = leaves_of(metadata, "metadata")
         return _Checked(
             new=new,
             tier=Tier.parse(new.tier),
+            importance=check_importance(new.importance),
+            step=check_step("step", new.step),
             leaves=leaves,
             metadata=metadata,
             metadata_leaves=metadata_leaves,
             moment=None if new.timestamp is None else check_moment("timestamp", new.timestamp),
-            dated=new.dated and new.timestamp is not None,
+            dated=dated,
             body=encode_body(new.content, metadata),
         )
 
@@ -151,9 +155,9 @@ class Intake:
             0,
             item.tier,
             kind,
-            new.step,
+            item.step,
             now if item.moment is None else item.moment,
-            float(new.importance),
+            item.importance,
             body_codec,
             body,
             stored_at=now,
@@ -188,54 +192,3 @@ def _words_of_metadata(item: _Checked) -> list[str]:
     return [
         value for path, value in item.metadata_leaves if isinstance(value, str) and path not in SESSION_KEYS
     ]
-
-
-def check_name(field: str, value: object) -> None:
-    """Refuse what can't name something: not text, empty, too long, not representable."""
-    if not isinstance(value, str) or not value or len(value) > MAX_NAME:
-        raise InvalidMemory(f"{field} is {_short(value)}: use text of 1 to {MAX_NAME} characters")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise InvalidMemory(f"{field} {value!r} holds half a surrogate pair") from None
-
-
-def check_moment(field: str, value: float | datetime) -> float:
-    """A moment as seconds since 1970."""
-    if isinstance(value, datetime):
-        return value.timestamp()
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InvalidMemory(f"{field} is {_short(value)}: use seconds since 1970 or a datetime")
-    return float(value)
-
-
-def check_vector(value: Any, dimensions: int) -> NDArray[np.float32]:
-    """A unit vector of the right size."""
-    try:
-        vector = np.asarray(value, dtype=np.float32)
-    except (TypeError, ValueError):
-        raise InvalidMemory(f"vector is {_short(value)}: use {dimensions} numbers") from None
-    if vector.shape != (dimensions,):
-        raise InvalidMemory(f"vector has shape {vector.shape}: this memory uses ({dimensions},)")
-    if not np.isfinite(vector).all():
-        raise InvalidMemory("vector holds NaN or infinity: use finite numbers")
-    return unit(vector)
-
-
-def _check_importance(value: object) -> None:
-    good = isinstance(value, int | float) and not isinstance(value, bool)
-    if not good or not math.isfinite(value) or value < 0:  # type: ignore[arg-type,operator]
-        raise InvalidMemory(f"importance is {_short(value)}: use a finite number ≥ 0")
-
-
-def _check_step(value: object) -> None:
-    if value is None:
-        return
-    if not isinstance(value, int) or isinstance(value, bool) or not -(2**63) < value < 2**63:
-        raise InvalidMemory(f"step is {_short(value)}: use a whole number or None")
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."

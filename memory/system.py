@@ -14,14 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory import transfer
+from memory.checks import check_name, check_names, check_number
 from memory.clock import Clock, SystemClock
-from memory.compression import Forms
+from memory.compression import Forms, wanted_codecs
 from memory.config import MemoryConfig
 from memory.embedding import ContentEmbedder, Embedder, WordLlamaEmbedder
 from memory.entry import Hit, MemoryEntry, Tier
-from memory.errors import EmbedderMismatch, InvalidMemory
-from memory.finder import Finder, Moment, TierName, check_number
-from memory.intake import Intake, NewMemory, check_name
+from memory.errors import EmbedderMismatch, InvalidMemory, short
+from memory.finder import Finder, Moment, TierName
+from memory.intake import Intake, NewMemory
 from memory.keeper import Keeper
 from memory.records import RecordCache
 from memory.search import IndexCache
@@ -61,6 +62,7 @@ class AgentMemorySystem:
         self.config.validate()
         self.clock: Clock = clock or SystemClock()
         self.embedder: Embedder = embedder or WordLlamaEmbedder()
+        codecs = wanted_codecs(self.config, self.embedder.dimensions)
         self._store: MemoryStore = SQLiteStore(
             None if self.config.is_in_memory else self.config.path,
             disk=self.config.durability == "disk",
@@ -68,16 +70,16 @@ class AgentMemorySystem:
             read_only=self.config.read_only,
         )
         try:
-            self._assemble()
+            self._assemble(codecs)
         except BaseException:
             self._store.close()
             raise
 
-    def _assemble(self) -> None:
+    def _assemble(self, codecs: dict[Tier, VectorCodec]) -> None:
         config, store = self.config, self._store
         self._check_embedder()
         self._content_embedder = ContentEmbedder(self.embedder)
-        self._forms = Forms(store, config, self.embedder.dimensions)
+        self._forms = Forms(store, config, self.embedder.dimensions, codecs)
         self._intake = Intake(self._content_embedder, self._forms, self.clock)
         records_bytes = config.cache_bytes // _RECORDS_SHARE
         self._records = RecordCache(store, records_bytes)
@@ -302,23 +304,23 @@ class AgentMemorySystem:
                 metadata=entry.metadata if isinstance(metadata, _Unset) else metadata,
                 id=id,
                 timestamp=entry.created_at,
-                dated=old.dated,
                 # The vector says what the content says: it is kept unless that changes.
                 vector=self._finest(old) if isinstance(content, _Unset) else None,
             )
-            row = msgspec.structs.replace(self._intake.rows([new])[0], stored_at=old.stored_at)
+            row = msgspec.structs.replace(self._intake.rows([new], [old.dated])[0], stored_at=old.stored_at)
             # Somebody else may have changed or moved it meanwhile: then this begins anew.
             if self._store.replace(old, row):
                 return True
 
     def delete(self, agent_id: str, id: str) -> bool:
         """Remove one memory for good; False if there is none."""
+        check_name("id", id)
         return self.delete_many(agent_id, [id]) == 1
 
     def delete_many(self, agent_id: str, ids: Sequence[str]) -> int:
         """Remove memories for good, all in one step; how many there were."""
         check_name("agent_id", agent_id)
-        return self._store.delete(agent_id, list(ids))
+        return self._store.delete(agent_id, check_names("ids", ids))
 
     def delete_all(self, agent_id: str) -> int:
         """Remove everything of one agent and nothing of anybody else; how many there were."""
@@ -452,6 +454,8 @@ class AgentMemorySystem:
 
     def get_memory_statistics(self, agent_id: str | None = None) -> dict[str, Any]:
         """How many memories are where; of one agent, or of all with the sizes of file and cache."""
+        if agent_id is not None:
+            check_name("agent_id", agent_id)
         counts = {tier.label: count for tier, count in self._store.counts(agent_id).items()}
         statistics: dict[str, Any] = {
             "total": sum(counts.values()),
@@ -487,6 +491,8 @@ class AgentMemorySystem:
 
     def export_jsonl(self, path: str | Path, agent_id: str | None = None) -> int:
         """Write all memories, or one agent's, as checksummed JSON lines; how many."""
+        if agent_id is not None:
+            check_name("agent_id", agent_id)
         rows = self._store.all_rows(agent_id)
         return transfer.export_rows(
             Path(path),
@@ -498,7 +504,7 @@ class AgentMemorySystem:
         """Store the memories of an export; how many were new. A damaged file stores nothing."""
         new = 0
         for batch in transfer.read_batches(Path(path), embedder=self.embedder.name):
-            rows = self._intake.rows([item.memory for item in batch])
+            rows = self._intake.rows([item.memory for item in batch], [item.dated for item in batch])
             restored = [item.restored(row) for item, row in zip(batch, rows, strict=True)]
             added = self._store.add(restored)
             new += sum(seq is not None for seq in added)
@@ -539,7 +545,7 @@ class AgentMemorySystem:
     def _force(self, tier: Tier, percentage: float, agent_id: str | None) -> TransitionReport:
         share = check_number("percentage", percentage)
         if not 0 <= share <= 100:
-            raise InvalidMemory(f"percentage is {percentage!r}: use a number from 0 to 100")
+            raise InvalidMemory(f"percentage is {short(percentage)}: use a number from 0 to 100")
         if agent_id is not None:
             check_name("agent_id", agent_id)
         self._save_uses()

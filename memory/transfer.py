@@ -23,6 +23,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.content import to_json_bytes
 from memory.entry import MemoryEntry
 from memory.errors import ImportDamaged
 from memory.intake import NewMemory
@@ -39,6 +40,7 @@ class Imported:
 
     memory: NewMemory
     stored_at: float
+    dated: bool
 
     def restored(self, row: Row) -> Row:
         """The row with the age it had: an import does not make memories young again."""
@@ -98,7 +100,7 @@ def _lines(rows: Iterable[tuple[Row, MemoryEntry, NDArray[np.float32]]], embedde
 
 
 def _line(fields: dict[str, Any]) -> bytes:
-    return json.dumps(fields, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+    return to_json_bytes(fields) + b"\n"
 
 
 def _check(path: Path) -> str:
@@ -138,7 +140,7 @@ def _head(path: Path, line: bytes) -> str:
 
 def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
-        fields = json.loads(line)
+        fields = json.loads(line.decode("utf-8", "surrogatepass"))
     except ValueError:
         fields = None
     if not isinstance(fields, dict):
@@ -169,9 +171,8 @@ def _imported(fields: dict[str, Any], with_vector: bool) -> Imported:
             metadata=fields["metadata"],
             id=fields["id"],
             timestamp=fields["created_at"],
-            dated=fields["dated"],
             vector=vector,
         )
-        return Imported(memory, fields["stored_at"])
+        return Imported(memory, fields["stored_at"], fields["dated"])
     except (KeyError, binascii.Error) as problem:
         raise ImportDamaged(f"a memory of the export lacks {problem}; export it again") from None

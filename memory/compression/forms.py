@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from memory.compression.bodies import RAW, SAMPLES_NEEDED, BodyCodecs, train_dictionary
 from memory.compression.quantise import to_int8
 from memory.compression.vectors import (
+    CodecError,
     CodecNeedsMoreData,
     VectorCodec,
     load_codec,
@@ -28,7 +29,7 @@ from memory.compression.vectors import (
 )
 from memory.config import MemoryConfig
 from memory.entry import Tier
-from memory.errors import StoreCorrupt
+from memory.errors import InvalidConfig, StoreCorrupt
 from memory.storage import MemoryStore
 
 FLOAT32 = 0
@@ -42,7 +43,13 @@ StoredVector = tuple[int, bytes, bytes | None]
 class Forms:
     """All forms of one store. Safe to use from several threads."""
 
-    def __init__(self, store: MemoryStore, config: MemoryConfig, dimensions: int) -> None:
+    def __init__(
+        self,
+        store: MemoryStore,
+        config: MemoryConfig,
+        dimensions: int,
+        wanted: Mapping[Tier, VectorCodec],
+    ) -> None:
         self._store = store
         self._dimensions = dimensions
         self._keep_fine = config.ltm_config.keep_fine_vectors
@@ -52,10 +59,7 @@ class Forms:
             FLOAT32: make_codec("float32", dimensions),
             INT8: make_codec("int8", dimensions),
         }
-        self._wanted = {
-            Tier.IM: make_codec(config.im_config.codec, dimensions, **config.im_config.codec_options),
-            Tier.LTM: make_codec(config.ltm_config.codec, dimensions, **config.ltm_config.codec_options),
-        }
+        self._wanted = wanted
         self._in_use = {Tier.STM: FLOAT32}
         for tier, codec in self._wanted.items():
             self._in_use[tier] = FLOAT32 if codec.name == "float32" else INT8
@@ -169,6 +173,20 @@ class Forms:
                 tier = purposes.get(stored.purpose)
                 if tier is not None:
                     self._in_use[tier] = stored.number
+
+
+def wanted_codecs(config: MemoryConfig, dimensions: int) -> dict[Tier, VectorCodec]:
+    """The codecs that a configuration names, or InvalidConfig."""
+    codecs = {}
+    for tier, name, part in (
+        (Tier.IM, "im_config", config.im_config),
+        (Tier.LTM, "ltm_config", config.ltm_config),
+    ):
+        try:
+            codecs[tier] = make_codec(part.codec, dimensions, **part.codec_options)
+        except (CodecError, TypeError, AttributeError) as problem:
+            raise InvalidConfig(f"{name}.codec or codec_options can't be used: {problem}") from None
+    return codecs
 
 
 def _by_codec(stored: Sequence[StoredVector]) -> dict[int, list[int]]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from memory.content import Leaves, Scalar, leaves_of
 from memory.entry import MemoryEntry
-from memory.errors import InvalidMemory
+from memory.errors import InvalidMemory, short
 from memory.search.index import AgentIndex
 from memory.search.words import KIND, attribute_term
 
@@ -24,14 +24,14 @@ class Filter:
 
     def __init__(self, attributes: Mapping[str, Any]) -> None:
         if not isinstance(attributes, Mapping):
-            raise InvalidMemory(f"filters are {attributes!r}: give an object (a dict)")
+            raise InvalidMemory(f"filters are {short(attributes)}: give an object (a dict)")
         self._wanted: dict[str, Scalar] = {}
         for path, value in attributes.items():
             if not isinstance(path, str) or not path:
-                raise InvalidMemory(f"filter {path!r}: an attribute's path is text such as 'a.b'")
+                raise InvalidMemory(f"filter {short(path)}: an attribute's path is text such as 'a.b'")
             if not isinstance(value, str | int | float) and value is not None:
                 raise InvalidMemory(
-                    f"filter {path!r} is a {type(value).__name__}: compare with text, a number, "
+                    f"filter {short(path)} is a {type(value).__name__}: compare with text, a number, "
                     "true/false or null"
                 )
             self._wanted[path] = value

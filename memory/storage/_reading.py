@@ -128,6 +128,11 @@ class SQLiteReading(MemoryStore):
         return [to_record(agent, values) for values in found]
 
     def all_rows(self, agent: str | None = None) -> Iterator[Row]:
+        rows = self._all_rows(agent)
+        # In RAM there is one connection for all: it must not stay taken between two rows.
+        return iter(list(rows)) if self.path is None else rows
+
+    def _all_rows(self, agent: str | None) -> Iterator[Row]:
         # One transaction for all of it: rows that move or are replaced meanwhile are seen once.
         with self._connections.reading() as connection:
             names = "" if agent is None else " WHERE name = ?"
@@ -250,6 +255,10 @@ class SQLiteReading(MemoryStore):
         return to_index_columns([[row[:4] for row in found]] if found else [], found)
 
     def features(self, agent: str, first_seq: int, last_seq: int) -> Iterator[list[Features]]:
+        slices = self._features(agent, first_seq, last_seq)
+        return iter(list(slices)) if self.path is None else slices
+
+    def _features(self, agent: str, first_seq: int, last_seq: int) -> Iterator[list[Features]]:
         with self._connections.reading() as connection:
             agent_no = self._number(connection, agent)
             if agent_no is None:
@@ -259,7 +268,7 @@ class SQLiteReading(MemoryStore):
                     connection.execute(
                         f"SELECT key & {SEQ_MASK}, vector_codec, vector, fine, terms FROM memories"
                         " WHERE key > ? AND key <= ?",
-                        key_range(agent_no, tier, first_seq - 1, last_seq),
+                        key_range(agent_no, tier, max(first_seq, 1) - 1, last_seq),
                     )
                 )
 
