@@ -23,7 +23,7 @@ Leaves: TypeAlias = list[tuple[str, Scalar]]
 
 MAX_DEPTH = 200
 
-_JSON_START = b"["
+_JSON_START = ord("[")
 _encode = msgspec.msgpack.Encoder().encode
 _encode_sorted = msgspec.msgpack.Encoder(order="sorted").encode
 _decode = msgspec.msgpack.Decoder(tuple[Any, dict[str, Any]]).decode
@@ -82,7 +82,7 @@ def encode_body(content: Any, metadata: Mapping[str, Any]) -> bytes:
 
 def decode_body(body: bytes) -> tuple[Any, dict[str, Any]]:
     """What `encode_body` was given."""
-    if body.startswith(_JSON_START):
+    if body[0] == _JSON_START:
         content, metadata = json.loads(body.decode("utf-8", "surrogatepass"))
         return content, metadata
     return _decode(body)

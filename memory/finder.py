@@ -59,12 +59,11 @@ class Finder:
         """The memory with this id, from whichever tier."""
         check_name("agent_id", agent_id)
         check_name("id", id)
-        cached = self._records.one(agent_id, id)
-        if cached is not None:
-            return cached
-        moment = self._records.moment(agent_id)
+        found = self._records.one(agent_id, id)
+        if isinstance(found, MemoryEntry):
+            return found
         record = self._store.get_one(agent_id, id)
-        return None if record is None else self._read(record, moment)
+        return None if record is None else self._read(record, found)
 
     def get_many(self, agent_id: str, ids: Sequence[str]) -> list[MemoryEntry | None]:
         """One answer an id, in the same order; None for those that are not there."""

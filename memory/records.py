@@ -80,18 +80,21 @@ class RecordCache:
             while self._size > self._budget:
                 self._empty(self.agents.popitem(last=False)[1])
 
-    def one(self, agent: str, id: str) -> MemoryEntry | None:
-        """A memory if it is here and still good; it counts as read."""
-        records = self.agents.get(agent)
-        if records is None or records.watch() != records.pulse:
-            return None
-        seq = records.seqs.get(id)
-        encoded = None if seq is None else records.encoded.get(seq)
-        if seq is None or encoded is None:
-            return None
-        self._uses.append((agent, seq))
-        self.reads[0] += 1
-        return decode_entry(encoded)
+    def one(self, agent: str, id: str) -> MemoryEntry | int:
+        """A memory if it is here and still good, which counts as read; else the `moment` of asking."""
+        records = self.agents.get(agent) or self._open(agent)
+        if records is None:
+            return _NEVER
+        pulse = records.watch()
+        if pulse == records.pulse:
+            seq = records.seqs.get(id)
+            if seq is not None:
+                encoded = records.encoded.get(seq)
+                if encoded is not None:
+                    self._uses.append((agent, seq))
+                    self.reads[0] += 1
+                    return decode_entry(encoded)
+        return pulse
 
     def some(self, agent: str, seqs: Iterable[int]) -> dict[int, MemoryEntry]:
         """Those of the memories that are here, by seq; each counts as read."""

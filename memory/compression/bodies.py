@@ -7,8 +7,7 @@ memories have in common it halves. The number stored with a body says how to rea
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
 
 import zstandard
 
@@ -24,12 +23,12 @@ _LEAST_GAIN = 8  # an eighth: reading it back costs two microseconds each time
 _FORMAT = zstandard.FORMAT_ZSTD1_MAGICLESS
 
 
-_Tools: TypeAlias = tuple[zstandard.ZstdCompressor, zstandard.ZstdDecompressor]
-
-
 class _ThreadTools(threading.local):
+    """Compressors and decompressors by number: none may be used by two threads at once."""
+
     def __init__(self) -> None:
-        self.by_number: dict[int, _Tools] = {}
+        self.pack: dict[int, Callable[[bytes], bytes]] = {}
+        self.unpack: dict[int, Callable[[bytes], bytes]] = {}
 
 
 class BodyCodecs:
@@ -38,7 +37,7 @@ class BodyCodecs:
     def __init__(self) -> None:
         self._dictionaries: dict[int, zstandard.ZstdCompressionDict | None] = {ZSTD: None}
         self._newest = ZSTD
-        self._local = _ThreadTools()
+        self._tools = _ThreadTools()
 
     @property
     def has_dictionary(self) -> bool:
@@ -55,30 +54,28 @@ class BodyCodecs:
     def compress(self, body: bytes) -> tuple[int, bytes]:
         """The codec's number and the smaller form; the body itself where that does not pay."""
         number = self._newest
-        packed = self._tools(number)[0].compress(body)
+        packed = (self._tools.pack.get(number) or self._compressor(number))(body)
         return (number, packed) if len(packed) <= len(body) - len(body) // _LEAST_GAIN else (RAW, body)
 
     def decompress(self, number: int, packed: bytes) -> bytes:
         """What was compressed; KeyError for a number that was not learned."""
         try:
-            return self._tools(number)[1].decompress(packed)
+            return (self._tools.unpack.get(number) or self._decompressor(number))(packed)
         except zstandard.ZstdError as problem:
             raise StoreCorrupt(f"a memory's content can't be read back: {problem}") from None
 
-    def _tools(self, number: int) -> _Tools:
-        """Compressor and decompressor of this thread: neither may be shared between two."""
-        tools: _Tools | None = self._local.by_number.get(number)
-        if tools is None:
-            dictionary = self._dictionaries[number]
-            parameters = zstandard.ZstdCompressionParameters.from_level(
-                _LEVEL, format=_FORMAT, write_checksum=False, write_dict_id=False
-            )
-            tools = (
-                zstandard.ZstdCompressor(dict_data=dictionary, compression_params=parameters),
-                zstandard.ZstdDecompressor(dict_data=dictionary, format=_FORMAT),
-            )
-            self._local.by_number[number] = tools
-        return tools
+    def _compressor(self, number: int) -> Callable[[bytes], bytes]:
+        parameters = zstandard.ZstdCompressionParameters.from_level(
+            _LEVEL, format=_FORMAT, write_checksum=False, write_dict_id=False
+        )
+        tool = zstandard.ZstdCompressor(dict_data=self._dictionaries[number], compression_params=parameters)
+        self._tools.pack[number] = tool.compress
+        return tool.compress
+
+    def _decompressor(self, number: int) -> Callable[[bytes], bytes]:
+        tool = zstandard.ZstdDecompressor(dict_data=self._dictionaries[number], format=_FORMAT)
+        self._tools.unpack[number] = tool.decompress
+        return tool.decompress
 
 
 def train_dictionary(bodies: Sequence[bytes]) -> bytes | None:
