@@ -23,7 +23,7 @@ from memory.compression import Forms
 from memory.content import decode_body, leaves_of
 from memory.embedding import ContentEmbedder, render
 from memory.entry import ALL_TIERS, TIER_LABELS, Hit, MemoryEntry, Tier, Why
-from memory.errors import InvalidMemory
+from memory.errors import InvalidMemory, StoreCorrupt
 from memory.records import RecordCache
 from memory.search import IndexCache, Match, by_text, by_vector, query_vector_of
 from memory.search.filters import Filter
@@ -206,7 +206,10 @@ class Finder:
 
     def entry(self, record: Record) -> MemoryEntry:
         """A record's memory, without counting it as used."""
-        content, metadata = decode_body(self._forms.raw_body(record.body_codec, record.body))
+        try:
+            content, metadata = decode_body(self._forms.raw_body(record.body_codec, record.body))
+        except ValueError as problem:  # msgspec's and Unicode's errors are ValueErrors too
+            raise StoreCorrupt(f"memory {record.id!r} can't be read back: {problem}") from None
         return MemoryEntry(
             record.id,
             record.agent,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +21,7 @@ from memory.compression import Forms, wanted_codecs
 from memory.config import MemoryConfig
 from memory.embedding import ContentEmbedder, Embedder, WordLlamaEmbedder
 from memory.entry import Hit, MemoryEntry, Tier
-from memory.errors import EmbedderMismatch, InvalidMemory, short
+from memory.errors import EmbedderMismatch, InvalidMemory, StoreError, short
 from memory.finder import Finder, Moment, TierName
 from memory.intake import Intake, NewMemory
 from memory.keeper import Keeper
@@ -32,6 +33,8 @@ from memory.transition import TransitionReport, Transitions
 if TYPE_CHECKING:
     from memory.agent import AgentMemory
     from memory.compression.vectors import VectorCodec
+
+_log = logging.getLogger(__name__)
 
 _CHECKS_A_LIMIT = 64  # an agent's limit is looked at every limit ÷ 64 memories
 _RECORDS_SHARE = 4  # of the cache's bytes, one in four is for stm records
@@ -611,6 +614,9 @@ def _shut_down(
     try:
         if save_uses is not None:
             save_uses()
+    except StoreError as problem:
+        # They only adjust importance. A full disk must not hide what the caller was about to learn.
+        _log.warning("how often memories were used was not saved: %s", problem)
     finally:
         records.drop()
         store.close()

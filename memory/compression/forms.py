@@ -100,6 +100,12 @@ class Forms:
 
     def to_int8(self, stored: Sequence[StoredVector]) -> NDArray[np.int8]:
         """Stored vectors in the form that is searched."""
+        try:
+            return self._to_int8(stored)
+        except ValueError as problem:  # of the wrong length
+            raise StoreCorrupt(f"a memory's vector can't be read back: {problem}") from None
+
+    def _to_int8(self, stored: Sequence[StoredVector]) -> NDArray[np.int8]:
         result = np.empty((len(stored), self._dimensions), np.int8)
         for number, rows in _by_codec(stored).items():
             if number == INT8:

@@ -84,9 +84,19 @@ class Connections:
         except sqlite3.Error as problem:
             self.complain(problem)
         finally:
+            self._end_reading(connection)
+
+    def _end_reading(self, connection: sqlite3.Connection) -> None:
+        try:
             if connection.in_transaction and self._path is not None:
                 connection.execute("COMMIT")
-            self.release(connection)
+        except sqlite3.Error as problem:
+            # Of a damaged file even this fails: the connection is of no more use.
+            connection.close()
+            with self._opening:
+                self._open_readers -= 1
+            self.complain(problem)
+        self.release(connection)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -143,8 +153,7 @@ class Connections:
         if self._path is None:
             name, uri = ":memory:", False
         else:
-            mode = "ro" if self._read_only else "rw"
-            name, uri = f"{self._path.absolute().as_uri()}?mode={mode}", True
+            name, uri = f"{self._path.as_uri()}?mode={self._mode()}", True
         try:
             connection = sqlite3.connect(
                 name,
@@ -184,6 +193,16 @@ class Connections:
     def after_fork(self) -> None:
         self._opening.release()
         self._lock.release()
+
+    def _mode(self) -> str:
+        if not self._read_only or self._path is None:
+            return "rw"
+        # Without the right to make a -shm file SQLite can't read at all, unless it is told that nobody
+        # writes, which is so where nobody may make a log.
+        log = Path(f"{self._path}-wal")
+        if not os.access(self._path.parent, os.W_OK) and not log.exists():
+            return "ro&immutable=1"
+        return "ro"
 
     @staticmethod
     def _roll_back(connection: sqlite3.Connection) -> None:

@@ -129,6 +129,8 @@ def check_file(path: Path) -> None:
         try:
             (application_id,) = connection.execute("PRAGMA application_id").fetchone()
             (version,) = connection.execute("PRAGMA user_version").fetchone()
+            (pages,) = connection.execute("PRAGMA page_count").fetchone()
+            (page_size,) = connection.execute("PRAGMA page_size").fetchone()
         finally:
             connection.close()
     except sqlite3.DatabaseError as problem:
@@ -145,6 +147,8 @@ def check_file(path: Path) -> None:
         raise StoreTooNew(
             f"{path} has format {version}, this version reads up to {FORMAT_VERSION}: upgrade the package"
         )
+    if path.stat().st_size < pages * page_size and not _has_log(path):
+        raise StoreCorrupt(f"{path} is cut short: {hint}")
 
 
 def _has_log(path: Path) -> bool:
