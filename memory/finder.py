@@ -50,7 +50,7 @@ class Finder:
         self._store = store
         self._forms = forms
         self._embedder = embedder
-        self._query_vector = query_vector_of(embedder.embedder)
+        self._query_vector = query_vector_of(embedder)
         self._records = records
         self._indexes = indexes
         self.searches = 0

@@ -46,13 +46,24 @@ class FunctionEmbedder:
         self.dimensions = dimensions
 
     def embed(self, texts: Sequence[str]) -> FloatMatrix:
-        vectors = np.asarray(self._function(texts), dtype=np.float32)
-        expected = (len(texts), self.dimensions)
-        if vectors.shape != expected:
-            raise InvalidMemory(
-                f"embedder {self.name!r} returned shape {vectors.shape} instead of {expected}"
-            )
-        return vectors
+        return checked_rows(self._function(texts), self.name, len(texts), self.dimensions)
+
+
+def checked_rows(vectors: Any, name: str, rows: int, dimensions: int) -> FloatMatrix:
+    """What an embedder returned, or InvalidMemory naming it."""
+    try:
+        wide = np.asarray(vectors, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidMemory(f"embedder {name!r} returned no array of numbers") from None
+    if wide.shape != (rows, dimensions):
+        raise InvalidMemory(
+            f"embedder {name!r} returned shape {wide.shape} instead of {(rows, dimensions)}"
+        )
+    if not np.isfinite(wide).all():
+        raise InvalidMemory(f"embedder {name!r} returned NaN or infinity")
+    peak = np.abs(wide).max(axis=1, keepdims=True, initial=0.0)
+    scaled = np.divide(wide, peak, out=np.zeros_like(wide), where=peak > 0)
+    return np.asarray(scaled, dtype=np.float32)
 
 
 def unit_rows(vectors: FloatMatrix) -> FloatMatrix:

@@ -15,7 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from memory.content import Leaves
-from memory.embedding.base import Embedder, FloatMatrix, unit_rows
+from memory.embedding.base import Embedder, FloatMatrix, checked_rows, unit_rows
+from memory.embedding.wordllama import WordLlamaEmbedder
 
 _FREQUENCIES = (0.7, 2.0, 6.0)  # coarse to fine: far values stay a little alike, near ones very
 _DIRECTIONS = 4096
@@ -52,14 +53,17 @@ class ContentEmbedder:
     def __init__(self, embedder: Embedder) -> None:
         self.embedder = embedder
         self.dimensions = embedder.dimensions
+        self._trusted = isinstance(embedder, WordLlamaEmbedder)
+
+    def embed_texts(self, texts: Sequence[str]) -> FloatMatrix:
+        """Unit vectors of texts, whatever the embedder returned."""
+        vectors = self.embedder.embed(texts)
+        if self._trusted:
+            return vectors
+        return unit_rows(checked_rows(vectors, self.embedder.name, len(texts), self.dimensions))
 
     def embed(self, renderings: Sequence[Rendering]) -> FloatMatrix:
-        words = unit_rows(
-            np.ascontiguousarray(
-                self.embedder.embed([rendering.text for rendering in renderings]),
-                dtype=np.float32,
-            )
-        )
+        words = self.embed_texts([rendering.text for rendering in renderings])
         for row, rendering in enumerate(renderings):
             if rendering.numbers:
                 words[row] = self._with_numbers(words[row], rendering)

@@ -54,6 +54,10 @@ class IndexCache:
                 self._remove(oldest)
         if size > self._budget:
             index.shrink(self._budget)
+            with self._lock:
+                if used in self._sizes:
+                    self._total += index.nbytes - self._sizes[used]
+                    self._sizes[used] = index.nbytes
 
     def drop(self, agent: str | None = None) -> None:
         """Forget one agent's index, or all: the next search reads it anew."""

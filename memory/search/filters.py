@@ -1,12 +1,13 @@
 """Conditions on attributes: found through the index's terms, then compared with the memory itself.
 
 An attribute is a dotted path into the metadata or the content, and a list matches by any of its
-elements: {"speaker": "Ann"}, {"position.room": "kitchen"}, {"inventory": "sword"}. "kind" is the kind.
+elements: {"speaker": "Ann"}, {"position.room": "kitchen"}, {"inventory": "sword"}. "kind" is
+always the memory's kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class Filter:
         """Which memories may match; `matches` decides."""
         mask = np.ones(index.count, np.bool_)
         for path, value in self._wanted.items():
-            mask &= _holding(index, _terms(path, value))
+            mask &= _holding(index, _term(path, value))
         return mask
 
     def matches(self, entry: MemoryEntry) -> bool:
@@ -49,23 +50,19 @@ class Filter:
         if not isinstance(entry.content, str):
             leaves = leaves + leaves_of(entry.content)
         return all(
-            (path == "kind" and value == entry.kind) or _has(leaves, path, value)
+            value == entry.kind if path == "kind" else _has(leaves, path, value)
             for path, value in self._wanted.items()
         )
 
 
-def _terms(path: str, value: Scalar) -> set[int]:
-    terms = {attribute_term(path, value)}
-    if path == "kind" and isinstance(value, str):
-        terms.add(attribute_term(KIND, value))
-    return terms
+def _term(path: str, value: Scalar) -> int:
+    return attribute_term(KIND if path == "kind" else path, value)
 
 
-def _holding(index: AgentIndex, terms: Iterable[int]) -> NDArray[np.bool_]:
+def _holding(index: AgentIndex, term: int) -> NDArray[np.bool_]:
     mask = np.zeros(index.count, np.bool_)
     for base, _, block in index.blocks():
-        for term in terms:
-            mask[block.postings.find(term) + base] = True
+        mask[block.postings.find(term) + base] = True
     return mask
 
 

@@ -22,8 +22,8 @@ from memory.storage import AgentState, Change, ChangeKind, Features, IndexColumn
 
 BLOCK = 1 << 16
 GONE = 255  # the tier of a memory that was deleted
-_RELOAD_SHARE = 2  # read anew when more than half of the positions are gone …
-_RELOAD_MIN = 1024  # … and there are at least so many
+_RELOAD_SHARE = 8  # read anew when more than an eighth of the positions are gone …
+_RELOAD_MIN = 64  # … and at least so many
 
 Decode = Callable[[Sequence[tuple[int, bytes, bytes | None]]], NDArray[np.int8]]
 """Stored vectors (codec, vector, fine vector) to int8 rows."""
@@ -105,7 +105,7 @@ class AgentIndex:
     def _catch_up(self) -> None:
         seen = self._state
         state, changes, rows = self._store.catch_up(self._agent, seen.last_seq, seen.last_change)
-        wasteful = self.count >= _RELOAD_MIN and self.gone * _RELOAD_SHARE > self.count
+        wasteful = self.gone > max(_RELOAD_MIN, self.count // _RELOAD_SHARE)
         if changes is None or wasteful:
             # Which changes there were does not matter any more: all rows are read as they are.
             seen = self._store.state(self._agent)
@@ -200,7 +200,9 @@ class AgentIndex:
             return
         # All words at once: each addition of many sorts what is there already.
         positions = np.concatenate(places)
-        lengths = block.postings.add(positions - base, terms)
+        order = np.argsort(positions)
+        positions = positions[order]
+        lengths = block.postings.add(positions - base, [terms[number] for number in order.tolist()])
         self.words_in_all += float(lengths.sum() - self.columns.length[positions].sum())
         self.columns.length[positions] = lengths
 
@@ -220,15 +222,20 @@ class AgentIndex:
         else:
             columns.tier[positions] = GONE
             self.gone += len(positions)
+            self.words_in_all -= float(columns.length[positions].sum())
 
     # -- reading ------------------------------------------------------------------------------
 
+    @property
+    def living(self) -> NDArray[np.bool_] | None:
+        """Which positions still hold a memory; None for every one."""
+        return self.columns.tier[: self.count] != GONE if self.gone else None
+
     def allowed(self, tiers: frozenset[Tier]) -> NDArray[np.bool_] | None:
         """Which positions a search over these tiers may answer with; None for every one."""
-        tier = self.columns.tier[: self.count]
         if tiers == ALL_TIERS:
-            return tier != GONE if self.gone else None
-        return np.isin(tier, [int(tier) for tier in tiers])
+            return self.living
+        return np.isin(self.columns.tier[: self.count], [int(tier) for tier in tiers])
 
     def blocks(self) -> Iterator[tuple[int, int, Block]]:
         """Each block with its first position and its number of memories."""

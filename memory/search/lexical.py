@@ -34,8 +34,11 @@ class WordMatches:
         terms = list(self._words)
         postings: list[list[NDArray[np.uint32]]] = [[] for _ in terms]
         bases: list[list[int]] = [[] for _ in terms]
-        for base, _, block in index.blocks():
+        living = index.living
+        for base, count, block in index.blocks():
             for number, found in enumerate(block.postings.find_all(terms)):
+                if living is not None:
+                    found = found[living[base : base + count][found >> np.uint32(8)]]
                 if len(found):
                     postings[number].append(found)
                     bases[number].append(base)
@@ -72,7 +75,7 @@ class WordMatches:
             np.array([self._idfs[term] * (K1 + 1) for term in self._positions], np.float32),
             [len(found) for found in self._positions.values()],
         )
-        average = max(index.words_in_all / max(index.count, 1), 1.0)
+        average = max(index.words_in_all / self._memories, 1.0)
         saturation = index.columns.length[positions]
         saturation *= np.float32(K1 * B / average)
         saturation += np.float32(K1 * (1 - B))

@@ -13,9 +13,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.embedding import Embedder, WeightedEmbedder
-from memory.embedding.base import unit
-from memory.search.index import GONE, AgentIndex
+from memory.embedding import ContentEmbedder, WeightedEmbedder
+from memory.search.index import AgentIndex
 from memory.search.lexical import WordMatches
 from memory.search.vectors import top
 from memory.search.words import words_of
@@ -74,11 +73,10 @@ def by_text(
         return []
     matches = WordMatches(index, words_of(text))
     cosines = _cosines(index, query_vector(text, matches.idf))
-    alone = _on_one_scale(cosines)
+    living = index.living
+    alone = _on_one_scale(cosines, living)
     if matches:
-        alone += _on_one_scale(matches.scores())
-    if index.gone:
-        alone[index.columns.tier[: index.count] == GONE] = 0.0
+        alone += _on_one_scale(matches.scores(), living)
     context = index.chains.context(alone)
     total = alone if context is None else alone + context
     if allowed is not None:
@@ -101,12 +99,12 @@ def by_text(
     ]
 
 
-def query_vector_of(embedder: Embedder) -> QueryVector:
+def query_vector_of(embedder: ContentEmbedder) -> QueryVector:
     """How a query's meaning is found: rare words count more where the embedder can weigh them."""
-    if isinstance(embedder, WeightedEmbedder):
-        weighted = embedder.embed_weighted
+    if isinstance(embedder.embedder, WeightedEmbedder):
+        weighted = embedder.embedder.embed_weighted
         return lambda text, idf: weighted(text, idf)[0]
-    return lambda text, _: unit(np.asarray(embedder.embed([text]), np.float32)[0])
+    return lambda text, _: embedder.embed_texts([text])[0]
 
 
 def _cosines(index: AgentIndex, query: Floats) -> Floats:
@@ -114,13 +112,18 @@ def _cosines(index: AgentIndex, query: Floats) -> Floats:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _on_one_scale(scores: Floats) -> Floats:
-    """0 for the average memory, 1 for the mean of the best ones."""
-    count = len(scores)
-    mean = np.add.reduce(scores) / np.float32(count)
+def _on_one_scale(scores: Floats, living: NDArray[np.bool_] | None) -> Floats:
+    """0 for the average memory, 1 for the mean of the best ones; what was deleted counts as average."""
+    counted = scores if living is None else scores[living]
+    count = len(counted)
+    if count == 0:
+        return np.zeros_like(scores)
+    mean = np.add.reduce(counted) / np.float32(count)
     few = max(1, min(_BEST, count // 10))
-    spread = np.add.reduce(scores[top(scores, few)]) / np.float32(few) - mean
+    spread = np.add.reduce(counted[top(counted, few)]) / np.float32(few) - mean
     if spread <= 1e-9:
         return np.zeros_like(scores)
     scaled: Floats = (scores - mean) * np.float32(1 / spread)
+    if living is not None:
+        scaled[~living] = 0.0
     return scaled

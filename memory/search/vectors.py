@@ -7,6 +7,9 @@ scaled by its largest component) and as 256 sign bits.
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 import simsimd
 from numpy.typing import NDArray
@@ -15,8 +18,11 @@ from memory.compression.quantise import to_int8_one
 
 FULL_SCAN_ROWS = 2048
 """Up to so many rows the bytes are scanned straight away: as quick as the bits, and closer."""
-_CANDIDATE_SHARE = 100  # of the rows, one in so many is ranked by its bytes …
-_CANDIDATES_MIN = 400  # … but not fewer than these
+_CANDIDATE_SHARE = 100  # of the rows, at first one in so many is ranked by its bytes …
+_CANDIDATES_MIN = 256  # … but not fewer than these
+_WORTH_IT = 4  # past a quarter of the rows, scanning all bytes is quicker
+_SPREADS = 2.0  # how many standard deviations of the signs are looked at
+_ROUNDING = 3  # times k: candidates whose bytes are so near that the rounded query can't order them
 _HISTOGRAM_ROWS = 4096
 
 
@@ -52,21 +58,19 @@ class VectorBlock:
 
     def scores(self, query: NDArray[np.float32], count: int) -> NDArray[np.float32]:
         """The cosine of the first `count` vectors to a unit query, every one."""
-        return self._products(query, self._codes[:count], self._norms[:count])
+        code = to_int8_one(query)
+        cosines = self._products(code, self._codes[:count], self._norms[:count])
+        wide = code.astype(np.float32)
+        cosines *= np.float32(1 / max(float(np.dot(wide, wide)) ** 0.5, 1.0))
+        return cosines
 
     @staticmethod
     def _products(
-        query: NDArray[np.float32], codes: NDArray[np.int8], norms: NDArray[np.float32]
+        code: NDArray[np.int8], codes: NDArray[np.int8], norms: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Cosines by whole numbers, the query rounded like the vectors."""
-        code = to_int8_one(query)
-        wide = code.astype(np.float32)
-        length = max(float(np.dot(wide, wide)) ** 0.5, 1.0)
+        """Cosines by whole numbers, up to the length of the query's code."""
         products = np.asarray(simsimd.cdist(codes, code[None, :], metric="inner"))[:, 0]
-        cosines: NDArray[np.float32] = products.astype(np.float32)
-        cosines /= norms
-        cosines *= np.float32(1 / length)
-        return cosines
+        return (products / norms).astype(np.float32)
 
     def exact(self, query: NDArray[np.float32], positions: NDArray[np.int64]) -> NDArray[np.float32]:
         """The cosine of some vectors to a unit query that is not rounded itself."""
@@ -87,40 +91,83 @@ class VectorBlock:
         allowed: NDArray[np.bool_] | None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Positions and cosines of the k nearest allowed vectors of the first `count`, unordered."""
-        candidates = self._candidates(query, count, k, allowed)
-        scores = self.exact(query, candidates)
-        best = top(scores, k)
-        return candidates[best], scores[best]
+        if allowed is not None:
+            allowed = allowed[:count]
+            positions = np.flatnonzero(allowed)
+            if len(positions) <= max(_CANDIDATES_MIN, k):
+                return self._best(query, positions, self.exact(query, positions), k)
+        if count > max(FULL_SCAN_ROWS, 2 * k):
+            found = self._nearest_by_bits(query, count, k, allowed)
+            if found is not None:
+                return found
+        scores = self.scores(query, count)
+        if allowed is not None:
+            scores[~allowed] = -np.inf
+        candidates = top(scores, _ROUNDING * k)
+        if allowed is not None:
+            candidates = candidates[allowed[candidates]]
+        return self._best(query, candidates, None, k)
 
-    def _candidates(
+    def _nearest_by_bits(
         self,
         query: NDArray[np.float32],
         count: int,
         k: int,
         allowed: NDArray[np.bool_] | None,
-    ) -> NDArray[np.int64]:
-        """Positions among which the k nearest are, but for rounding."""
-        if allowed is not None:
-            positions = np.flatnonzero(allowed[:count])
-            if len(positions) <= max(_CANDIDATES_MIN, 4 * k):
-                return positions
-        if count <= FULL_SCAN_ROWS:
-            scores = self.scores(query, count)
-            if allowed is not None:
-                scores[~allowed[:count]] = -np.inf
-            return top(scores, 4 * k)
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
+        """The same by way of the sign bits; None where they do not tell the vectors apart.
+
+        Two vectors at an angle differ in that share of half a turn of their signs, give or take a
+        standard deviation of the binomial (Charikar, "Similarity Estimation Techniques from Rounding
+        Algorithms", 2002). So the k-th nearest that was found says how far one has to look to miss
+        none: where that is further than was looked, it is looked again.
+        """
+        code = to_int8_one(query)
         distances = self._hamming(query, count)
         if allowed is not None:
-            distances[~allowed[:count]] = np.iinfo(distances.dtype).max
-        wanted = max(_CANDIDATES_MIN, count // _CANDIDATE_SHARE, 20 * k)
-        # A histogram gives the distance that enough rows stay within, far cheaper than a sort;
-        # of many rows a part tells it well enough.
-        stride = max(count // _HISTOGRAM_ROWS, 1)
-        totals = np.cumsum(np.bincount(distances[::stride], minlength=self._dimensions + 2))
-        reach = min(int(np.searchsorted(totals, -(-wanted // stride))), self._dimensions)
-        candidates = np.flatnonzero(distances <= reach)
-        scores = self._products(query, self._codes[candidates], self._norms[candidates])
-        return candidates[top(scores, 4 * k)]
+            distances[~allowed] = np.iinfo(distances.dtype).max
+        reach = self._first_reach(distances, k)
+        for _ in range(2):
+            candidates = np.flatnonzero(distances <= reach)
+            if len(candidates) * _WORTH_IT > count:
+                return None
+            rough = self._products(code, self._codes[candidates], self._norms[candidates])
+            found, scores = self._best(query, candidates[top(rough, _ROUNDING * k)], None, k)
+            if len(scores) == k:
+                needed = self._reach_for(float(scores.min()))
+                if needed <= reach:
+                    return found, scores
+                reach = needed
+            else:
+                return None
+        return found, scores
+
+    def _first_reach(self, distances: NDArray[np.integer[Any]], k: int) -> int:
+        """A distance that some hundred vectors are within."""
+        wanted = max(_CANDIDATES_MIN, len(distances) // _CANDIDATE_SHARE, 20 * k)
+        # A histogram tells it far cheaper than a sort; of many rows a part tells it well enough.
+        stride = max(len(distances) // _HISTOGRAM_ROWS, 1)
+        totals = np.cumsum(np.bincount(distances[::stride]))
+        return min(int(totals.searchsorted(-(-wanted // stride))), self._dimensions - 1)
+
+    def _reach_for(self, cosine: float) -> int:
+        """In how many signs a vector at this cosine, or a nearer one, may well differ."""
+        share = math.acos(min(max(cosine, -1.0), 1.0)) / math.pi
+        spread = math.sqrt(self._dimensions * share * (1 - share))
+        return math.ceil(self._dimensions * share + _SPREADS * spread)
+
+    def _best(
+        self,
+        query: NDArray[np.float32],
+        candidates: NDArray[np.int64],
+        scores: NDArray[np.float32] | None,
+        k: int,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The k nearest of some candidates, by the query that is not rounded."""
+        if scores is None:
+            scores = self.exact(query, candidates)
+        best = top(scores, k)
+        return candidates[best], scores[best]
 
     def _hamming(self, query: NDArray[np.float32], count: int) -> NDArray[np.uint8] | NDArray[np.uint16]:
         """In how many signs each vector differs from the query."""

@@ -115,7 +115,7 @@ def attribute_term(path: str, value: Scalar) -> int:
         text = str(value)
     else:
         try:
-            text = f"{float(value):.3g}"
+            text = f"{float(value) + 0.0:.3g}"  # -0.0 is 0
         except OverflowError:
             text = "huge"
     return zlib.crc32(f"{path}\0{text}".encode("utf-8", "surrogatepass")) | ATTRIBUTE_BIT
