@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 KINDS = {"act": "action", "observe": "interaction", "get_state": "state"}
 """The methods that are remembered, and as which kind."""
 
-C = TypeVar("C", bound=type)
+C = TypeVar("C", bound=Any)
 AgentId = str | Callable[[Any], str] | None
 Importance = float | Callable[[str, Any], float]
 
@@ -58,10 +58,29 @@ def with_memory(
     def decorate(cls: C) -> C:
         for name in methods:
             _hook(cls, name, system, agent_id, importance)
-        _add_attributes(cls, lambda instance: AgentMemory(system, _id_of(instance, agent_id)))
+        if not hasattr(cls, "memory"):
+            cls.memory = _MemoryOf(lambda instance: AgentMemory(system, _id_of(instance, agent_id)))
+        cls.memory_failures = 0
         return cls
 
     return decorate
+
+
+class _MemoryOf:
+    """An attribute that is made when it is asked for, and gives way to an instance's own."""
+
+    def __init__(self, make: Callable[[Any], AgentMemory]) -> None:
+        self._make = make
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else self._make(instance)
+
+
+def _memory_of_mixin(instance: Any) -> AgentMemory:
+    owner = type(instance)
+    if owner.memory_system is None:
+        raise AttributeError(f"{owner.__name__} has no memory: set memory_system in its body")
+    return AgentMemory(owner.memory_system, _id_of(instance, owner.memory_agent_id))
 
 
 class MemoryHooks:
@@ -71,6 +90,8 @@ class MemoryHooks:
     memory_agent_id: ClassVar[AgentId] = None
     memory_importance: ClassVar[Importance] = 1.0
     memory_failures: int = 0
+    memory: Any = _MemoryOf(_memory_of_mixin)
+    """This agent's memories, unless it has a `memory` of its own."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -78,24 +99,13 @@ class MemoryHooks:
             for name in KINDS:
                 _hook(cls, name, cls.memory_system, cls.memory_agent_id, cls.memory_importance)
 
-    @property
-    def memory(self) -> AgentMemory:
-        """This agent's memories."""
-        if self.memory_system is None:
-            raise AttributeError(f"{type(self).__name__} has no memory: set memory_system in its body")
-        return AgentMemory(self.memory_system, _id_of(self, type(self).memory_agent_id))
-
-
-def _add_attributes(cls: type, memory_of: Callable[[Any], AgentMemory]) -> None:
-    cls.memory = property(memory_of, doc="This agent's memories.")  # type: ignore[attr-defined]
-    cls.memory_failures = 0  # type: ignore[attr-defined]
-
 
 def _hook(
     cls: type, name: str, system: AgentMemorySystem, agent_id: AgentId, importance: Importance
 ) -> None:
-    method = getattr(cls, name, None)
-    if not callable(method) or getattr(method, "__remembered__", False):
+    method = inspect.getattr_static(cls, name, None)
+    # A static or class method is no act of this instance.
+    if not inspect.isfunction(method) or getattr(method, "__remembered__", False):
         return
     recorder = _Recorder(name, system, agent_id, importance)
     if inspect.iscoroutinefunction(method):
@@ -156,7 +166,7 @@ class _Recorder:
                 importance=importance(self._kind, content) if callable(importance) else importance,
             )
         except Exception as problem:  # whatever goes wrong here must not reach the agent
-            instance.memory_failures += 1
+            _count_failure(instance)
             _log.warning("%s.%s was not remembered: %s", type(instance).__name__, self._name, problem)
 
     def _content(self, args: Sequence[Any], named: Mapping[str, Any], result: Any) -> Any:
@@ -198,9 +208,20 @@ def _id_of(instance: Any, agent_id: AgentId) -> str:
     return str(agent_id or getattr(instance, "agent_id", None) or type(instance).__name__)
 
 
-def _step_of(instance: Any, name: str) -> int:
-    """How many times the agent has acted: what it saw and was before an act has that act's step."""
+def _step_of(instance: Any, name: str) -> int | None:
+    """How many times the agent has acted: what it saw and was before an act has that act's step.
+
+    None for an instance that takes no attributes: it has nowhere to count."""
     step: int = getattr(instance, "_memory_step", 0)
-    if name == "act":
-        instance._memory_step = step + 1
+    try:
+        object.__setattr__(instance, "_memory_step", step + 1 if name == "act" else step)
+    except AttributeError:
+        return None
     return step
+
+
+def _count_failure(instance: Any) -> None:
+    try:
+        object.__setattr__(instance, "memory_failures", instance.memory_failures + 1)
+    except AttributeError:  # an instance that takes no attributes: its class counts for all
+        type(instance).memory_failures += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -21,7 +21,7 @@ from memory.compression import Forms, wanted_codecs
 from memory.config import MemoryConfig
 from memory.embedding import ContentEmbedder, Embedder, WordLlamaEmbedder
 from memory.entry import Hit, MemoryEntry, Tier
-from memory.errors import EmbedderMismatch, InvalidMemory, StoreError, short
+from memory.errors import EmbedderMismatch, ImportDamaged, InvalidMemory, StoreError, short
 from memory.finder import Finder, Moment, TierName
 from memory.intake import Intake, NewMemory
 from memory.keeper import Keeper
@@ -112,9 +112,13 @@ class AgentMemorySystem:
         _open_systems.add(self)
         self._close = weakref.finalize(self, _shut_down, self._keeper, self._records, save_uses, store)
 
+    @property
+    def _embedder_name(self) -> str:
+        return f"{self.embedder.name}/{self.embedder.dimensions}"
+
     def _check_embedder(self) -> None:
         """Vectors of two embedders can't be compared: a file belongs to the one it began with."""
-        name = f"{self.embedder.name}/{self.embedder.dimensions}"
+        name = self._embedder_name
         default = None if self.config.read_only else name
         known = self._store.setting("embedder", default)
         if known is not None and known != name:
@@ -500,19 +504,27 @@ class AgentMemorySystem:
         return transfer.export_rows(
             Path(path),
             ((row, self._finder.entry(row), self._finest(row)) for row in rows),
-            embedder=self.embedder.name,
+            embedder=self._embedder_name,
         )
 
     def import_jsonl(self, path: str | Path) -> int:
         """Store the memories of an export; how many were new. A damaged file stores nothing."""
+        # Everything is checked once before the first memory is stored.
+        for rows in self._imported_rows(Path(path)):
+            self._store.refuse_conflicts(rows)
         new = 0
-        for batch in transfer.read_batches(Path(path), embedder=self.embedder.name):
-            rows = self._intake.rows([item.memory for item in batch], [item.dated for item in batch])
-            restored = [item.restored(row) for item, row in zip(batch, rows, strict=True)]
-            added = self._store.add(restored)
-            new += sum(seq is not None for seq in added)
-            self._note_writes(restored)
+        for rows in self._imported_rows(Path(path)):
+            new += sum(seq is not None for seq in self._store.add(rows))
+            self._note_writes(rows)
         return new
+
+    def _imported_rows(self, path: Path) -> Iterator[list[Row]]:
+        for batch in transfer.read_batches(path, embedder=self._embedder_name):
+            try:
+                rows = self._intake.rows([item.memory for item in batch], [item.dated for item in batch])
+            except InvalidMemory as problem:
+                raise ImportDamaged(f"{path} holds what can't be stored: {problem}") from None
+            yield [item.restored(row) for item, row in zip(batch, rows, strict=True)]
 
     # -- inside -------------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ The whole file is checked before the first memory is stored, and ids make a repe
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import os
@@ -23,9 +22,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.checks import check_moment
 from memory.content import to_json_bytes
 from memory.entry import MemoryEntry
-from memory.errors import ImportDamaged
+from memory.errors import ImportDamaged, short
 from memory.intake import NewMemory
 from memory.storage import Row
 
@@ -141,7 +141,7 @@ def _head(path: Path, line: bytes) -> str:
 def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
         fields = json.loads(line.decode("utf-8", "surrogatepass"))
-    except ValueError:
+    except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):
         raise ImportDamaged(f"{path} can't be read at line {number}: it is not a JSON object")
@@ -161,6 +161,10 @@ def _imported(fields: dict[str, Any], with_vector: bool) -> Imported:
         vector = None
         if with_vector:
             vector = np.frombuffer(base64.b64decode(fields["vector"], validate=True), "<f4")
+        if not isinstance(fields["dated"], bool):
+            raise ImportDamaged(
+                f"a memory of the export has dated {short(fields['dated'])}; export it again"
+            )
         memory = NewMemory(
             agent_id=fields["agent_id"],
             content=fields["content"],
@@ -170,9 +174,9 @@ def _imported(fields: dict[str, Any], with_vector: bool) -> Imported:
             step=fields["step"],
             metadata=fields["metadata"],
             id=fields["id"],
-            timestamp=fields["created_at"],
+            timestamp=check_moment("created_at", fields["created_at"]),
             vector=vector,
         )
-        return Imported(memory, fields["stored_at"], fields["dated"])
-    except (KeyError, binascii.Error) as problem:
-        raise ImportDamaged(f"a memory of the export lacks {problem}; export it again") from None
+        return Imported(memory, check_moment("stored_at", fields["stored_at"]), fields["dated"])
+    except (KeyError, TypeError, ValueError) as problem:
+        raise ImportDamaged(f"a memory of the export can't be read ({problem}); export it again") from None

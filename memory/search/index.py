@@ -105,8 +105,7 @@ class AgentIndex:
     def _catch_up(self) -> None:
         seen = self._state
         state, changes, rows = self._store.catch_up(self._agent, seen.last_seq, seen.last_change)
-        wasteful = self.gone > max(_RELOAD_MIN, self.count // _RELOAD_SHARE)
-        if changes is None or wasteful:
+        if changes is None:
             # Which changes there were does not matter any more: all rows are read as they are.
             seen = self._store.state(self._agent)
             self._reset()
@@ -123,7 +122,8 @@ class AgentIndex:
         # The new rows were read after the changes and stand as they are.
         known = self.count
         self._append(rows)
-        if replaced and not self._replace(replaced, known):
+        wasteful = self.gone > max(_RELOAD_MIN, self.count // _RELOAD_SHARE)
+        if wasteful or (replaced and not self._replace(replaced, known)):
             self._reset()
             self._catch_up()
             return

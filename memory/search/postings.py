@@ -36,7 +36,7 @@ class Postings:
         self._replaced: dict[int, Counter[int]] = {}
 
     def add(self, positions: NDArray[np.int64], terms: list[bytes]) -> NDArray[np.float32]:
-        """Take in memories at `positions`; the number of words of each."""
+        """Take in memories at `positions`, ascending and after all others or new; the words of each."""
         if len(terms) >= _TAIL_MIN:
             return self._add_many(positions, terms)
         lengths = []

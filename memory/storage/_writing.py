@@ -68,6 +68,10 @@ class SQLiteWriting(SQLiteReading):
         )
         return numbers, seqs
 
+    def refuse_conflicts(self, rows: Sequence[Row]) -> None:
+        with self._connections.reading() as connection:
+            self._only_new(connection, rows)
+
     def replace(self, old: Row, new: Row) -> bool:
         with self._changing(old.agent) as (connection, agent_no):
             if agent_no is None:

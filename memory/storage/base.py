@@ -142,6 +142,10 @@ class MemoryStore(ABC):
         """
 
     @abstractmethod
+    def refuse_conflicts(self, rows: Sequence[Row]) -> None:
+        """Raise IdConflict if `add` would, without adding."""
+
+    @abstractmethod
     def replace(self, old: Row, new: Row) -> bool:
         """Put `new` in the place of `old`, under its seq; False if that is no longer as `old` says."""
 
