@@ -42,6 +42,7 @@ class RecordCache:
         self._store = store
         self._budget = budget_bytes
         self.reads = [0, 0, 0]  # by tier
+        self._closed = False
         self.start_empty()
 
     def start_empty(self) -> None:
@@ -144,7 +145,15 @@ class RecordCache:
         if watch is None:
             return None
         with self._lock:
+            if self._closed:
+                return None
             return self.agents.setdefault(agent, AgentRecords(watch))
+
+    def close(self) -> None:
+        """Hold nothing, now and later: calls that are still under way keep nothing."""
+        with self._lock:
+            self._closed = True
+        self.drop()
 
     def _empty(self, records: AgentRecords) -> None:
         self._size -= records.size

@@ -630,7 +630,7 @@ def _shut_down(
         # They only adjust importance. A full disk must not hide what the caller was about to learn.
         _log.warning("how often memories were used was not saved: %s", problem)
     finally:
-        records.drop()
+        records.close()
         store.close()
 
 

@@ -42,7 +42,8 @@ class Connections:
         self._busy_timeout = busy_timeout
         self._read_only = read_only
         self._closed = False
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        """Held while this process writes."""
         self._opening = threading.Lock()
         self._open_readers = 0
         self._idle: deque[sqlite3.Connection] = deque()
@@ -52,9 +53,9 @@ class Connections:
     def reader(self) -> sqlite3.Connection:
         """A connection to read with; give it back with `release`."""
         if self._path is None:
-            self._lock.acquire()
+            self.lock.acquire()
             if self._closed:
-                self._lock.release()
+                self.lock.release()
                 raise StoreClosed("the memory is closed: open a new AgentMemorySystem")
             return self._writing_connection()
         try:
@@ -67,7 +68,7 @@ class Connections:
 
     def release(self, connection: sqlite3.Connection) -> None:
         if self._path is None:
-            self._lock.release()
+            self.lock.release()
         elif self._closed:
             connection.close()
         else:
@@ -103,7 +104,7 @@ class Connections:
         """The writer inside one transaction: committed at the end, taken back on any exception."""
         if self._read_only:
             raise StoreReadOnly(f"{self._path} was opened with read_only=True")
-        with self._lock:
+        with self.lock:
             connection = self._writing_connection()
             try:
                 connection.execute("BEGIN IMMEDIATE")
@@ -117,7 +118,7 @@ class Connections:
                 raise
 
     def close(self) -> None:
-        with self._lock:
+        with self.lock:
             self._closed = True
             while self._idle:
                 self._idle.pop().close()
@@ -175,7 +176,7 @@ class Connections:
 
     def before_fork(self) -> None:
         """Close everything; nothing is opened again until `after_fork`."""
-        self._lock.acquire()
+        self.lock.acquire()
         self._opening.acquire()
         if self._path is None:
             return
@@ -192,7 +193,7 @@ class Connections:
 
     def after_fork(self) -> None:
         self._opening.release()
-        self._lock.release()
+        self.lock.release()
 
     def _mode(self) -> str:
         if not self._read_only or self._path is None:

@@ -275,25 +275,34 @@ class SQLiteWriting(SQLiteReading):
 
 
 class _Changing:
-    """A write transaction that changes rows of one agent, with the pulse around its commit."""
+    """A write transaction that changes rows of one agent, with the pulse around its commit.
+
+    The process's write lock is held until the pulse has its new number: only other processes can
+    come in between."""
 
     def __init__(self, store: SQLiteWriting, agent: str) -> None:
         self._store = store
         self._agent = agent
+        self._lock = store._connections.lock
         self._transaction = store._connections.writing()
         self._slot: int | None = None
         self._mark = 0
 
     def __enter__(self) -> tuple[sqlite3.Connection, int | None]:
-        connection = self._transaction.__enter__()
+        self._lock.acquire()
+        try:
+            connection = self._transaction.__enter__()
+        except BaseException:
+            self._lock.release()
+            raise
         try:
             agent_no = self._store._number(connection, self._agent)
+            if agent_no is not None and self._store._pulse is not None:
+                self._slot = agent_no % SLOTS
+                self._mark = self._store._pulse.begin(self._slot)
         except BaseException as problem:
-            self._transaction.__exit__(type(problem), problem, problem.__traceback__)
+            self.__exit__(type(problem), problem, problem.__traceback__)
             raise
-        if agent_no is not None and self._store._pulse is not None:
-            self._slot = agent_no % SLOTS
-            self._mark = self._store._pulse.begin(self._slot)
         return connection, agent_no
 
     def __exit__(self, kind: Any, problem: Any, trace: Any) -> None:
@@ -302,3 +311,4 @@ class _Changing:
         finally:
             if self._slot is not None and self._store._pulse is not None:
                 self._store._pulse.end(self._slot, self._mark)
+            self._lock.release()

@@ -46,8 +46,12 @@ class Pulse:
         return mark
 
     def end(self, slot: int, mark: int) -> None:
-        """The change is committed or taken back; another one that began since has its own end."""
-        if self.slots[slot] == mark:
+        """The change is committed or taken back.
+
+        Only where another process's change is under way is the slot left alone: that one's end gives
+        it the new number. An even number is replaced too: it was written over our mark."""
+        now = self.slots[slot]
+        if now == mark or not now & 1:
             self.slots[slot] = _fresh() & ~1
 
 
