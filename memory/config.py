@@ -74,7 +74,7 @@ class MemoryConfig:
     """Whether transitions run by themselves or only when `maintain()` is called."""
     maintenance_interval_seconds: float = 30.0
     """How often the background looks for memories whose time is up."""
-    transition_batch: int = 128
+    transition_batch: int = 64
     """Memories moved in one transaction: bounds how long a writer can wait for the mover."""
     busy_timeout_seconds: float = 30.0
     """How long a write waits for another process's write."""

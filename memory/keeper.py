@@ -13,7 +13,7 @@ from collections.abc import Callable
 from memory.transition import Transitions
 
 _log = logging.getLogger(__name__)
-_STEP_BACK_SECONDS = 0.001
+_STEP_BACK_SECONDS = 0.002
 
 
 class Keeper:
