@@ -104,8 +104,10 @@ def _hook(
     cls: type, name: str, system: AgentMemorySystem, agent_id: AgentId, importance: Importance
 ) -> None:
     method = inspect.getattr_static(cls, name, None)
-    # A static or class method is no act of this instance.
-    if not inspect.isfunction(method) or getattr(method, "__remembered__", False):
+    # A static or class method, or an object that is not bound, is no act of this instance.
+    if isinstance(method, staticmethod | classmethod) or not hasattr(type(method), "__get__"):
+        return
+    if not callable(method) or getattr(method, "__remembered__", False):
         return
     recorder = _Recorder(name, system, agent_id, importance)
     if inspect.iscoroutinefunction(method):

@@ -44,8 +44,8 @@ class BodyCodecs:
         return self._newest != ZSTD
 
     def learn(self, number: int, dictionary: bytes) -> None:
-        """Know a dictionary by its number; the highest number is used for writing."""
-        self._dictionaries[number] = zstandard.ZstdCompressionDict(dictionary)
+        """Know a dictionary by its number; the highest number is used for writing. Empty: none."""
+        self._dictionaries[number] = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
         self._newest = max(self._newest, number)
 
     def knows(self, number: int) -> bool:

@@ -60,6 +60,10 @@ class Forms:
             INT8: make_codec("int8", dimensions),
         }
         self._wanted = wanted
+        self._options = {
+            Tier.IM: config.im_config.codec_options,
+            Tier.LTM: config.ltm_config.codec_options,
+        }
         self._in_use = {Tier.STM: FLOAT32}
         for tier, codec in self._wanted.items():
             self._in_use[tier] = FLOAT32 if codec.name == "float32" else INT8
@@ -138,16 +142,16 @@ class Forms:
 
     def samples_wanted(self) -> int:
         """How many memories the next `fit` would like to see; 0 if there is nothing to fit."""
-        if any(self._is_pending(tier) for tier in self._wanted):
-            return 2 * SAMPLES_NEEDED
+        pending = [codec for tier, codec in self._wanted.items() if self._is_pending(tier)]
+        if pending:
+            return max(2 * SAMPLES_NEEDED, *(codec.min_fit_vectors for codec in pending))
         return 0 if self._bodies.has_dictionary else SAMPLES_NEEDED
 
     def fit(self, vectors: NDArray[np.float32], bodies: Sequence[bytes]) -> None:
         """Fit what is not fitted yet and keep it with the data."""
         if not self._bodies.has_dictionary:
-            dictionary = train_dictionary(bodies)
-            if dictionary is not None:
-                self._store.save_codec(_DICTIONARY, dictionary)
+            # An empty one says that these memories have nothing in common: it is not tried again.
+            self._store.save_codec(_DICTIONARY, train_dictionary(bodies) or b"")
         for tier, codec in self._wanted.items():
             if self._is_pending(tier):
                 try:
@@ -163,8 +167,10 @@ class Forms:
         return self._in_use[tier] == INT8 and self._wanted[tier].name != "int8"
 
     def _purpose(self, tier: Tier) -> str:
+        """Says all that makes a codec what it is: with other options it is fitted anew."""
         codec = self._wanted[tier]
-        return f"{tier.label} vectors {codec.name} {codec.bytes_per_vector}"
+        options = sorted(self._options[tier].items())
+        return f"{tier.label} vectors {codec.name} {codec.bytes_per_vector} {options}"
 
     def _load(self) -> None:
         with self._lock:

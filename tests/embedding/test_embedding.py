@@ -1,0 +1,299 @@
+"""Embedders: the default without network, states by their numbers, and the user's own function."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_embedder import small_embedder
+
+from memory import AgentMemorySystem
+from memory.content import leaves_of
+from memory.embedding import ContentEmbedder, FunctionEmbedder, WeightedEmbedder, WordLlamaEmbedder, render
+from memory.errors import AgentMemoryError, EmbedderMismatch, InvalidMemory
+
+Open = Callable[..., AgentMemorySystem]
+any_text = st.text(st.characters(exclude_categories=()))
+
+
+@pytest.fixture(scope="module")
+def words() -> WordLlamaEmbedder:
+    return WordLlamaEmbedder()
+
+
+@pytest.fixture(scope="module")
+def contents(words: WordLlamaEmbedder) -> ContentEmbedder:
+    return ContentEmbedder(words)
+
+
+def embed_states(contents: ContentEmbedder, *states: Any) -> np.ndarray:
+    return contents.embed([render(leaves_of(state)) for state in states])
+
+
+# -- the default ----------------------------------------------------------------------------------
+
+
+def test_the_default_loads_without_network_and_without_running_its_package() -> None:
+    program = """
+import socket, sys
+def refuse(*args, **options):
+    raise AssertionError("the embedder asked for the network")
+socket.socket = socket.create_connection = socket.getaddrinfo = refuse
+from memory.embedding import WordLlamaEmbedder
+vector = WordLlamaEmbedder().embed(["a cat"])
+assert vector.shape == (1, 256)
+print([name for name in ("wordllama", "torch", "requests", "huggingface_hub") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
+
+
+TEXTS = ["a cat", "The cat sat on the mat.", "x", "日本語", "😀", "a\0b", "word " * 5000, "?!", " "]
+
+
+def test_rows_are_of_unit_length_and_the_same_singly_and_in_a_batch(words: WordLlamaEmbedder) -> None:
+    batch = words.embed(TEXTS)
+    assert (batch.shape, batch.dtype) == ((len(TEXTS), 256), np.float32)
+    lengths = np.linalg.norm(batch, axis=1)
+    assert np.all((np.abs(lengths - 1) < 1e-5) | (lengths == 0))
+    assert np.all(lengths[:7] > 0)
+    for row, text in zip(batch, TEXTS, strict=True):
+        assert words.embed([text])[0] == pytest.approx(row, abs=1e-6)
+    many = words.embed(TEXTS[:6] * 120)
+    assert np.allclose(many, np.tile(batch[:6], (120, 1)), atol=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(texts=st.lists(any_text, max_size=4))
+def test_any_texts_have_finite_vectors(words: WordLlamaEmbedder, texts: list[str]) -> None:
+    vectors = words.embed(texts)
+    assert vectors.shape == (len(texts), 256)
+    assert np.isfinite(vectors).all()
+    for row, text in zip(vectors, texts, strict=True):
+        assert np.allclose(words.embed([text])[0], row, atol=1e-6)
+        assert np.isfinite(words.embed_weighted(text, lambda word: 2.0)).all()
+
+
+def test_an_empty_text_is_the_zero_vector(words: WordLlamaEmbedder) -> None:
+    assert not words.embed([""]).any()
+    batch = words.embed(["", "a cat", ""])
+    assert batch.any(axis=1).tolist() == [False, True, False]
+    assert not words.embed_weighted("", lambda word: 1.0).any()
+    assert words.embed([]).shape == (0, 256)
+
+
+def test_like_texts_are_nearer_than_unlike_ones(words: WordLlamaEmbedder) -> None:
+    cat, kitten, tax = words.embed(["a cat sleeps", "the kitten is napping", "income tax of companies"])
+    assert cat @ kitten > cat @ tax + 0.1
+
+
+@pytest.mark.parametrize(
+    "text", ["the cat sat", "Unbelievable antidisestablishmentarianism", "Zürich über alles"]
+)
+def test_equal_weights_are_no_weights(words: WordLlamaEmbedder, text: str) -> None:
+    plain = words.embed([text])
+    for weight in (1.0, 0.25, 7.0):
+        assert np.allclose(words.embed_weighted(text, lambda word, weight=weight: weight), plain, atol=1e-5)
+
+
+def test_a_heavier_word_draws_the_vector_to_itself(words: WordLlamaEmbedder) -> None:
+    asked: list[str] = []
+
+    def weight(word: str) -> float:
+        asked.append(word)
+        return 10.0 if word == "saxophone" else 1.0
+
+    saxophone = words.embed(["saxophone"])[0]
+    weighted = words.embed_weighted("Ann plays the saxophone, Ann?", weight)[0]
+    assert asked == ["Ann", "plays", "the", "saxophone", "Ann"]
+    assert weighted @ saxophone > words.embed(["Ann plays the saxophone, Ann?"])[0] @ saxophone
+    assert np.linalg.norm(weighted) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_weights_that_are_all_zero_are_no_weights(words: WordLlamaEmbedder) -> None:
+    zero = words.embed_weighted("the cat", lambda word: 0.0)
+    assert np.allclose(zero, words.embed(["the cat"]), atol=1e-5)
+    assert np.allclose(words.embed_weighted("?!...", lambda word: 1.0), words.embed(["?!..."]), atol=1e-5)
+
+
+def test_only_the_default_weighs_words(words: WordLlamaEmbedder) -> None:
+    assert isinstance(words, WeightedEmbedder)
+    assert not isinstance(small_embedder(), WeightedEmbedder)
+
+
+# -- states ---------------------------------------------------------------------------------------
+
+
+def test_near_numbers_are_near(contents: ContentEmbedder) -> None:
+    base, near, far, farther = embed_states(
+        contents, *({"x": value, "status": "walking"} for value in (10.0, 10.5, 14.0, 90.0))
+    )
+    assert base @ near > base @ far > base @ farther
+    assert base @ near > 0.95
+
+
+def test_a_number_counts_at_its_own_path(contents: ContentEmbedder) -> None:
+    one, same, swapped = embed_states(
+        contents, {"x": 1.0, "y": 50.0}, {"y": 50.0, "x": 1.0}, {"x": 50.0, "y": 1.0}
+    )
+    assert one @ same > 0.9999
+    assert one @ swapped < 0.9
+
+
+@given(
+    state=st.dictionaries(
+        st.text(max_size=4), st.integers() | st.text(max_size=5) | st.booleans(), max_size=6
+    )
+)
+@settings(max_examples=40, deadline=None)
+def test_the_order_of_keys_does_not_matter(contents: ContentEmbedder, state: dict[str, Any]) -> None:
+    turned = dict(reversed(state.items()))
+    one, other = embed_states(contents, {"a": state}, {"a": turned})
+    assert one == pytest.approx(other, abs=1e-5)
+
+
+def test_a_vector_is_the_same_in_every_process(contents: ContentEmbedder) -> None:
+    program = (
+        "from memory.content import leaves_of; from memory.embedding import *; import sys;"
+        "state = {'x': 1.5, 'words': 'a cat'};"
+        "sys.stdout.buffer.write(ContentEmbedder(WordLlamaEmbedder()).embed([render(leaves_of(state))]).tobytes())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    there = np.frombuffer(done.stdout, np.float32)
+    assert there == pytest.approx(embed_states(contents, {"x": 1.5, "words": "a cat"})[0], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {}, [], None, True, 5, {"x": 10**400}, {"x": -(10**400)}, {"x": 1.797e308}, {"x": 5e-324},
+        {"\ud800": 1, "x": "\udfff"}, {"": {"": 0}}, [[[]]], list(range(5000)), {"x": [1, "a", None, {}]},
+    ],
+    ids=lambda state: repr(state)[:20],
+)  # fmt: skip
+def test_every_state_has_a_finite_vector_of_length_one_or_zero(
+    contents: ContentEmbedder, state: Any
+) -> None:
+    vector = embed_states(contents, state)[0]
+    assert np.isfinite(vector).all()
+    length = float(np.linalg.norm(vector))
+    assert length == pytest.approx(1.0, abs=1e-4) or length == 0.0
+    both = embed_states(contents, state, "another")
+    assert both[0] == pytest.approx(vector, abs=1e-5)
+
+
+def test_huge_whole_numbers_keep_their_sign(contents: ContentEmbedder) -> None:
+    large, larger, negative = embed_states(contents, {"x": 10**400}, {"x": 10**401}, {"x": -(10**400)})
+    assert large @ larger > 0.99
+    assert large @ negative < 0.9
+
+
+def test_text_at_the_top_is_embedded_as_it_is(contents: ContentEmbedder, words: WordLlamaEmbedder) -> None:
+    assert embed_states(contents, "a cat")[0] == pytest.approx(words.embed(["a cat"])[0], abs=1e-6)
+
+
+# -- the user's own -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        lambda texts: np.ones((len(texts), 7)),
+        lambda texts: np.ones((len(texts) + 1, 8)),
+        lambda texts: np.ones(8),
+        lambda texts: [],
+        lambda texts: [[1.0], [2.0, 3.0]],
+        lambda texts: [["a"] * 8] * len(texts),
+        lambda texts: None,
+        lambda texts: [[float("nan")] * 8] * len(texts),
+        lambda texts: [[float("inf")] * 8] * len(texts),
+    ],
+)
+def test_an_embedder_that_returns_nonsense_is_refused_and_stores_nothing(
+    open_memory: Open, returned: Callable[[Sequence[str]], Any]
+) -> None:
+    memory = open_memory(embedder=FunctionEmbedder(returned, name="mine", dimensions=8))
+    with pytest.raises(InvalidMemory, match="mine"):
+        memory.add("ann", "x")
+    with pytest.raises(InvalidMemory, match="mine"):
+        memory.add_many([{"agent_id": "ann", "content": "x"}, {"agent_id": "ann", "content": "y"}])
+    assert memory.get_memory_statistics()["total"] == 0
+
+
+def test_what_the_users_function_raises_reaches_the_user(open_memory: Open) -> None:
+    def broken(texts: Sequence[str]) -> Any:
+        raise ConnectionError("the endpoint is down")
+
+    memory = open_memory(embedder=FunctionEmbedder(broken, name="mine", dimensions=8))
+    with pytest.raises(ConnectionError):
+        memory.add("ann", "x")
+    assert memory.get_memory_statistics()["total"] == 0
+    id_ = memory.add("ann", "x", vector=[1.0] * 8)
+    assert memory.retrieve_similar_states("ann", np.ones(8))[0].id == id_
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_rows_of_an_embedder_need_not_be_of_unit_length(open_memory: Open, scale: float) -> None:
+    plain = small_embedder()
+
+    def scaled(texts: Sequence[str]) -> Any:
+        return np.asarray(plain.embed(texts), np.float64) * scale
+
+    memory = open_memory(embedder=FunctionEmbedder(scaled, name="scaled", dimensions=plain.dimensions))
+    for text in ("a cat", "a dog", "two birds"):
+        memory.add("ann", text, id=text)
+    memory.add("ann", {"x": 1, "what": "a cat"}, id="state")
+    for text in ("a cat", "a dog", "two birds"):
+        hit = memory.retrieve_similar_states("ann", text, 1)[0]
+        assert hit.id == text
+        assert hit.score == pytest.approx(1.0, abs=0.01)
+        assert memory.search("ann", text, 1)[0].id == text
+
+
+@pytest.mark.parametrize("dimensions", [1, 3, 63, 64, 65, 384, 1024])
+def test_an_embedder_of_any_dimension_works_end_to_end(open_memory: Open, dimensions: int) -> None:
+    memory = open_memory(embedder=small_embedder(dimensions), ltm={"codec": "int8"})
+    texts = [f"word{number} and something" for number in range(30)]
+    ids = memory.add_many([{"agent_id": "ann", "content": text} for text in texts])
+    memory.store_agent_state("ann", {"x": 1.0, "y": [2, 3]}, state_id="state")
+    memory.force_transition_to_im(60)
+    memory.force_transition_to_ltm(50)
+    memory.close()
+    again = open_memory(embedder=small_embedder(dimensions), ltm={"codec": "int8"})
+    for number in (0, 15, 29):
+        assert again.search("ann", f"word{number}", 1)[0].id == ids[number]
+        if dimensions > 60:
+            assert again.retrieve_similar_states("ann", texts[number], 1)[0].id == ids[number]
+    assert len(again.retrieve_similar_states("ann", {"x": 1.0, "y": [2, 3]}, 100)) == 31
+
+
+@pytest.mark.parametrize("dimensions", [48, 300])
+def test_the_default_codec_fits_vectors_of_another_dimension(open_memory: Open, dimensions: int) -> None:
+    memory = open_memory(embedder=small_embedder(dimensions))
+    texts = [f"word{number} word{number + 1} the end" for number in range(2000)]
+    ids = memory.add_many([{"agent_id": "ann", "content": text} for text in texts])
+    memory.maintain()
+    assert memory.get_encoder("ltm").name == "pq"
+    memory.force_consolidation()
+    assert memory.search("ann", texts[77], 1)[0].id == ids[77]
+    memory.drop_caches()
+    assert memory.retrieve_similar_states("ann", texts[77], 1)[0].id == ids[77]
+
+
+@pytest.mark.parametrize(
+    "other", [small_embedder(64), small_embedder(name="other"), None], ids=["dimension", "name", "default"]
+)
+def test_a_file_belongs_to_the_embedder_it_began_with(open_memory: Open, other: Any) -> None:
+    memory = open_memory(embedder=small_embedder())
+    memory.add("ann", "x", id="x")
+    memory.close()
+    with pytest.raises(EmbedderMismatch, match="words-by-hash") as caught:
+        open_memory(embedder=other)
+    assert isinstance(caught.value, AgentMemoryError)
+    assert open_memory(embedder=small_embedder()).exists("ann", "x")

@@ -1,0 +1,844 @@
+"""Finding memories: by words and meaning, by vector, by attributes, time and step, through every cache."""
+
+from __future__ import annotations
+
+import random
+import string
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_embedder import DIMENSIONS, small_embedder
+
+from memory import AgentMemorySystem, Hit, ManualClock, MemoryConfig
+from memory.search import index as index_module
+
+Open = Callable[..., AgentMemorySystem]
+TIERS = ("stm", "im", "ltm")
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def memory(open_memory: Open) -> AgentMemorySystem:
+    return open_memory(embedder=small_embedder())
+
+
+def ids_of(hits: list[Hit]) -> list[str]:
+    return [hit.id for hit in hits]
+
+
+def corpus(count: int, seed: int = 0) -> list[str]:
+    """Texts over a vocabulary with frequent and rare words."""
+    choose = random.Random(seed)
+    vocabulary = ["".join(choose.choices(string.ascii_lowercase, k=6)) for _ in range(400)]
+    weights = [1 / (rank + 1) for rank in range(len(vocabulary))]
+    return [" ".join(choose.choices(vocabulary, weights, k=12)) for _ in range(count)]
+
+
+def store(memory: AgentMemorySystem, texts: list[str], agent: str = "ann", **fields: Any) -> list[str]:
+    return memory.add_many([{"agent_id": agent, "content": text, **fields} for text in texts])
+
+
+# -- what was stored is found ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_memory_just_stored_is_found_by_the_next_call(memory: AgentMemorySystem, tier: str) -> None:
+    store(memory, corpus(50), tier=tier)
+    for number in range(20):
+        text = f"zebra{number} crossing at noon"
+        id_ = memory.add("ann", text, tier=tier)
+        for scope in (tier, "all"):
+            assert memory.search("ann", f"zebra{number}", 3, tier=scope)[0].id == id_
+            assert memory.retrieve_similar_states("ann", text, 3, tier=scope)[0].id == id_
+        for other in TIERS:
+            if other != tier:
+                assert memory.search("ann", f"zebra{number}", tier=other) == []
+                assert memory.retrieve_similar_states("ann", text, tier=other) == []
+
+
+def test_a_memory_is_found_again_after_every_move(memory: AgentMemorySystem) -> None:
+    ids = store(memory, corpus(40))
+    wanted = memory.add("ann", "a purple giraffe")
+    for tier, move in (
+        ("stm", lambda: 0),
+        ("im", memory.force_transition_to_im),
+        ("ltm", memory.force_transition_to_ltm),
+    ):
+        move()
+        for scope in ("all", tier):
+            hit, *rest = memory.search("ann", "giraffe", 100, tier=scope)
+            assert (hit.id, hit.tier, hit.entry.tier) == (wanted, tier, tier)
+            assert {hit.id, *ids_of(rest)} == {*ids, wanted}
+            assert memory.retrieve_similar_states("ann", "a purple giraffe", tier=scope)[0].id == wanted
+
+
+def test_all_tiers_are_one_ranking(open_memory: Open) -> None:
+    texts = corpus(90)
+    mixed = open_memory(embedder=small_embedder())
+    ids = [
+        mixed.add("ann", text, tier=TIERS[number % 3], id=str(number)) for number, text in enumerate(texts)
+    ]
+    flat = open_memory(embedder=small_embedder(), path=":memory:")
+    for id_, text in zip(ids, texts, strict=True):
+        flat.add("ann", text, id=id_)
+    for query in texts[:10]:
+        one = mixed.search("ann", query, 20)
+        assert ids_of(one) == ids_of(flat.search("ann", query, 20))
+        assert {hit.tier for hit in one} == set(TIERS)
+        parts = [hit for tier in TIERS for hit in mixed.search("ann", query, 20, tier=tier)]
+        parts.sort(key=lambda hit: -hit.score)
+        assert [hit.score for hit in parts[:20]] == pytest.approx([hit.score for hit in one], abs=1e-6)
+
+
+def test_hits_come_best_first_with_where_and_why(open_memory: Open) -> None:
+    memory = open_memory()
+    memory.add("ann", "The kitten sleeps on the warm sofa", id="kitten")
+    memory.add("ann", "Interest rates rose by two percent", id="rates")
+    memory.add("ann", "She fed the cats and the dogs", id="cats", tier="ltm")
+    hits = memory.search("ann", "Where does the CAT sleep?", 3)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    found = {hit.id: hit for hit in hits}
+    assert set(found) == {"kitten", "rates", "cats"}
+    assert found["cats"].tier == "ltm"
+    assert found["kitten"].entry == memory.get("ann", "kitten")
+    assert set(found["kitten"].why.words) == {"sleep", "the"}
+    assert set(found["cats"].why.words) == {"cat", "the"}
+    assert found["rates"].why.words == ()
+    assert found["kitten"].why.similarity is not None
+    assert found["rates"].why.similarity is not None
+    assert found["kitten"].why.similarity > found["rates"].why.similarity
+    assert hits[-1].id == "rates"
+    assert str(found["cats"].why).startswith("words: ")
+    assert f"meaning: {found['cats'].why.similarity:.2f}" in str(found["cats"].why)
+    assert str(found["rates"].why).startswith("meaning: ")
+    (nearest, *_) = memory.retrieve_similar_states("ann", "She fed the cats and the dogs")
+    assert nearest.score == nearest.why.similarity == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_why_names_the_words_that_matched_from_every_tier_and_after_a_reopening(
+    open_memory: Open, tier: str
+) -> None:
+    memory = open_memory(embedder=small_embedder())
+    ids = store(memory, [f"apple item{number} banana" for number in range(60)])
+    memory.force_transition_to_im(60)
+    memory.force_transition_to_ltm(50)
+    for system in (memory, None):
+        if system is None:
+            memory.close()
+            system = open_memory(embedder=small_embedder())
+        for hit in system.search("ann", "banana apple cherry", 60, tier=tier):
+            assert set(hit.why.words) == {"apple", "banana"}
+        for number in (0, 20, 40, 59):
+            hit = system.search("ann", f"item{number}", 1)[0]
+            assert (hit.id, hit.why.words) == (ids[number], (f"item{number}",))
+
+
+def test_k_bounds_the_answers(memory: AgentMemorySystem) -> None:
+    store(memory, corpus(30))
+    for k in (1, 7, 30):
+        assert len(memory.search("ann", "anything", k)) == k
+        assert len(memory.retrieve_similar_states("ann", "anything", k)) == k
+    for k in (31, 1000, 10**9):
+        assert len(memory.search("ann", "anything", k)) == 30
+        assert len(memory.retrieve_similar_states("ann", "anything", k)) == 30
+    assert memory.search("ann", "anything", 0) == []
+    assert memory.retrieve_similar_states("ann", "anything", 0) == []
+    assert memory.recent("ann", 0) == []
+
+
+def test_more_than_all_of_many_is_all(memory: AgentMemorySystem) -> None:
+    ids = store(memory, corpus(3000))
+    memory.force_transition_to_im(50)
+    for k in (2999, 3000, 50_000, 10**30):
+        assert len(memory.retrieve_similar_states("ann", "anything", k)) == min(k, 3000)
+        assert len(memory.retrieve_similar_states("ann", "anything", k, tier="im")) == min(k, 1500)
+    assert {hit.id for hit in memory.retrieve_similar_states("ann", "anything", 10**30)} == set(ids)
+
+
+def test_an_empty_memory_finds_nothing(memory: AgentMemorySystem) -> None:
+    memory.add("bob", "x", id="x")
+    memory.add("carl", "x", id="x")
+    memory.delete("carl", "x")
+    for agent in ("ann", "carl"):
+        assert memory.search(agent, "x") == []
+        assert memory.search(agent, "x", filters={"kind": "text"}, since=0) == []
+        assert memory.retrieve_similar_states(agent, "x") == []
+        assert memory.retrieve_by_attributes(agent, {"kind": "text"}) == []
+        assert memory.retrieve_by_time_range(agent) == []
+        assert memory.retrieve_by_step_range(agent) == []
+        assert memory.recent(agent) == []
+    assert memory.agents() == ["bob", "carl"], "to search is not to store"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        " \t\n",
+        "?!.,;:-_()[]{}",
+        '"',
+        "'",
+        '" OR 1=1 --',
+        "'; DROP TABLE memories; --",
+        "NEAR(a b, 5) AND NOT c*",
+        "content:cat ^cat -cat +cat",
+        "(((((",
+        "cat*",
+        "%_%",
+        "\0",
+        "cat\0dog",
+        "".join(map(chr, range(32))),
+        "\ud800",
+        "cat \udfff\ud800 dog",
+        "😀" * 100,
+        "\u202e\u200b\ufeff",
+        "İstanbul ǅ ß ﬀ",
+        "word " * 20_000,
+        "x" * 100_000,
+        " ".join(f"w{number}" for number in range(20_000)),
+    ],
+    ids=lambda text: repr(text[:12]),
+)
+@pytest.mark.parametrize("kind", ["default", "small"])
+def test_any_text_is_a_query(open_memory: Open, query: str, kind: str) -> None:
+    memory = open_memory(embedder=small_embedder() if kind == "small" else None)
+    ids = [memory.add("ann", text) for text in ("a cat", "a dog", query, "")]
+    hits = memory.search("ann", query, 10)
+    assert sorted(ids_of(hits)) == sorted(ids)
+    assert all(np.isfinite(hit.score) for hit in hits)
+    assert sorted(ids_of(memory.retrieve_similar_states("ann", query, 10))) == sorted(ids)
+    assert memory.get_memory_statistics()["total"] == 4
+
+
+@settings(max_examples=60, deadline=None)
+@given(query=st.text(st.characters(exclude_categories=())))
+def test_no_query_fails(query: str) -> None:
+    hits = _shared().search("ann", query, 3)
+    assert len(hits) == 3
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+
+_shared_memory: list[AgentMemorySystem] = []
+
+
+def _shared() -> AgentMemorySystem:
+    return _shared_memory[0]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared_memory() -> Any:
+    config = MemoryConfig(maintenance="manual")
+    config.ltm_config.db_path = ":memory:"
+    with AgentMemorySystem(config, embedder=small_embedder()) as memory:
+        store(memory, ["one cat", "two dogs", "three \0 birds", "日本語 text", "é à ü"])
+        _shared_memory.append(memory)
+        yield
+    _shared_memory.clear()
+
+
+def test_of_equal_memories_the_newer_comes_first(memory: AgentMemorySystem) -> None:
+    ids = store(memory, ["the same words"] * 5)
+    assert ids_of(memory.search("ann", "the same words")) == ids[::-1]
+    assert ids_of(memory.retrieve_similar_states("ann", "the same words")) == ids[::-1]
+
+
+def test_a_rare_word_counts_more_than_a_frequent_one(open_memory: Open) -> None:
+    memory = open_memory()
+    store(memory, [f"Ann said that Ann likes day number {number}" for number in range(40)])
+    wanted = memory.add("ann", "the saxophone is in the attic")
+    assert memory.search("ann", "What did Ann say about the saxophone?", 1)[0].id == wanted
+
+
+def test_a_date_that_was_given_belongs_to_the_words(open_memory: Open) -> None:
+    memory = open_memory()
+    store(memory, [f"we talked about topic {number}" for number in range(20)], timestamp=0.0)
+    wanted = memory.add("ann", "we talked", timestamp=datetime(2023, 5, 8, tzinfo=UTC))
+    hit = memory.search("ann", "8 May 2023", 1)[0]
+    assert hit.id == wanted
+    assert set(hit.why.words) == {"8", "may", "2023"}
+
+
+def test_words_of_the_metadata_find_a_memory(memory: AgentMemorySystem) -> None:
+    store(memory, corpus(30))
+    wanted = memory.add("ann", "hello there", metadata={"speaker": "Wilhelmina", "session": "s1"})
+    assert memory.search("ann", "wilhelmina", 1)[0].id == wanted
+
+
+# -- filters --------------------------------------------------------------------------------------
+
+
+def filtered(memory: AgentMemorySystem, filters: dict[str, Any], **more: Any) -> set[str]:
+    """What both ways of filtering find; they must agree."""
+    by_attributes = {entry.id for entry in memory.retrieve_by_attributes("ann", filters, **more)}
+    by_search = set(ids_of(memory.search("ann", "anything at all", 1000, filters=filters, **more)))
+    assert by_search == by_attributes
+    return by_attributes
+
+
+def test_filters_compare_metadata_and_content_by_path(memory: AgentMemorySystem) -> None:
+    memory.add(
+        "ann", {"position": {"room": "kitchen", "x": 3}, "items": ["sword", {"name": "axe"}]}, id="a"
+    )
+    memory.add("ann", {"position": {"room": "hall"}, "items": ["sword", "axe"]}, id="b", tier="ltm")
+    memory.add(
+        "ann", "kitchen sword", id="c", metadata={"position": {"room": "kitchen"}, "tags": ["x", "y"]}
+    )
+    memory.add("ann", {"position.room": "kitchen"}, id="d", kind="map")
+    assert filtered(memory, {"position.room": "kitchen"}) == {"a", "c", "d"}
+    assert filtered(memory, {"items": "sword"}) == {"a", "b"}
+    assert filtered(memory, {"items": "axe"}) == {"b"}
+    assert filtered(memory, {"items.name": "axe"}) == {"a"}
+    assert filtered(memory, {"tags": "y"}) == {"c"}
+    assert filtered(memory, {"position.room": "kitchen", "items": "sword"}) == {"a"}
+    assert filtered(memory, {"position.room": "Kitchen"}) == set()
+    assert filtered(memory, {"position": "kitchen"}) == set()
+    assert filtered(memory, {"kind": "map"}) == {"d"}
+    assert filtered(memory, {"kind": "text"}) == {"c"}
+    assert filtered(memory, {"kind": "state", "position.x": 3}) == {"a"}
+    assert filtered(memory, {"items": "sword"}, tier="ltm") == {"b"}
+    assert filtered(memory, {}) == {"a", "b", "c", "d"}
+
+
+NUMBERS: list[Any] = [
+    1234, 1235, 1234.0, 0.1234, 0.12341, 1e300, 1.0001e300, 10**400, 10**400 + 1, -(10**400), 2**53,
+    2**53 + 1, 0, 1, True, False, None, -1, 1e-320, 123, 1.5, "1", "1234", "True", "None", "",
+]  # fmt: skip
+
+
+def same_attribute(one: Any, other: Any) -> bool:
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+@pytest.mark.parametrize("where", ["content", "metadata"])
+def test_filters_compare_exactly_whatever_the_index_rounds(memory: AgentMemorySystem, where: str) -> None:
+    for number, value in enumerate(NUMBERS):
+        if where == "content":
+            memory.add("ann", {"v": value}, id=str(number))
+        else:
+            memory.add("ann", "text", metadata={"v": value}, id=str(number))
+    for wanted in NUMBERS:
+        expected = {str(n) for n, value in enumerate(NUMBERS) if same_attribute(value, wanted)}
+        assert filtered(memory, {"v": wanted}) == expected
+
+
+def test_zero_finds_minus_zero(memory: AgentMemorySystem) -> None:
+    memory.add("ann", {"v": -0.0}, id="minus")
+    memory.add("ann", {"v": 0.0}, id="plus")
+    assert filtered(memory, {"v": 0}) == {"minus", "plus"}
+    assert filtered(memory, {"v": -0.0}) == {"minus", "plus"}
+
+
+def test_a_filter_that_the_index_rounds_finds_k_if_there_are_k(memory: AgentMemorySystem) -> None:
+    """Hundreds of near neighbours share a rounded term with the few that really match."""
+    memory.add_many(
+        [
+            {"agent_id": "ann", "content": {"v": 100_000 + number % 100, "n": number}}
+            for number in range(600)
+        ]
+    )
+    hits = memory.search("ann", "v", 6, filters={"v": 100_042})
+    assert len(hits) == 6
+    assert {hit.entry.content["v"] for hit in hits} == {100_042}
+    assert len(memory.search("ann", "v", 100, filters={"v": 100_042})) == 6
+    assert len(memory.retrieve_by_attributes("ann", {"v": 100_042}, limit=4)) == 4
+
+
+def test_long_texts_that_begin_alike_are_two_attributes(memory: AgentMemorySystem) -> None:
+    memory.add("ann", {"v": "x" * 300 + "a"}, id="a")
+    memory.add("ann", {"v": "x" * 300 + "b"}, id="b")
+    assert filtered(memory, {"v": "x" * 300 + "a"}) == {"a"}
+
+
+def test_memory_type_is_the_kind_and_nothing_in_the_content(memory: AgentMemorySystem) -> None:
+    state = memory.store_agent_state("ann", {"x": 1})
+    memory.store_agent_action("ann", {"x": 1, "kind": "state"}, metadata={"kind": "state"})
+    assert ids_of(memory.retrieve_similar_states("ann", {"x": 1}, memory_type="state")) == [state]
+    assert memory.retrieve_similar_states("ann", {"x": 1}, memory_type="nothing") == []
+
+
+def test_attributes_come_newest_first_and_limited(memory: AgentMemorySystem, clock: ManualClock) -> None:
+    ids = []
+    for number in range(20):
+        ids.append(memory.add("ann", {"n": number, "even": number % 2 == 0}))
+        clock.advance(1)
+    found = memory.retrieve_by_attributes("ann", {"even": True})
+    assert [entry.id for entry in found] == ids[-2::-2]
+    assert [entry.id for entry in memory.retrieve_by_attributes("ann", {"even": True}, limit=3)] == ids[
+        -2::-2
+    ][:3]
+    assert memory.retrieve_by_attributes("ann", {"even": True}, limit=0) == []
+
+
+json_scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    values=st.lists(json_scalars.filter(lambda v: v not in (float("inf"), float("-inf"))), max_size=8),
+    wanted=json_scalars,
+)
+def test_filters_agree_with_a_plain_comparison(values: list[Any], wanted: Any) -> None:
+    memory = _shared()
+    memory.delete_all("filters")
+    memory.add_many(
+        [{"agent_id": "filters", "content": {"v": value}, "id": str(n)} for n, value in enumerate(values)]
+    )
+    found = {entry.id for entry in memory.retrieve_by_attributes("filters", {"v": wanted})}
+    assert found == {str(n) for n, value in enumerate(values) if same_attribute(value, wanted)}
+
+
+# -- time and step --------------------------------------------------------------------------------
+
+
+def test_time_bounds_include_both_ends(memory: AgentMemorySystem) -> None:
+    for moment in range(10):
+        memory.add("ann", f"at {moment}", timestamp=float(moment), id=str(moment), tier=TIERS[moment % 3])
+    for low, high in ((3, 6), (None, 4), (7, None), (5, 5), (6, 3), (3.5, 3.6), (None, None)):
+        wanted = [str(m) for m in range(10) if (low is None or m >= low) and (high is None or m <= high)]
+        assert [entry.id for entry in memory.retrieve_by_time_range("ann", low, high)] == wanted
+        assert sorted(ids_of(memory.search("ann", "at", 100, since=low, until=high))) == wanted
+    since = datetime.fromtimestamp(8, UTC)
+    assert [entry.id for entry in memory.retrieve_by_time_range("ann", since)] == ["8", "9"]
+    assert [entry.id for entry in memory.retrieve_by_time_range("ann", 2, limit=3)] == ["2", "3", "4"]
+    assert [entry.id for entry in memory.retrieve_by_time_range("ann", tier="im")] == ["1", "4", "7"]
+    assert [entry.id for entry in memory.recent("ann", 3)] == ["9", "8", "7"]
+    assert [entry.id for entry in memory.recent("ann", 2, tier="stm")] == ["9", "6"]
+
+
+def test_step_bounds_include_both_ends(memory: AgentMemorySystem) -> None:
+    memory.add("ann", "without a step", id="none")
+    for step in (5, 1, 3, -2, 1):
+        memory.add("ann", f"step {step}", step=step, id=f"{step}" if step != 1 else None)
+    steps = [entry.step for entry in memory.retrieve_by_step_range("ann")]
+    assert steps == [-2, 1, 1, 3, 5]
+    assert [entry.step for entry in memory.retrieve_by_step_range("ann", 1, 3)] == [1, 1, 3]
+    assert [entry.step for entry in memory.retrieve_by_step_range("ann", None, 0)] == [-2]
+    assert [entry.step for entry in memory.retrieve_by_step_range("ann", 3)] == [3, 5]
+    assert [entry.step for entry in memory.retrieve_by_step_range("ann", limit=2)] == [-2, 1]
+    assert memory.retrieve_by_step_range("ann", tier="ltm") == []
+
+
+def test_memories_of_one_moment_keep_the_order_of_storing_whatever_their_tiers(
+    memory: AgentMemorySystem,
+) -> None:
+    ids = memory.add_many(
+        [
+            {"agent_id": "ann", "content": f"n {number}", "step": 1, "importance": float(number % 3)}
+            for number in range(9)
+        ]
+    )
+    memory.force_transition_to_im(60)
+    memory.force_transition_to_ltm(50)
+    assert [entry.id for entry in memory.retrieve_by_time_range("ann")] == ids
+    assert [entry.id for entry in memory.retrieve_by_step_range("ann")] == ids
+    assert [entry.id for entry in memory.recent("ann", 4)] == ids[:-5:-1]
+    assert [entry.id for entry in memory.retrieve_by_attributes("ann", {"kind": "text"})] == ids[::-1]
+
+
+# -- what is gone ---------------------------------------------------------------------------------
+
+
+def found_anywhere(memory: AgentMemorySystem, text: str) -> set[str]:
+    return {
+        *(hit.id for hit in memory.search("ann", text, 1000)),
+        *(hit.id for hit in memory.retrieve_similar_states("ann", text, 1000)),
+        *(entry.id for entry in memory.recent("ann", 1000)),
+        *(entry.id for entry in memory.retrieve_by_time_range("ann")),
+        *(entry.id for entry in memory.retrieve_by_step_range("ann")),
+        *(entry.id for entry in memory.retrieve_by_attributes("ann", {"kind": "text"})),
+    }
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_what_is_deleted_is_found_by_no_search(open_memory: Open, tier: str) -> None:
+    memory = open_memory(embedder=small_embedder())
+    other = open_memory(embedder=small_embedder())
+    ids = store(memory, corpus(30), tier=tier, step=1)
+    gone = memory.add("ann", "a purple giraffe", tier=tier, step=1)
+    for system in (memory, other):
+        assert found_anywhere(system, "a purple giraffe") == {*ids, gone}
+    memory.delete("ann", gone)
+    for system in (memory, other):
+        assert found_anywhere(system, "a purple giraffe") == set(ids)
+        assert system.get("ann", gone) is None
+    memory.delete_many("ann", ids[:10])
+    assert found_anywhere(other, "x") == set(ids[10:])
+    memory.close()
+    assert found_anywhere(open_memory(embedder=small_embedder()), "a purple giraffe") == set(ids[10:])
+    other.delete_all("ann")
+    assert found_anywhere(other, "x") == set()
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_an_updated_memory_is_found_by_what_it_says_now(open_memory: Open, tier: str) -> None:
+    memory = open_memory(embedder=small_embedder())
+    other = open_memory(embedder=small_embedder())
+    store(memory, corpus(30))
+    memory.add("ann", "a purple giraffe", id="x", tier=tier, metadata={"colour": "purple"})
+    for system in (memory, other):
+        assert system.search("ann", "giraffe", 1)[0].id == "x"
+    memory.update("ann", "x", content="a yellow submarine", metadata={"colour": "yellow"})
+    reopened = None
+    for system in (memory, other, None):
+        if system is None:
+            memory.close()
+            system = reopened = open_memory(embedder=small_embedder())
+        hit = system.search("ann", "submarine", 1)[0]
+        assert (hit.id, hit.entry.content, hit.tier) == ("x", "a yellow submarine", tier)
+        assert all("giraffe" not in hit.why.words for hit in system.search("ann", "giraffe", 100))
+        nearest = system.retrieve_similar_states("ann", "a yellow submarine", 1)[0]
+        assert (nearest.id, round(nearest.score, 1)) == ("x", 1.0)
+        assert system.retrieve_by_attributes("ann", {"colour": "purple"}) == []
+        assert [entry.id for entry in system.retrieve_by_attributes("ann", {"colour": "yellow"})] == ["x"]
+        assert len(system.search("ann", "x", 1000)) == 31
+    assert reopened is not None
+
+
+def test_an_update_that_changes_the_conversation_changes_its_neighbours(open_memory: Open) -> None:
+    memory = open_memory(embedder=small_embedder())
+    for session in "ab":
+        for number in range(5):
+            memory.add("ann", f"{session} {number}", metadata={"session": session}, id=f"{session}{number}")
+    memory.search("ann", "a 2")
+    memory.update("ann", "a2", metadata={"session": "b"})
+    before = memory.search("ann", "a 2", 10)
+    memory.drop_caches()
+    assert [(hit.id, round(hit.score, 4)) for hit in before] == [
+        (hit.id, round(hit.score, 4)) for hit in memory.search("ann", "a 2", 10)
+    ]
+
+
+def test_a_search_does_not_depend_on_what_was_there_before(open_memory: Open) -> None:
+    """Deleted memories count in no frequency, no average and no scale."""
+    memory = open_memory()
+    store(memory, [f"a walk in park {number}" for number in range(25)])
+    memory.add("ann", "the orchard has apples", id="orchard")
+    memory.add("ann", "a visit to the museum", id="museum")
+    gone = store(memory, ["apples in the orchard, apples and apples"] * 300)
+    memory.search("ann", "apples")
+    memory.delete_many("ann", gone)
+    kept = memory.search("ann", "apples of the orchard after the visit", 27)
+    memory.drop_caches()
+    anew = memory.search("ann", "apples of the orchard after the visit", 27)
+    assert anew[0].id == "orchard"
+    assert kept[0].id == "orchard"
+    assert [(hit.id, round(hit.score, 3)) for hit in kept] == [
+        (hit.id, round(hit.score, 3)) for hit in anew
+    ]
+
+
+def test_a_memory_that_was_changed_often_is_found_as_well_as_ever(open_memory: Open) -> None:
+    memory = open_memory()
+    store(memory, [f"a walk in park {number}" for number in range(25)])
+    memory.add("ann", "the orchard has 0 apples", id="orchard")
+    memory.add("ann", "a visit to the museum", id="museum")
+    for number in range(300):
+        memory.update("ann", "orchard", content=f"the orchard has {number} apples")
+        if number % 20 == 0:
+            assert memory.search("ann", "apples of the orchard after the visit", 1)[0].id == "orchard"
+    kept = memory.search("ann", "apples of the orchard after the visit", 27)
+    memory.drop_caches()
+    anew = memory.search("ann", "apples of the orchard after the visit", 27)
+    assert [(hit.id, round(hit.score, 3)) for hit in kept] == [
+        (hit.id, round(hit.score, 3)) for hit in anew
+    ]
+
+
+# -- caches ---------------------------------------------------------------------------------------
+
+
+def answers(memory: AgentMemorySystem, queries: list[str]) -> list[Any]:
+    return [
+        [
+            [(hit.id, round(hit.score, 4), hit.why.words) for hit in memory.search("ann", query, 10)],
+            [hit.id for hit in memory.search("ann", query, 5, tier="im", filters={"even": True})],
+            [hit.id for hit in memory.retrieve_similar_states("ann", query, 10)],
+            [hit.id for hit in memory.retrieve_similar_states("ann", query, 10, tier="ltm")],
+            [entry.id for entry in memory.retrieve_by_attributes("ann", {"even": True}, limit=20)],
+        ]
+        for query in queries
+    ]
+
+
+def test_an_agent_larger_than_the_cache_gets_the_same_answers(
+    open_memory: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_module, "BLOCK", 512)
+    texts = corpus(4000)
+    large = open_memory(embedder=small_embedder(256))
+    ids = large.add_many(
+        [
+            {"agent_id": "ann", "content": text, "metadata": {"even": number % 2 == 0}}
+            for number, text in enumerate(texts)
+        ]
+    )
+    large.force_transition_to_im(60)
+    large.force_transition_to_ltm(50)
+    small = open_memory(embedder=small_embedder(256), cache_bytes=MIB)
+    queries = texts[:3]
+    for _ in range(2):
+        assert answers(small, queries) == answers(large, queries)
+        assert small.get_memory_statistics()["bytes_in_cache"] <= MIB
+    large.delete_many("ann", ids[100:200])
+    large.update("ann", ids[3], content="something new")
+    later = large.add("ann", texts[0], metadata={"even": True})
+    assert answers(small, [*queries, "something new"]) == answers(large, [*queries, "something new"])
+    assert small.search("ann", texts[0], 2, filters={"even": True})[0].id == later
+    assert small.get_memory_statistics()["bytes_in_cache"] <= MIB
+
+
+def test_blocks_give_the_same_answers_as_one_piece(
+    open_memory: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = open_memory(embedder=small_embedder())
+    texts = corpus(500)
+    for number, text in enumerate(texts):
+        whole.add("ann", text, metadata={"even": number % 2 == 0})
+        if number % 100 == 50:
+            whole.force_transition_to_im(50)
+            whole.force_transition_to_ltm(30)
+    expected = answers(whole, texts[:10])
+    monkeypatch.setattr(index_module, "BLOCK", 64)
+    blocks = open_memory(embedder=small_embedder())
+    assert answers(blocks, texts[:10]) == expected
+    for number, text in enumerate(corpus(200, seed=9)):
+        blocks.add("ann", text, metadata={"even": number % 2 == 0})
+        blocks.search("ann", text, 1)
+    kept = answers(blocks, texts[:10])
+    blocks.drop_caches()
+    assert answers(blocks, texts[:10]) == kept
+
+
+def test_dropping_caches_frees_them_and_changes_no_answer(memory: AgentMemorySystem) -> None:
+    texts = corpus(200)
+    store(memory, texts)
+    store(memory, texts, "bob")
+    before = answers(memory, texts[:5])
+    memory.search("bob", texts[0])
+    full = memory.get_memory_statistics()["bytes_in_cache"]
+    memory.drop_caches("bob")
+    half = memory.get_memory_statistics()["bytes_in_cache"]
+    assert 0 < half < full
+    memory.drop_caches()
+    assert memory.get_memory_statistics()["bytes_in_cache"] == 0
+    assert answers(memory, texts[:5]) == before
+    memory.drop_caches("nobody")
+
+
+def test_many_agents_stay_within_the_cache(open_memory: Open) -> None:
+    memory = open_memory(embedder=small_embedder(), cache_bytes=MIB)
+    texts = corpus(100)
+    agents = [f"agent {number}" for number in range(60)]
+    for agent in agents:
+        store(memory, texts, agent)
+    for agent in [*agents, *agents[::-1], *agents[::7]]:
+        assert memory.search(agent, texts[3], 1)[0].entry.content == texts[3]
+        memory.get_many(agent, ids_of(memory.search(agent, texts[5], 20)))
+        assert memory.get_memory_statistics()["bytes_in_cache"] <= MIB
+
+
+def test_one_agent_alone_stays_within_the_cache(open_memory: Open) -> None:
+    memory = open_memory(embedder=small_embedder(256), cache_bytes=MIB)
+    texts = corpus(4000)
+    ids = store(memory, texts)
+    for number in (0, 1, 3999):
+        assert memory.search("ann", texts[number], 1)[0].id == ids[number]
+        assert memory.get_memory_statistics()["bytes_in_cache"] <= MIB
+    store(memory, texts[:50], "bob")
+    for _ in range(3):
+        memory.search("bob", texts[0])
+        memory.search("ann", texts[0])
+        assert memory.get_memory_statistics()["bytes_in_cache"] <= MIB
+
+
+# -- vectors --------------------------------------------------------------------------------------
+
+
+def unit_vectors(count: int, dimensions: int, seed: int) -> np.ndarray:
+    rows = np.random.default_rng(seed).standard_normal((count, dimensions))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def recall_at_10(
+    memory: AgentMemorySystem, vectors: np.ndarray, queries: np.ndarray, **scope: Any
+) -> float:
+    right = 0
+    for query in queries:
+        true = np.argsort(-(vectors @ query))[:10]
+        found = {int(hit.id) for hit in memory.retrieve_similar_states("ann", query, 10, **scope)}
+        right += len(found & set(true.tolist()))
+    return right / (10 * len(queries))
+
+
+@pytest.mark.parametrize("dimensions", [256, 64, 300])
+def test_nearest_neighbours_of_random_vectors_are_found(open_memory: Open, dimensions: int) -> None:
+    """Random directions are the hardest there are: no two of them are near each other."""
+    memory = open_memory(embedder=small_embedder(dimensions))
+    vectors = unit_vectors(5000, dimensions, 1)
+    memory.add_many(
+        [{"agent_id": "ann", "content": n, "id": str(n), "vector": row} for n, row in enumerate(vectors)]
+    )
+    assert recall_at_10(memory, vectors, unit_vectors(40, dimensions, 2)) >= 0.95
+
+
+def test_nearest_neighbours_are_found_among_few_allowed(open_memory: Open) -> None:
+    memory = open_memory(embedder=small_embedder(256))
+    vectors = unit_vectors(5000, 256, 1)
+    memory.add_many(
+        [
+            {
+                "agent_id": "ann",
+                "content": n,
+                "id": str(n),
+                "vector": row,
+                "tier": "im" if n < 1000 else "stm",
+            }
+            for n, row in enumerate(vectors)
+        ]
+    )
+    assert recall_at_10(memory, vectors[:1000], unit_vectors(40, 256, 2), tier="im") >= 0.95
+    for k in (10, 100, 999, 1000, 2000):
+        hits = memory.retrieve_similar_states("ann", vectors[7], k, tier="im")
+        assert len(hits) == min(k, 1000)
+        assert {hit.tier for hit in hits} == {"im"}
+        assert hits[0].id == "7"
+
+
+def test_cosines_are_those_of_the_vectors_that_were_given(memory: AgentMemorySystem) -> None:
+    vectors = unit_vectors(50, DIMENSIONS, 3)
+    for number, row in enumerate(vectors):
+        memory.add("ann", number, id=str(number), vector=(row * 7.5).tolist(), tier=TIERS[number % 3])
+    query = unit_vectors(1, DIMENSIONS, 4)[0]
+    hits = memory.retrieve_similar_states("ann", query * 3, 50)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    for hit in hits:
+        assert hit.score == pytest.approx(float(vectors[int(hit.id)] @ query), abs=0.01)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-30, 1e-3, 1.0, 1e20, 1e30, 1e300])
+def test_only_the_direction_of_a_vector_counts(memory: AgentMemorySystem, scale: float) -> None:
+    vectors = unit_vectors(5, DIMENSIONS, 3)
+    for number, row in enumerate(vectors):
+        memory.add("ann", number, id=str(number), vector=row * scale, tier=TIERS[number % 3])
+    for number, row in enumerate(vectors):
+        hit = memory.retrieve_similar_states("ann", row * scale, 1)[0]
+        assert hit.id == str(number)
+        assert hit.score == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_threshold_bounds_the_cosine(memory: AgentMemorySystem) -> None:
+    axis = np.eye(DIMENSIONS)[0]
+    other = np.eye(DIMENSIONS)[1]
+    for cosine in (1.0, 0.9, 0.5, 0.0, -0.5, -1.0):
+        vector = cosine * axis + np.sqrt(1 - cosine**2) * other
+        memory.add("ann", cosine, id=str(cosine), vector=vector)
+    for threshold, wanted in ((0.95, 1), (0.85, 2), (0.4, 3), (-0.1, 4), (-2, 6), (2, 0), (None, 6)):
+        hits = memory.retrieve_similar_states("ann", axis, 10, threshold=threshold)
+        assert len(hits) == wanted
+        assert ids_of(hits) == ["1.0", "0.9", "0.5", "0.0", "-0.5", "-1.0"][:wanted]
+
+
+@pytest.mark.parametrize("kind", ["default", "small"])
+def test_near_states_come_before_far_ones(open_memory: Open, kind: str) -> None:
+    memory = open_memory(embedder=small_embedder() if kind == "small" else None)
+    for x in range(0, 100, 5):
+        memory.store_agent_state("ann", {"position": {"x": float(x), "y": 50.0}, "status": "walking"}, x)
+    for x in (12.0, 47.0, 81.0):
+        hits = memory.retrieve_similar_states(
+            "ann", {"status": "walking", "position": {"y": 50.0, "x": x}}, 20
+        )
+        nearest = hits[0].entry.content["position"]["x"]
+        assert abs(nearest - x) <= 5
+        ratios = [abs(np.arcsinh(hit.entry.content["position"]["x"]) - np.arcsinh(x)) for hit in hits]
+        assert np.mean(ratios[:5]) < np.mean(ratios[-5:])
+
+
+def test_states_that_differ_in_words_or_numbers_are_told_apart(open_memory: Open) -> None:
+    memory = open_memory()
+    states = {
+        "hungry": {"status": "hungry", "health": 0.9, "room": "kitchen"},
+        "tired": {"status": "tired", "health": 0.9, "room": "bedroom"},
+        "hurt": {"status": "hungry", "health": 0.1, "room": "kitchen"},
+    }
+    for name, state in states.items():
+        memory.store_agent_state("ann", state, state_id=name)
+    for name, state in states.items():
+        assert memory.retrieve_similar_states("ann", state, 1)[0].id == name
+
+
+# -- conversations --------------------------------------------------------------------------------
+
+TURNS = [
+    "Good morning, did you sleep well?",
+    "Yes, thank you, very well indeed.",
+    "I adopted a greyhound called Pirate last week.",
+    "Oh how lovely, what is he like?",
+    "Quiet, and he loves the beach.",
+    "We should go there together some time.",
+    "Is Saturday fine for you?",
+    "Saturday is perfect.",
+]
+STRANGERS = [f"The quarterly figures of department {number} were approved." for number in range(40)]
+
+
+def test_the_neighbour_of_a_strong_match_outranks_a_stranger(open_memory: Open) -> None:
+    memory = open_memory()
+    store(memory, STRANGERS[:20], metadata={"session": "work"})
+    turns = store(memory, TURNS, metadata={"session": "home"})
+    store(memory, STRANGERS[20:], metadata={"session": "work"})
+    hits = memory.search("ann", "Which greyhound did she adopt, what is Pirate's name?", 5)
+    assert hits[0].id == turns[2]
+    assert {turns[1], turns[3]} <= set(ids_of(hits))
+    assert all(hit.why.context for hit in hits)
+    assert "context: " in str(hits[1].why)
+
+
+def test_sessions_do_not_leak_into_each_other(open_memory: Open) -> None:
+    """Turns of two conversations that were stored alternately are neighbours only inside each."""
+    memory = open_memory()
+    batch = []
+    for number, turn in enumerate(TURNS):
+        batch.append(
+            {"agent_id": "ann", "content": turn, "metadata": {"session": "home"}, "id": f"h{number}"}
+        )
+        batch.append(
+            {
+                "agent_id": "ann",
+                "content": STRANGERS[number],
+                "metadata": {"session": "work"},
+                "id": f"w{number}",
+            }
+        )
+    memory.add_many(batch)
+    hits = memory.search("ann", "Which greyhound did she adopt, what is Pirate's name?", 3)
+    assert {hit.id[0] for hit in hits} == {"h"}
+
+
+def test_documents_that_do_not_cohere_get_no_context(open_memory: Open) -> None:
+    memory = open_memory()
+    choose = random.Random(4)
+    topics = [
+        "the harbour and its ships", "a recipe for lentil soup", "the orbit of a comet", "tax law of 1911",
+        "how violins are made", "mountain goats in winter", "a sonnet about rain", "repairing a bicycle",
+    ]  # fmt: skip
+    texts = [f"Text {number} on {choose.choice(topics)}" for number in range(200)]
+    store(memory, texts)
+    for query in ("lentil soup", "comet", "violin"):
+        assert all(hit.why.context == 0.0 for hit in memory.search("ann", query, 20))
+
+
+def test_a_conversation_without_sessions_gets_context_because_it_coheres(open_memory: Open) -> None:
+    memory = open_memory()
+    texts = [
+        f"About {topic}: remark {number} on {topic}"
+        for topic in ("whales", "guitars", "volcanoes", "chess", "bread", "satellites", "castles", "bees")
+        for number in range(12)
+    ]
+    store(memory, texts)
+    assert any(hit.why.context != 0.0 for hit in memory.search("ann", "volcanoes", 10))

@@ -1,0 +1,586 @@
+"""Files that are not ours, damaged, out of reach, or on a full disk: refused by name and left alone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_embedder import small_embedder
+from subprocesses import run_python
+
+from memory import AgentMemorySystem
+from memory.errors import (
+    AgentMemoryError,
+    EmbedderMismatch,
+    StoreCorrupt,
+    StoreError,
+    StoreReadOnly,
+    StoreTooNew,
+)
+from memory.storage.pulse import Pulse
+from memory.storage.schema import APPLICATION_ID, FORMAT_VERSION, PAGE_SIZE
+
+OpenMemory = Callable[..., AgentMemorySystem]
+
+
+@pytest.fixture
+def open_small(open_memory: OpenMemory) -> OpenMemory:
+    """`open_memory` with an embedder that costs nothing."""
+    return lambda **settings: open_memory(**{"embedder": small_embedder(), **settings})
+
+
+@pytest.fixture
+def sound(open_small: OpenMemory, tmp_path: Path) -> Path:
+    """A file of ours, closed, with memories in all tiers and nothing beside it."""
+    path = tmp_path / "sound" / "memory.db"
+    with open_small(path=path) as memory:
+        memory.add_many(
+            {"agent_id": "ann", "content": f"memory {number} " + "x" * 500, "id": str(number)}
+            for number in range(300)
+        )
+        memory.force_transition_to_im(60)
+        memory.force_transition_to_ltm(50)
+    Path(f"{path}-pulse").unlink()
+    assert os.listdir(path.parent) == ["memory.db"]
+    return path
+
+
+def picture(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Every file of a folder: its bytes, and when it was last written."""
+    return {
+        file.name: (file.read_bytes() if file.is_file() else b"", file.stat().st_mtime_ns)
+        for file in folder.iterdir()
+    }
+
+
+def refuse(open_small: OpenMemory, path: Path, error: type[StoreError], **settings: Any) -> str:
+    """Opening must raise exactly this error, in one line that names the file, and touch nothing."""
+    before = picture(path.parent)
+    with pytest.raises(AgentMemoryError) as caught:
+        open_small(path=path, **settings)
+    assert caught.type is error
+    message = str(caught.value)
+    assert str(path) in message
+    assert "\n" not in message
+    assert picture(path.parent) == before
+    return message
+
+
+def patch(path: Path, *statements: str) -> None:
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+def problems(path: Path) -> list[str]:
+    """What SQLite itself finds wrong with a file."""
+    connection = sqlite3.connect(path)
+    try:
+        return [line for (line,) in connection.execute("PRAGMA integrity_check") if line != "ok"]
+    finally:
+        connection.close()
+
+
+# -- what is not ours -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\n", b"SQLite format 3\x00", b"Dear diary,\n" * 1_000, bytes(20_000), b"\xff" * 20_000],
+    ids=["empty", "newline", "only the magic", "text", "zeros", "ones"],
+)
+def test_a_file_that_is_no_database_is_refused(
+    open_small: OpenMemory, tmp_path: Path, content: bytes
+) -> None:
+    path = tmp_path / "memory.db"
+    path.write_bytes(content)
+    refuse(open_small, path, StoreCorrupt)
+    refuse(open_small, path, StoreCorrupt, read_only=True)
+
+
+@pytest.mark.parametrize("journal", ["DELETE", "WAL"])
+def test_another_programs_database_is_refused(open_small: OpenMemory, tmp_path: Path, journal: str) -> None:
+    path = tmp_path / "memory.db"
+    patch(path, f"PRAGMA journal_mode = {journal}", "CREATE TABLE memories (id TEXT)")
+    assert "another program" in refuse(open_small, path, StoreCorrupt)
+    refuse(open_small, path, StoreCorrupt, read_only=True)
+
+
+@pytest.mark.parametrize("application_id", [0, 1, APPLICATION_ID - 1, 0x7FFFFFFF])
+def test_an_unknown_application_id_is_refused(
+    open_small: OpenMemory, sound: Path, application_id: int
+) -> None:
+    patch(sound, f"PRAGMA application_id = {application_id}")
+    refuse(open_small, sound, StoreCorrupt)
+
+
+@pytest.mark.parametrize("version", [FORMAT_VERSION + 1, 2**31 - 1])
+def test_a_newer_format_is_refused(open_small: OpenMemory, sound: Path, version: int) -> None:
+    patch(sound, f"PRAGMA user_version = {version}")
+    assert "upgrade" in refuse(open_small, sound, StoreTooNew)
+
+
+def test_our_mark_without_our_tables_is_refused(open_small: OpenMemory, tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    marks = (f"PRAGMA application_id = {APPLICATION_ID}", f"PRAGMA user_version = {FORMAT_VERSION}")
+    patch(path, *marks, "CREATE TABLE other (id TEXT)")
+    refuse(open_small, path, StoreCorrupt)
+
+
+@pytest.mark.parametrize("embedder", [small_embedder(name="other"), small_embedder(dimensions=16)])
+def test_another_embedder_is_refused(open_small: OpenMemory, sound: Path, embedder: Any) -> None:
+    before = sound.read_bytes()
+    for read_only in (True, False):
+        with pytest.raises(EmbedderMismatch, match=r"words-by-hash/32.*" + embedder.name) as caught:
+            open_small(path=sound, embedder=embedder, read_only=read_only)
+        assert str(sound) in str(caught.value)
+        assert sound.read_bytes() == before
+    assert not Path(f"{sound}-wal").exists()
+    with open_small(path=sound) as memory:
+        assert memory.get("ann", "7") is not None
+
+
+# -- what is damaged --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        lambda size: 1,
+        lambda size: 50,
+        lambda size: 99,
+        lambda size: 100,
+        lambda size: 512,
+        lambda size: PAGE_SIZE - 1,
+        lambda size: PAGE_SIZE,
+        lambda size: PAGE_SIZE + 1,
+        lambda size: size // 2,
+        lambda size: size - PAGE_SIZE,
+        lambda size: size - 1,
+    ],
+    ids=["1", "50", "99", "100", "512", "page-1", "page", "page+1", "half", "last page", "last byte"],
+)
+def test_a_file_cut_short_is_refused(
+    open_small: OpenMemory, sound: Path, kept: Callable[[int], int]
+) -> None:
+    content = sound.read_bytes()
+    sound.write_bytes(content[: kept(len(content))])
+    refuse(open_small, sound, StoreCorrupt)
+    refuse(open_small, sound, StoreCorrupt, read_only=True)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_garbage_inside_a_file_is_named_or_harmless(open_small: OpenMemory, sound: Path, seed: int) -> None:
+    """Nothing comes out but values, and errors of ours that say the file is damaged."""
+    rng = random.Random(seed)
+    content = bytearray(sound.read_bytes())
+    for _ in range(seed + 1):
+        place = rng.randrange(PAGE_SIZE, len(content) - 200)
+        content[place : place + 200] = rng.randbytes(200)
+    sound.write_bytes(content)
+    with contextlib.suppress(StoreError), open_small(path=sound, read_only=True) as memory:
+        for number in range(300):
+            _try(lambda number=number: memory.get("ann", str(number)))
+        _try(lambda: memory.search("ann", "memory 7"))
+        _try(lambda: memory.recent("ann", 300))
+        _try(lambda: memory.get_memory_statistics())
+        _try(lambda: memory.export_jsonl(sound.parent / "export.jsonl"))
+
+
+def _try(read: Callable[[], Any]) -> None:
+    with contextlib.suppress(StoreError):
+        read()
+
+
+def test_garbage_beside_a_file_is_no_log_of_ours(open_small: OpenMemory, sound: Path) -> None:
+    for suffix in ("-wal", "-shm"):
+        Path(f"{sound}{suffix}").write_bytes(os.urandom(50_000))
+    with open_small(path=sound) as memory:
+        assert memory.get_memory_statistics("ann")["total"] == 300
+        memory.add("ann", "after", id="after")
+    with open_small(path=sound) as memory:
+        assert memory.get("ann", "after").content == "after"
+    assert problems(sound) == []
+
+
+# -- where it is ------------------------------------------------------------------------------
+
+
+def test_missing_folders_are_made(open_small: OpenMemory, tmp_path: Path) -> None:
+    path = tmp_path / "some" / "new" / "folder" / "memory.db"
+    with open_small(path=path) as memory:
+        memory.add("ann", "first", id="1")
+    with open_small(path=path) as memory:
+        assert memory.get("ann", "1").content == "first"
+
+
+def test_making_a_file_leaves_no_draft_behind(open_small: OpenMemory, tmp_path: Path) -> None:
+    with open_small(path=tmp_path / "memory.db"):
+        names = {file.name for file in tmp_path.iterdir()}
+    assert names <= {f"memory.db{suffix}" for suffix in ("", "-wal", "-shm", "-pulse")}
+
+
+@pytest.mark.parametrize(
+    "name", ["with space.db", "a?mode=ro#b%20.db", "größe-🜁.db", "no extension", "'\"&;"]
+)
+def test_any_file_name_will_do(open_small: OpenMemory, tmp_path: Path, name: str) -> None:
+    with open_small(path=tmp_path / name) as memory:
+        memory.add("ann", "first", id="1")
+    assert (tmp_path / name).is_file()
+    with open_small(path=tmp_path / name, read_only=True) as memory:
+        assert memory.get("ann", "1").content == "first"
+
+
+def test_a_folder_is_refused(open_small: OpenMemory, tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    path.mkdir()
+    refuse(open_small, path, StoreCorrupt)
+    refuse(open_small, path, StoreCorrupt, read_only=True)
+
+
+def test_a_file_in_place_of_the_folder_is_refused(open_small: OpenMemory, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(StoreReadOnly, match="file"):
+        open_small(path=tmp_path / "file" / "memory.db")
+    assert (tmp_path / "file").read_text() == "not a folder"
+
+
+def test_a_relative_path_means_the_folder_it_was_opened_in(
+    open_small: OpenMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    memory = open_small(path="memory.db")
+    monkeypatch.chdir(tmp_path / "there")
+    memory.add("ann", "first", id="1")
+    assert [hit.id for hit in memory.search("ann", "first")] == ["1"]
+    memory.close()
+    assert list((tmp_path / "there").iterdir()) == []
+    assert (tmp_path / "here" / "memory.db").is_file()
+
+
+def test_a_home_folder_may_be_named_by_its_sign(
+    open_small: OpenMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    open_small(path="~/memory.db").add("ann", "first")
+    assert (tmp_path / "memory.db").is_file()
+
+
+# -- reading only -----------------------------------------------------------------------------
+
+
+def test_reading_only_makes_no_file(open_small: OpenMemory, tmp_path: Path) -> None:
+    refuse(open_small, tmp_path / "memory.db", StoreReadOnly, read_only=True)
+    with pytest.raises(StoreReadOnly, match="missing"):
+        open_small(path=tmp_path / "missing" / "memory.db", read_only=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_reading_only_reads_everything_and_changes_nothing(open_small: OpenMemory, sound: Path) -> None:
+    before = sound.read_bytes()
+    with open_small(path=sound, read_only=True) as memory:
+        assert [memory.get("ann", str(number)).id for number in range(300)] == list(map(str, range(300)))
+        assert memory.search("ann", "memory 7")
+        assert memory.get_memory_statistics("ann")["total"] == 300
+        for write in (
+            lambda: memory.add("ann", "new"),
+            lambda: memory.add("bob", "new"),
+            lambda: memory.update("ann", "7", content="new"),
+            lambda: memory.delete("ann", "7"),
+            lambda: memory.delete_all("ann"),
+            lambda: memory.force_transition_to_im(),
+            lambda: memory.force_consolidation(),
+        ):
+            with pytest.raises(StoreReadOnly, match="memory"):
+                write()
+    assert sound.read_bytes() == before
+
+
+def test_a_reader_sees_what_a_writer_stores_meanwhile(open_small: OpenMemory, sound: Path) -> None:
+    writer, reader = open_small(path=sound), open_small(path=sound, read_only=True)
+    writer.add("ann", "newly stored", id="new")
+    assert reader.get("ann", "new").content == "newly stored"
+    writer.update("ann", "new", content="changed")
+    assert reader.get("ann", "new").content == "changed"
+    writer.delete("ann", "new")
+    assert reader.get("ann", "new") is None
+    assert "new" not in [hit.id for hit in reader.search("ann", "changed")]
+
+
+_AS_NOBODY = """
+sound, path = sys.argv[1:]
+def read(path):
+    with open_memory(path, read_only=True) as memory:
+        hits = memory.search("ann", "memory")
+        return [memory.get("ann", "7").id, len(hits), len(memory.recent("ann", 999))]
+def attempt(act, path):
+    try:
+        return act(path)
+    except Exception as problem:
+        return [type(problem).__name__, str(problem)]
+read(sound)  # everything is imported while root may still read it
+if os.geteuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+print(json.dumps([attempt(open_memory, path), attempt(read, path)]))
+"""
+
+
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """A folder that other users can reach; pytest's own are for one user."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def test_a_file_without_rights_to_write_can_be_read(sound: Path, public_folder: Path) -> None:
+    path = shutil.copy(sound, public_folder)
+    os.chmod(path, 0o444)
+    public_folder.chmod(0o555)
+    before = picture(public_folder)
+    opened, read = json.loads(run_python(_AS_NOBODY, sound, path))
+    assert opened[0] == "StoreReadOnly"
+    assert path in opened[1]
+    assert read == ["7", 10, 300]
+    assert picture(public_folder) == before
+
+
+def test_a_file_without_rights_to_read_is_refused(sound: Path, public_folder: Path) -> None:
+    path = shutil.copy(sound, public_folder)
+    os.chmod(path, 0o000)
+    for name, message in json.loads(run_python(_AS_NOBODY, sound, path)):
+        assert name == "StoreReadOnly"
+        assert path in message
+    assert os.listdir(public_folder) == ["memory.db"]
+
+
+# -- a full disk ------------------------------------------------------------------------------
+
+_FILL = """
+import resource, signal
+from memory.errors import StoreError, StoreFull
+
+def fill(memory, kept):
+    "Store until nothing more fits, in ones and in batches; what was acknowledged is in `kept`."
+    for number in range(len(kept), 10_000):
+        batch = [(f"{number}-{part}", f"{number} {part} " + "x" * 3_000) for part in range(number % 4 + 1)]
+        try:
+            memory.add_many({"agent_id": "ann", "content": text, "id": id} for id, text in batch)
+        except StoreError as problem:
+            return problem, [id for id, _ in batch]
+        kept.update(batch)
+    raise AssertionError("the disk never got full")
+
+def check(memory, kept, refused):
+    assert {entry.id: entry.content for entry in memory.recent("ann", 100_000)} == kept
+    assert memory.get_memory_statistics("ann")["total"] == len(kept)
+    assert not any(memory.exists("ann", id) for id in refused)
+    some = next(iter(kept))
+    assert memory.get("ann", some).content == kept[some]
+    assert memory.search("ann", kept[some][:5])
+"""
+
+
+def test_a_write_that_fails_stores_nothing_of_itself(open_small: OpenMemory, tmp_path: Path) -> None:
+    """The file may not grow past a limit, which fails like a disk with an error of its own."""
+    path = tmp_path / "memory.db"
+    script = (
+        _FILL
+        + """
+memory, kept = open_memory(sys.argv[1]), {}
+memory.add("ann", "before the limit", id="before")
+kept["before"] = "before the limit"
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))
+for _ in range(3):
+    problem, refused = fill(memory, kept)
+    assert sys.argv[1] in str(problem) and "\\n" not in str(problem), problem
+    check(memory, kept, refused)
+memory.close()  # the disk is still full: all that was acknowledged is there, so that is no error
+print(json.dumps(kept))
+"""
+    )
+    kept = json.loads(run_python(script, path))
+    assert len(kept) > 50
+    with open_small(path=path) as memory:
+        assert {entry.id: entry.content for entry in memory.recent("ann", 100_000)} == kept
+        memory.add("ann", "there is space again", id="again")
+        assert memory.get("ann", "again") is not None
+    assert problems(path) == []
+
+
+def _small_disk() -> tuple[str, ...]:
+    """A command that runs another one with a file system of 4 MB of its own on /mnt."""
+    for way in (("unshare", "--mount"), ("unshare", "--mount", "--map-root-user")):
+        command = (*way, "sh", "-c", 'mount -t tmpfs -o size=4m none /mnt && exec "$@"', "sh")
+        if (
+            shutil.which("unshare")
+            and subprocess.run([*command, "true"], capture_output=True).returncode == 0
+        ):
+            return command
+    pytest.skip("this system does not let a test mount a small disk")
+
+
+def test_a_full_disk_is_named_and_loses_nothing() -> None:
+    script = (
+        _FILL
+        + """
+path, kept = "/mnt/memory.db", {}
+with open("/mnt/ballast", "wb") as ballast:
+    ballast.write(bytes(1_000_000))
+with open_memory(path) as memory:
+    problem, refused = fill(memory, kept)
+    assert type(problem) is StoreFull, repr(problem)
+    assert path in str(problem) and "\\n" not in str(problem)
+    check(memory, kept, refused)
+    for change in (
+        lambda: memory.update("ann", "0-0", content="y" * 100_000),
+        lambda: memory.force_transition_to_im(),
+    ):
+        try:
+            change()
+        except StoreError as problem:
+            assert type(problem) is StoreFull, repr(problem)
+    assert memory.get("ann", "0-0").content in (kept["0-0"], "y" * 100_000)
+    kept["0-0"] = memory.get("ann", "0-0").content
+os.remove("/mnt/ballast")
+with open_memory(path) as memory:
+    check(memory, kept, refused)
+    memory.add("ann", "there is space again", id="again")
+import sqlite3
+assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+"""
+    )
+    run_python(script, before=_small_disk())
+
+
+def test_a_full_disk_does_not_kill_a_process_that_deletes() -> None:
+    """What is mapped into memory must have its blocks beforehand: a write to a hole is a SIGBUS."""
+    script = """
+from memory.errors import StoreError
+memory = open_memory("/mnt/memory.db")
+memory.add_many({"agent_id": f"agent {number}", "content": "x", "id": "x"} for number in range(4_500))
+with open("/mnt/ballast", "wb", buffering=0) as ballast:
+    try:
+        while True:
+            ballast.write(bytes(4096))
+    except OSError:
+        pass
+for number in range(0, 4_500, 100):
+    try:
+        assert memory.delete(f"agent {number}", "x")
+    except StoreError as problem:
+        assert type(problem).__name__ == "StoreFull", repr(problem)
+"""
+    run_python(script, before=_small_disk())
+
+
+def test_a_new_file_on_a_full_disk_is_named() -> None:
+    script = """
+from memory.errors import StoreError
+with open("/mnt/ballast", "wb", buffering=0) as ballast:
+    try:
+        while True:
+            ballast.write(bytes(4096))
+    except OSError:
+        pass
+try:
+    open_memory("/mnt/memory.db")
+except StoreError as problem:
+    assert "/mnt/memory.db" in str(problem), problem
+assert os.listdir("/mnt") == ["ballast"], os.listdir("/mnt")
+os.remove("/mnt/ballast")
+with open_memory("/mnt/memory.db") as memory:
+    memory.add("ann", "there is space again")
+"""
+    run_python(script, before=_small_disk())
+
+
+# -- the pulse --------------------------------------------------------------------------------
+
+
+def _works(memory: AgentMemorySystem) -> None:
+    """What is cached in RAM follows every change."""
+    memory.add("ann", "first", id="pulse")
+    for text in ("second", "third"):
+        assert memory.get("ann", "pulse") is not None
+        memory.update("ann", "pulse", content=text)
+        assert memory.get("ann", "pulse").content == text
+    memory.force_transition_to_im(agent_id="ann")
+    assert memory.get("ann", "pulse").tier == "im"
+    memory.delete("ann", "pulse")
+    assert memory.get("ann", "pulse") is None
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 4_096, 32_768, 100_000])
+def test_garbage_in_the_pulse_is_harmless(open_small: OpenMemory, sound: Path, size: int) -> None:
+    Path(f"{sound}-pulse").write_bytes(random.Random(size).randbytes(size))
+    with open_small(path=sound) as memory:
+        _works(memory)
+        _works(open_small(path=sound))
+
+
+def test_a_pulse_left_in_the_middle_of_a_change_is_harmless(open_small: OpenMemory, sound: Path) -> None:
+    Path(f"{sound}-pulse").write_bytes(b"\x01\x02\x03\x04\x05\x06\x07\x08" * 4_096)  # odd: a killed writer
+    with open_small(path=sound) as memory:
+        assert memory.get("ann", "7") == memory.get("ann", "7")
+        _works(memory)
+
+
+def test_a_pulse_removed_while_open_is_not_missed(open_small: OpenMemory, sound: Path) -> None:
+    with open_small(path=sound) as memory:
+        memory.get("ann", "7")
+        Path(f"{sound}-pulse").unlink()
+        _works(memory)
+    with open_small(path=sound) as memory:
+        _works(memory)
+        assert Path(f"{sound}-pulse").is_file()
+
+
+def test_the_end_of_one_change_does_not_cover_another() -> None:
+    pulse = Pulse(None)
+    first = pulse.begin(3)
+    second = pulse.begin(3)
+    pulse.end(3, first)
+    assert pulse.slots[3] == second
+    pulse.end(3, second)
+    assert pulse.slots[3] % 2 == 0
+    assert pulse.slots[3] != 0
+
+
+def test_a_change_always_leaves_a_new_number() -> None:
+    """Another's end may fall into a change that is under way; whoever reads then keeps it under that."""
+    pulse = Pulse(None)
+    mark = pulse.begin(3)
+    late_end_of_another = 4_444
+    pulse.slots[3] = late_end_of_another
+    pulse.end(3, mark)
+    assert pulse.slots[3] != late_end_of_another
+    assert pulse.slots[3] % 2 == 0
+
+
+def test_opening_a_pulse_again_keeps_its_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "pulse"
+    one = Pulse(path)
+    one.end(5, one.begin(5))
+    other = Pulse(path)
+    assert other.slots[5] == one.slots[5] != 0
+    mark = other.begin(5)
+    assert one.slots[5] == mark

@@ -1,0 +1,47 @@
+"""The SQLite store keeps what every store promises, on a file and in RAM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.register_assert_rewrite("conformance")
+
+from conformance import DurableConformance, OpenStore, StoreConformance  # noqa: E402
+
+from memory.storage import MemoryStore, SQLiteStore  # noqa: E402
+from memory.storage._writing import LOG_LENGTH  # noqa: E402
+
+
+class TestSQLiteFile(StoreConformance, DurableConformance):
+    changes_kept = LOG_LENGTH
+
+    @pytest.fixture
+    def open_store(self, tmp_path: Path) -> Iterator[OpenStore]:
+        opened: list[MemoryStore] = []
+
+        def open_one() -> MemoryStore:
+            opened.append(SQLiteStore(tmp_path / "store.db"))
+            return opened[-1]
+
+        yield open_one
+        for store in opened:
+            store.close()
+
+
+class TestSQLiteInRam(StoreConformance):
+    changes_kept = LOG_LENGTH
+
+    @pytest.fixture
+    def open_store(self) -> Iterator[OpenStore]:
+        opened: list[MemoryStore] = []
+
+        def open_one() -> MemoryStore:
+            opened.append(SQLiteStore(None))
+            return opened[-1]
+
+        yield open_one
+        for store in opened:
+            store.close()

@@ -1,0 +1,62 @@
+"""Python in another process, for what can't be tried in pytest's own: limits, rights, kills."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+TESTS = Path(__file__).parent
+PATIENCE = 60  # seconds until a process or thread that does not end is a failure
+
+_OPEN = """
+import json, os, sys
+from small_embedder import small_embedder
+from memory import AgentMemorySystem, MemoryConfig
+
+def open_memory(path, stm=None, im=None, **settings):
+    config = MemoryConfig(**{"maintenance": "manual", **settings})
+    config.ltm_config.db_path = str(path)
+    for part, fields in ((config.stm_config, stm), (config.im_config, im)):
+        for name, value in (fields or {}).items():
+            setattr(part, name, value)
+    return AgentMemorySystem(config, embedder=small_embedder())
+"""
+
+
+def start_python(
+    script: str, *arguments: object, before: tuple[str, ...] = (), **options: Any
+) -> subprocess.Popen[str]:
+    """Start a script that has `open_memory(path, stm={...}, ...)` and its arguments in sys.argv[1:]."""
+    return subprocess.Popen(
+        [
+            *before,
+            sys.executable,
+            "-W",
+            "error",
+            "-c",
+            _OPEN + textwrap.dedent(script),
+            *map(str, arguments),
+        ],
+        env=os.environ | {"PYTHONPATH": str(TESTS)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def run_python(script: str, *arguments: object, before: tuple[str, ...] = (), **options: Any) -> str:
+    """What the script printed; an exit code other than 0, or anything on stderr, is a failure."""
+    process = start_python(script, *arguments, before=before, **options)
+    try:
+        output, complaints = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, complaints) == (0, ""), f"exit code {process.returncode}\n{complaints}"
+    return output
