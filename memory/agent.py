@@ -7,7 +7,7 @@ from typing import Any
 
 from memory.entry import Hit, MemoryEntry
 from memory.errors import InvalidMemory
-from memory.finder import Moment, TierName
+from memory.finding import Moment, TierName
 from memory.system import AgentMemorySystem
 
 

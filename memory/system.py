@@ -20,13 +20,13 @@ from memory.clock import Clock, SystemClock
 from memory.compression import Forms, wanted_codecs
 from memory.config import MemoryConfig
 from memory.embedding import ContentEmbedder, Embedder, WordLlamaEmbedder
-from memory.entry import Hit, MemoryEntry, Tier
+from memory.entry import MemoryEntry, Tier
 from memory.errors import EmbedderMismatch, ImportDamaged, InvalidMemory, StoreError, short
-from memory.finder import Finder, Moment, TierName
+from memory.finding import Finding, Moment, TierName
 from memory.intake import Intake, NewMemory
 from memory.keeper import Keeper
 from memory.records import RecordCache
-from memory.search import IndexCache
+from memory.search import IndexCache, query_vector_of
 from memory.storage import MemoryStore, Row, SQLiteStore
 from memory.transition import TransitionReport, Transitions
 
@@ -47,7 +47,7 @@ class _Unset:
 _UNSET = _Unset()
 
 
-class AgentMemorySystem:
+class AgentMemorySystem(Finding):
     """A tiered memory for any number of agents on one durable file.
 
     Threads may share it, and processes may open the same file. When a storing call has returned, the
@@ -82,6 +82,7 @@ class AgentMemorySystem:
         config, store = self.config, self._store
         self._check_embedder()
         self._content_embedder = ContentEmbedder(self.embedder)
+        self._query_vector = query_vector_of(self._content_embedder)
         self._forms = Forms(store, config, self.embedder.dimensions, codecs)
         self._intake = Intake(self._content_embedder, self._forms, self.clock)
         records_bytes = config.cache_bytes // _RECORDS_SHARE
@@ -93,7 +94,7 @@ class AgentMemorySystem:
             config.cache_bytes - records_bytes,
         )
         self._transitions = Transitions(store, self._forms, config, self.clock)
-        self._finder = Finder(store, self._forms, self._content_embedder, self._records, self._indexes)
+        self._searches = 0
         self._writes = 0
         self._keeper: Keeper | None = None
         if config.maintenance == "background" and not config.read_only:
@@ -213,16 +214,9 @@ class AgentMemorySystem:
     ) -> str:
         """Store a state of an agent; its id. `importance` counts before `priority`."""
         weight = priority if importance is None else importance
+        fields: dict[str, Any] = {"importance": weight, "metadata": metadata, "timestamp": timestamp}
         return self.add(
-            agent_id,
-            state_data,
-            kind="state",
-            tier=tier,
-            importance=weight,
-            step=step_number,
-            metadata=metadata,
-            id=state_id,
-            timestamp=timestamp,
+            agent_id, state_data, kind="state", tier=tier, step=step_number, id=state_id, **fields
         )
 
     def store_agent_action(
@@ -240,16 +234,9 @@ class AgentMemorySystem:
     ) -> str:
         """Store what an agent did; its id."""
         weight = priority if importance is None else importance
+        fields: dict[str, Any] = {"importance": weight, "metadata": metadata, "timestamp": timestamp}
         return self.add(
-            agent_id,
-            action_data,
-            kind="action",
-            tier=tier,
-            importance=weight,
-            step=step_number,
-            metadata=metadata,
-            id=action_id,
-            timestamp=timestamp,
+            agent_id, action_data, kind="action", tier=tier, step=step_number, id=action_id, **fields
         )
 
     def store_agent_interaction(
@@ -267,16 +254,15 @@ class AgentMemorySystem:
     ) -> str:
         """Store what happened between an agent and somebody else; its id."""
         weight = priority if importance is None else importance
+        fields: dict[str, Any] = {"importance": weight, "metadata": metadata, "timestamp": timestamp}
         return self.add(
             agent_id,
             interaction_data,
             kind="interaction",
             tier=tier,
-            importance=weight,
             step=step_number,
-            metadata=metadata,
             id=interaction_id,
-            timestamp=timestamp,
+            **fields,
         )
 
     def update(
@@ -295,12 +281,12 @@ class AgentMemorySystem:
         Its age and its place in the order of storing stay as they were.
         """
         while True:
-            record = self._finder.record(agent_id, id)
+            record = self._record(agent_id, id)
             rows = self._store.rows(agent_id, [record.seq]) if record else []
             if not rows:
                 return False
             old = rows[0]
-            entry = self._finder.entry(old)
+            entry = self._entry(old)
             new = NewMemory(
                 agent_id=agent_id,
                 content=entry.content if isinstance(content, _Unset) else content,
@@ -336,98 +322,6 @@ class AgentMemorySystem:
         self._records.drop(agent_id)
         self._indexes.drop(agent_id)
         return removed
-
-    # -- finding by id ------------------------------------------------------------------------
-
-    def get(self, agent_id: str, id: str) -> MemoryEntry | None:
-        """The memory with this id, from whichever tier."""
-        return self._finder.get(agent_id, id)
-
-    def get_many(self, agent_id: str, ids: Sequence[str]) -> list[MemoryEntry | None]:
-        """One answer an id, in the same order; None for those that are not there."""
-        return self._finder.get_many(agent_id, ids)
-
-    def exists(self, agent_id: str, id: str, tier: TierName | None = None) -> bool:
-        """Whether there is such a memory, in one tier or in any."""
-        return self._finder.exists(agent_id, id, tier)
-
-    # -- searching ----------------------------------------------------------------------------
-
-    def search(
-        self,
-        agent_id: str,
-        query: str,
-        k: int = 10,
-        *,
-        tier: TierName = "all",
-        filters: Mapping[str, Any] | None = None,
-        since: Moment | None = None,
-        until: Moment | None = None,
-    ) -> list[Hit]:
-        """The k memories that fit a text best: words and meaning in one ranking, best first.
-
-        `filters` are attributes that must hold (see `retrieve_by_attributes`); `since` and `until`
-        bound the time, both included.
-        """
-        return self._finder.search(agent_id, query, k, tier=tier, filters=filters, since=since, until=until)
-
-    def retrieve_similar_states(
-        self,
-        agent_id: str,
-        query_state: Any,
-        k: int = 10,
-        tier: TierName = "all",
-        memory_type: str | None = None,
-        threshold: float | None = None,
-    ) -> list[Hit]:
-        """The k memories nearest to a state, a text, or a vector given as a NumPy array.
-
-        `memory_type` is a kind such as "state" or "action"; `threshold` a least cosine.
-        """
-        return self._finder.retrieve_similar_states(agent_id, query_state, k, tier, memory_type, threshold)
-
-    def retrieve_by_time_range(
-        self,
-        agent_id: str,
-        start_time: Moment | None = None,
-        end_time: Moment | None = None,
-        *,
-        tier: TierName = "all",
-        limit: int | None = None,
-    ) -> list[MemoryEntry]:
-        """Memories that happened from start to end, both included, the oldest first."""
-        return self._finder.retrieve_by_time_range(agent_id, start_time, end_time, tier=tier, limit=limit)
-
-    def retrieve_by_step_range(
-        self,
-        agent_id: str,
-        first_step: int | None = None,
-        last_step: int | None = None,
-        *,
-        tier: TierName = "all",
-        limit: int | None = None,
-    ) -> list[MemoryEntry]:
-        """Memories of the steps from first to last, both included, in the order of their steps."""
-        return self._finder.retrieve_by_step_range(agent_id, first_step, last_step, tier=tier, limit=limit)
-
-    def retrieve_by_attributes(
-        self,
-        agent_id: str,
-        attributes: Mapping[str, Any],
-        *,
-        tier: TierName = "all",
-        limit: int | None = None,
-    ) -> list[MemoryEntry]:
-        """Memories whose metadata or content holds all attributes, the newest first.
-
-        An attribute is a dotted path and a value; a list matches by any of its elements; "kind" is
-        the memory's kind: {"kind": "state", "position.room": "kitchen", "inventory": "sword"}.
-        """
-        return self._finder.retrieve_by_attributes(agent_id, attributes, tier=tier, limit=limit)
-
-    def recent(self, agent_id: str, k: int = 10, *, tier: TierName = "all") -> list[MemoryEntry]:
-        """The k memories that happened last, the newest first."""
-        return self._finder.recent(agent_id, k, tier=tier)
 
     # -- transitions --------------------------------------------------------------------------
 
@@ -481,7 +375,7 @@ class AgentMemorySystem:
     def get_access_statistics(self) -> dict[str, Any]:
         """What this process has done since it opened the memory."""
         reads = {tier.label: self._records.reads[tier] for tier in Tier}
-        return {"reads": reads, "writes": self._writes, "searches": self._finder.searches}
+        return {"reads": reads, "writes": self._writes, "searches": self._searches}
 
     def agents(self) -> list[str]:
         """All agents that have ever stored something."""
@@ -503,7 +397,7 @@ class AgentMemorySystem:
         rows = self._store.all_rows(agent_id)
         return transfer.export_rows(
             Path(path),
-            ((row, self._finder.entry(row), self._finest(row)) for row in rows),
+            ((row, self._entry(row), self._finest(row)) for row in rows),
             embedder=self._embedder_name,
         )
 

@@ -6,16 +6,18 @@ import gc
 import json
 import random
 import signal
+import sqlite3
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 from small_embedder import small_embedder
 from subprocesses import PATIENCE, run_python, start_python
+from threads import together, until_done, wait_for
 
 from memory import AgentMemorySystem, Hit, ManualClock, MemoryConfig, MemoryEntry
 from memory.embedding import FunctionEmbedder
@@ -37,44 +39,6 @@ def restless() -> Iterator[None]:
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(before)
-
-
-def together(*works: Callable[[], Any]) -> list[Any]:
-    """Run each in its own thread, all started at one moment; their results, or the first exception."""
-    start = threading.Barrier(len(works))
-    results: list[Future[Any]] = [Future() for _ in works]
-
-    def run(work: Callable[[], Any], result: Future[Any]) -> None:
-        try:
-            start.wait(PATIENCE)
-            result.set_result(work())
-        except BaseException as problem:
-            result.set_exception(problem)
-
-    for work, result in zip(works, results, strict=True):
-        threading.Thread(target=run, args=(work, result), daemon=True).start()
-    return [result.result(PATIENCE) for result in results]
-
-
-def until_done(work: Callable[[], Any], *others: Callable[[], Any]) -> None:
-    """Run `work` once, and the others over and over beside it: at least once, and until it has ended."""
-    done = threading.Event()
-
-    def leading() -> None:
-        try:
-            work()
-        finally:
-            done.set()
-
-    def following(other: Callable[[], Any]) -> Callable[[], None]:
-        def loop() -> None:
-            other()
-            while not done.is_set():
-                other()
-
-        return loop
-
-    together(leading, *map(following, others))
 
 
 def ids(found: Any) -> list[str]:
@@ -440,6 +404,41 @@ def test_closing_beside_running_calls_ends_them_with_store_closed(
             assert ids(again.recent("ann", 100_000)) == sorted(acknowledged)
 
 
+def test_a_connection_that_comes_back_while_the_memory_closes_is_closed(open_small: OpenMemory) -> None:
+    memory = open_small()
+    memory.add("ann", "first", id="1")
+    connections = memory._store._connections
+    back = connections.reader()
+
+    class Closing(deque):  # type: ignore[type-arg]
+        def append(self, connection: Any) -> None:
+            memory.close()
+            super().append(connection)
+
+    connections._idle = Closing(connections._idle)
+    connections.release(back)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        back.execute("SELECT 1")
+
+
+def test_closing_waits_for_one_batch_and_not_for_all_that_is_due(open_small: OpenMemory) -> None:
+    memory = open_small(stm={"memory_limit": 1}, maintenance="background", transition_batch=1)
+    move, moves, closers = memory._store.move, [], []
+
+    def close_at_the_first(*arguments: Any) -> int:
+        moves.append(arguments)
+        if not closers:
+            closers.append(threading.Thread(target=memory.close))
+            closers[0].start()
+            assert memory._keeper._stopped.wait(PATIENCE)
+        return move(*arguments)
+
+    memory._store.move = close_at_the_first  # type: ignore[method-assign]
+    memory.add_many({"agent_id": f"agent {n % 40}", "content": f"{n}"} for n in range(400))
+    wait_for(lambda: closers and not closers[0].is_alive())
+    assert len(moves) <= 2
+
+
 def test_a_memory_collected_in_the_keepers_own_thread_is_closed(tmp_path: Path) -> None:
     class CollectingClock(ManualClock):
         """The keeper asks for the time: then, and only there, the collector runs."""
@@ -679,6 +678,23 @@ def test_what_one_process_changes_another_sees_at_once(
     there.ask('memory.delete("ann", "2")')
     assert here.get("ann", "2") is None
     assert here.search("ann", "word") == []
+
+
+def test_codecs_that_one_process_fits_are_known_to_the_others(
+    open_small: OpenMemory, open_elsewhere: Callable[[Path], OtherProcess], tmp_path: Path
+) -> None:
+    here, there = open_small(), open_elsewhere(tmp_path / "memory.db")
+    texts = [f"memory {n} of {n % 17} things and {n % 31} others, as so often before" for n in range(2_500)]
+    here.add_many({"agent_id": "ann", "content": text, "id": str(n)} for n, text in enumerate(texts))
+    before = there.ask('[hit.id for hit in memory.search("ann", "memory 77", k=3)]')
+    here.force_consolidation()
+    here.add_many({"agent_id": "ann", "content": text, "tier": "ltm"} for text in texts[:10])
+    assert here.get_memory_statistics()["codecs"]["ltm"] == "pq"
+    assert there.ask('[memory.get("ann", str(n)).content for n in range(2_500)]') == texts
+    assert there.ask('[hit.id for hit in memory.search("ann", "memory 77", k=3)]') == before
+    assert there.ask('memory.update("ann", "7", metadata={"by": "there"})')
+    assert here.get("ann", "7").content == texts[7]
+    assert len(there.ask('ids(memory.recent("ann", 10_000))')) == 2_510
 
 
 def test_a_link_to_the_file_shares_its_changes(

@@ -45,7 +45,7 @@ def imported(module: str, *, at_any_time: bool = True) -> set[str]:
 
 
 def layer_of(module: str) -> str:
-    """memory.search.index belongs to search, memory.finder to finder."""
+    """memory.search.index belongs to search, memory.finding to finding."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else ""
 
@@ -68,7 +68,7 @@ BELOW: dict[str, set[str]] = {
     "transition": {"clock", "compression", "config", "entry", "errors", "importance", "storage"},
     "keeper": {"errors", "transition"},
 }
-ABOVE = {"agent", "benchmarking", "finder", "hooks", "intake", "system", "transfer"}
+ABOVE = {"agent", "benchmarking", "finding", "hooks", "intake", "system", "transfer"}
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))
@@ -113,10 +113,10 @@ def test_nothing_but_the_benchmark_knows_of_the_benchmark() -> None:
             assert not any(layer_of(name) == "benchmarking" for name in imported(module)), module
 
 
-def test_the_search_knows_neither_finder_nor_system() -> None:
+def test_the_search_knows_neither_finding_nor_system() -> None:
     for module in MODULES:
         if layer_of(module) in ("search", "storage", "compression", "embedding"):
-            assert not {"finder", "system", "intake", "agent"} & {
+            assert not {"finding", "system", "intake", "agent"} & {
                 layer_of(name) for name in imported(module)
             }
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from typing import Any
 from zlib import crc32
 
 import msgspec
 import numpy as np
 import pytest
+from threads import together
 
 from memory.entry import ALL_TIERS, Tier
 from memory.errors import IdConflict, StoreClosed
@@ -37,7 +37,6 @@ from memory.storage import (
 )
 
 MANY = 1_200  # more than any store should ask for in one statement or one page
-PATIENCE = 60  # seconds until a thread that does not come back is a failure
 NOBODY = AgentState(0, 0)
 
 OpenStore = Callable[[], MemoryStore]
@@ -139,23 +138,6 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
 
 def tiers(stm: int = 0, im: int = 0, ltm: int = 0) -> dict[Tier, int]:
     return {Tier.STM: stm, Tier.IM: im, Tier.LTM: ltm}
-
-
-def together(*works: Callable[[], Any]) -> list[Any]:
-    """Run each in its own thread, all started at one moment; their results, or the first exception."""
-    start = threading.Barrier(len(works))
-    results: list[Future[Any]] = [Future() for _ in works]
-
-    def run(work: Callable[[], Any], result: Future[Any]) -> None:
-        try:
-            start.wait(PATIENCE)
-            result.set_result(work())
-        except BaseException as problem:
-            result.set_exception(problem)
-
-    for work, result in zip(works, results, strict=True):
-        threading.Thread(target=run, args=(work, result), daemon=True).start()
-    return [result.result(PATIENCE) for result in results]
 
 
 class FollowedCopy:
@@ -310,6 +292,15 @@ class StoreConformance(_Base):
         assert everything(store) == []
         assert store.agents() == []
         assert add(store, [row("1")]) == everything(store)
+
+    def test_conflicts_can_be_asked_for_without_adding(self, store: MemoryStore) -> None:
+        stored = add(store, [row("1")])
+        store.refuse_conflicts([row("1"), row("2"), row("1", "bob"), row("2")])
+        for batch in ([row("2"), row("1", digest=5)], [row("2", digest=1), row("2", digest=2)]):
+            with pytest.raises(IdConflict):
+                store.refuse_conflicts(batch)
+        assert everything(store) == stored
+        assert store.agents() == ["ann"]
 
     def test_two_agents_may_use_one_id(self, store: MemoryStore) -> None:
         hers, his = add(store, [row("1", "ann"), row("1", "bob", digest=5, body=b"other")])
@@ -1032,6 +1023,7 @@ class StoreConformance(_Base):
         store.close()
         for call in (
             lambda: store.add([row("2")]),
+            lambda: store.refuse_conflicts([row("2")]),
             lambda: store.replace(stored, stored),
             lambda: store.delete("ann", ["1"]),
             lambda: store.delete_agent("ann"),

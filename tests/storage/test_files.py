@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 from small_embedder import small_embedder
-from subprocesses import run_python
+from subprocesses import run_python, start_python
 
-from memory import AgentMemorySystem
+from memory import AgentMemorySystem, ManualClock
 from memory.errors import (
     AgentMemoryError,
     EmbedderMismatch,
@@ -132,10 +132,18 @@ def test_a_newer_format_is_refused(open_small: OpenMemory, sound: Path, version:
     assert "upgrade" in refuse(open_small, sound, StoreTooNew)
 
 
-def test_our_mark_without_our_tables_is_refused(open_small: OpenMemory, tmp_path: Path) -> None:
+@pytest.mark.parametrize("journal", ["DELETE", "WAL"])
+def test_our_mark_without_our_tables_is_refused(
+    open_small: OpenMemory, tmp_path: Path, journal: str
+) -> None:
     path = tmp_path / "memory.db"
-    marks = (f"PRAGMA application_id = {APPLICATION_ID}", f"PRAGMA user_version = {FORMAT_VERSION}")
-    patch(path, *marks, "CREATE TABLE other (id TEXT)")
+    patch(
+        path,
+        f"PRAGMA journal_mode = {journal}",
+        f"PRAGMA application_id = {APPLICATION_ID}",
+        f"PRAGMA user_version = {FORMAT_VERSION}",
+        "CREATE TABLE other (id TEXT)",
+    )
     refuse(open_small, path, StoreCorrupt)
 
 
@@ -202,6 +210,20 @@ def test_garbage_inside_a_file_is_named_or_harmless(open_small: OpenMemory, soun
 def _try(read: Callable[[], Any]) -> None:
     with contextlib.suppress(StoreError):
         read()
+
+
+def test_one_damaged_memory_does_not_keep_the_others_from_moving(
+    open_small: OpenMemory, sound: Path, clock: ManualClock
+) -> None:
+    oldest_in_im = "SELECT MIN(key) FROM memories WHERE tier = 1"
+    patch(sound, f"UPDATE memories SET body = x'00ff00', body_codec = 1 WHERE key = ({oldest_in_im})")
+    memory = open_small(path=sound)
+    clock.advance(365 * 24 * 3600)
+    for _ in range(2):
+        _try(memory.maintain)
+    tiers = memory.get_memory_statistics("ann")["tiers"]
+    assert sum(tiers.values()) == 300
+    assert tiers["ltm"] >= 299
 
 
 def test_garbage_beside_a_file_is_no_log_of_ours(open_small: OpenMemory, sound: Path) -> None:
@@ -360,6 +382,41 @@ def test_a_file_without_rights_to_write_can_be_read(sound: Path, public_folder: 
     assert path in opened[1]
     assert read == ["7", 10, 300]
     assert picture(public_folder) == before
+
+
+def test_a_reader_without_rights_sees_what_a_writer_stores_later(
+    open_small: OpenMemory, sound: Path, public_folder: Path
+) -> None:
+    """Only the owner may write in this folder, and begins to when the reader is already there."""
+    script = """
+sound, path = sys.argv[1:]
+def read(memory):
+    memory.search("ann", "new")
+    return [memory.get("ann", "7").content, len(memory.recent("ann", 999))]
+with open_memory(sound) as memory:
+    read(memory)  # everything is imported while root may still read it
+os.setgid(65534)
+os.setuid(65534)
+memory = open_memory(path, read_only=True)
+for _ in range(3):
+    print(json.dumps(read(memory)), flush=True)
+    sys.stdin.readline()
+"""
+    if os.geteuid() != 0:
+        pytest.skip("needs a second user")
+    path = Path(shutil.copy(sound, public_folder))
+    with start_python(script, sound, path) as reader:
+        seen = [json.loads(reader.stdout.readline())]
+        for text in ("new", "newer"):
+            with open_small(path=path) as writer:
+                writer.update("ann", "7", content=text)
+                writer.add("ann", text)
+                reader.stdin.write("\n")
+                reader.stdin.flush()
+                seen.append(json.loads(reader.stdout.readline()))
+        _, complaints = reader.communicate("\n")
+    assert complaints == ""
+    assert seen[1:] == [["new", 301], ["newer", 302]]
 
 
 def test_a_file_without_rights_to_read_is_refused(sound: Path, public_folder: Path) -> None:

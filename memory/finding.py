@@ -25,7 +25,7 @@ from memory.embedding import ContentEmbedder, render
 from memory.entry import ALL_TIERS, TIER_LABELS, Hit, MemoryEntry, Tier, Why
 from memory.errors import InvalidMemory, StoreCorrupt
 from memory.records import RecordCache
-from memory.search import IndexCache, Match, by_text, by_vector, query_vector_of
+from memory.search import IndexCache, Match, QueryVector, by_text, by_vector
 from memory.search.filters import Filter
 from memory.search.index import AgentIndex
 from memory.storage import MemoryStore, Record
@@ -36,24 +36,16 @@ _Rank: TypeAlias = Callable[[AgentIndex, int, NDArray[np.bool_] | None], list[Ma
 _READ_AT_ONCE = 500
 
 
-class Finder:
-    """All ways to read memories of one store; what it reads it counts as used."""
+class Finding:
+    """The finding half of `AgentMemorySystem`; what it reads it counts as used."""
 
-    def __init__(
-        self,
-        store: MemoryStore,
-        forms: Forms,
-        embedder: ContentEmbedder,
-        records: RecordCache,
-        indexes: IndexCache,
-    ) -> None:
-        self._store = store
-        self._forms = forms
-        self._embedder = embedder
-        self._query_vector = query_vector_of(embedder)
-        self._records = records
-        self._indexes = indexes
-        self.searches = 0
+    _store: MemoryStore
+    _forms: Forms
+    _content_embedder: ContentEmbedder
+    _query_vector: QueryVector
+    _records: RecordCache
+    _indexes: IndexCache
+    _searches: int
 
     def get(self, agent_id: str, id: str) -> MemoryEntry | None:
         """The memory with this id, from whichever tier."""
@@ -80,7 +72,7 @@ class Finder:
     def exists(self, agent_id: str, id: str, tier: TierName | None = None) -> bool:
         """Whether there is such a memory, in one tier or in any."""
         wanted = Tier.parse_scope(tier)
-        record = self.record(agent_id, id)
+        record = self._record(agent_id, id)
         return record is not None and record.tier in wanted
 
     def search(
@@ -121,10 +113,10 @@ class Finder:
         `memory_type` is a kind such as "state" or "action"; `threshold` a least cosine.
         """
         if isinstance(query_state, np.ndarray):
-            vector = check_vector(query_state, self._embedder.dimensions)
+            vector = check_vector(query_state, self._content_embedder.dimensions)
         else:
             rendering = render(leaves_of(query_state, "query_state"))
-            vector = self._embedder.embed([rendering])[0]
+            vector = self._content_embedder.embed([rendering])[0]
         if threshold is not None:
             threshold = check_number("threshold", threshold)
 
@@ -204,7 +196,7 @@ class Finder:
         k = check_count("k", k)
         return self._in_range(agent_id, "created_at", None, None, tier, k, newest_first=True)
 
-    def entry(self, record: Record) -> MemoryEntry:
+    def _entry(self, record: Record) -> MemoryEntry:
         """A record's memory, without counting it as used."""
         try:
             content, metadata = decode_body(self._forms.raw_body(record.body_codec, record.body))
@@ -222,7 +214,7 @@ class Finder:
             TIER_LABELS[record.tier],
         )
 
-    def record(self, agent_id: str, id: str) -> Record | None:
+    def _record(self, agent_id: str, id: str) -> Record | None:
         check_name("agent_id", agent_id)
         check_name("id", id)
         return self._store.get_one(agent_id, id)
@@ -231,7 +223,7 @@ class Finder:
         """The entry of a record that a caller asked for: it is counted, and kept if it is young.
 
         `moment` is what the record cache said before the record was read."""
-        entry = self.entry(record)
+        entry = self._entry(record)
         self._records.used(record.agent, record.seq, record.tier)
         if record.tier is Tier.STM:
             self._records.keep(entry, record.seq, moment)
@@ -258,7 +250,7 @@ class Finder:
         condition = None if filters is None else Filter(filters)
         low = None if since is None else check_moment("since", since)
         high = None if until is None else check_moment("until", until)
-        self.searches += 1
+        self._searches += 1
         if k == 0:
             return []
         wanted = k
