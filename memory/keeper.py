@@ -83,7 +83,8 @@ class Keeper:
             self._before_round()
             _, touched = self._transitions.by_age(self._pause)
             self._transitions.by_capacity(sorted(agents | touched), self._pause)
-            self._transitions.fit_codecs()
+            if not self._stopped.is_set():
+                self._transitions.fit_codecs()
         except Exception:
             # The memories are safe where they are. Whatever it was must not end the thread: the next
             # round tries again.

@@ -6,6 +6,7 @@ a deletion or another process that moves the same rows can't lose or double one.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
@@ -15,8 +16,11 @@ from memory.clock import Clock
 from memory.compression import Forms
 from memory.config import MemoryConfig
 from memory.entry import Tier
+from memory.errors import StoreCorrupt
 from memory.importance import least_first
 from memory.storage import MemoryStore, Move, Row
+
+_log = logging.getLogger(__name__)
 
 _BELOW = {Tier.STM: Tier.IM, Tier.IM: Tier.LTM}
 _SAMPLED_AGENTS = 64
@@ -46,6 +50,7 @@ class Transitions:
         self._forms = forms
         self._config = config
         self._clock = clock
+        self._unreadable: set[tuple[str, int]] = set()
         self._limits = {
             Tier.STM: config.stm_config.memory_limit,
             Tier.IM: config.im_config.memory_limit,
@@ -62,7 +67,9 @@ class Transitions:
         for tier, age in self._ages.items():
             while age is not None:
                 due = self._store.stored_before(
-                    tier, self._clock.now() - age, self._config.transition_batch
+                    tier,
+                    self._clock.now() - age,
+                    self._config.transition_batch + len(self._unreadable),
                 )
                 moved = 0
                 for agent, seqs in due.items():
@@ -83,6 +90,8 @@ class Transitions:
                 if limit is not None:
                     surplus = self._store.counts(agent)[tier] - limit
                     report += self.demote(agent, tier, surplus, pause)
+                    if surplus > 0 and not pause():
+                        return report
         return report
 
     def demote(
@@ -110,17 +119,34 @@ class Transitions:
         rows = self._sample(wanted)
         if len(rows) < wanted:
             return False
-        self._forms.fit(
-            self._forms.to_float32([(row.vector_codec, row.vector, row.fine) for row in rows]),
-            [self._forms.raw_body(row.body_codec, row.body) for row in rows],
-        )
+        try:
+            vectors = self._forms.to_float32([(row.vector_codec, row.vector, row.fine) for row in rows])
+            bodies = [self._forms.raw_body(row.body_codec, row.body) for row in rows]
+        except StoreCorrupt as problem:
+            _log.warning("codecs are not fitted: %s", problem)
+            return False
+        self._forms.fit(vectors, bodies)
         return True
 
     def _move(self, agent: str, seqs: Sequence[int], source: Tier) -> int:
         target = _BELOW[source]
-        rows = [row for row in self._store.rows(agent, seqs) if row.tier is source]
-        if not rows:
-            return 0
+        readable = [seq for seq in seqs if (agent, seq) not in self._unreadable]
+        rows = [row for row in self._store.rows(agent, readable) if row.tier is source]
+        return self._store.move(agent, self._moves(rows, target), source, target) if rows else 0
+
+    def _moves(self, rows: Sequence[Row], target: Tier) -> list[Move]:
+        """Rows in the form they have in another tier, without those that can't be read any more."""
+        try:
+            return self._encode(rows, target)
+        except StoreCorrupt as problem:
+            if len(rows) > 1:
+                return [move for row in rows for move in self._moves([row], target)]
+            # One damaged memory must not keep all others from moving: it stays where it is.
+            self._unreadable.add((rows[0].agent, rows[0].seq))
+            _log.warning("memory %r of %r stays in its tier: %s", rows[0].id, rows[0].agent, problem)
+            return []
+
+    def _encode(self, rows: Sequence[Row], target: Tier) -> list[Move]:
         vectors = self._forms.vectors_for(
             target,
             self._forms.to_float32([(row.vector_codec, row.vector, row.fine) for row in rows]),
@@ -140,7 +166,7 @@ class Transitions:
                     fine=fine,
                 )
             )
-        return self._store.move(agent, moves, source, target)
+        return moves
 
     def _sample(self, wanted: int) -> list[Row]:
         """Rows of many agents: what is fitted on them serves everybody."""

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from small_embedder import small_embedder
 from subprocesses import PATIENCE, run_python, start_python
-from threads import together, until_done, wait_for
+from threads import together, until_done
 
 from memory import AgentMemorySystem, Hit, ManualClock, MemoryConfig, MemoryEntry
 from memory.embedding import FunctionEmbedder
@@ -421,22 +421,17 @@ def test_a_connection_that_comes_back_while_the_memory_closes_is_closed(open_sma
         back.execute("SELECT 1")
 
 
-def test_closing_waits_for_one_batch_and_not_for_all_that_is_due(open_small: OpenMemory) -> None:
-    memory = open_small(stm={"memory_limit": 1}, maintenance="background", transition_batch=1)
-    move, moves, closers = memory._store.move, [], []
-
-    def close_at_the_first(*arguments: Any) -> int:
-        moves.append(arguments)
-        if not closers:
-            closers.append(threading.Thread(target=memory.close))
-            closers[0].start()
-            assert memory._keeper._stopped.wait(PATIENCE)
-        return move(*arguments)
-
-    memory._store.move = close_at_the_first  # type: ignore[method-assign]
+def test_closing_waits_for_one_batch_and_not_for_all_that_is_due(
+    open_small: OpenMemory, clock: ManualClock
+) -> None:
+    """The background asks between batches whether to go on; closing says no."""
+    memory = open_small(stm={"memory_limit": 1}, transition_batch=3)
     memory.add_many({"agent_id": f"agent {n % 40}", "content": f"{n}"} for n in range(400))
-    wait_for(lambda: closers and not closers[0].is_alive())
-    assert len(moves) <= 2
+    moved = memory._transitions.by_capacity(memory.agents(), lambda: False).moved_to_im
+    assert moved <= 3
+    clock.advance(365 * 24 * 3600)
+    report, _ = memory._transitions.by_age(lambda: False)
+    assert report.moved_to_im + report.moved_to_ltm <= 3
 
 
 def test_a_memory_collected_in_the_keepers_own_thread_is_closed(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -47,10 +46,3 @@ def until_done(work: Callable[[], Any], *others: Callable[[], Any]) -> None:
         return loop
 
     together(leading, *map(following, others))
-
-
-def wait_for(happened: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not happened():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.001)

@@ -121,6 +121,12 @@ class Forms:
 
     def to_float32(self, stored: Sequence[StoredVector]) -> NDArray[np.float32]:
         """Stored vectors as unit vectors, from the finest form there is."""
+        try:
+            return self._to_float32(stored)
+        except ValueError as problem:
+            raise StoreCorrupt(f"a memory's vector can't be read back: {problem}") from None
+
+    def _to_float32(self, stored: Sequence[StoredVector]) -> NDArray[np.float32]:
         result = np.empty((len(stored), self._dimensions), np.float32)
         for number, rows in _by_codec(stored).items():
             finest = [stored[row][2] or stored[row][1] for row in rows]

@@ -46,6 +46,7 @@ class Connections:
         """Held while this process writes."""
         self._opening = threading.Lock()
         self._open_readers = 0
+        self._pooling = True
         self._idle: deque[sqlite3.Connection] = deque()
         self._writer: sqlite3.Connection | None = None
         _all_connections.add(self)
@@ -69,10 +70,16 @@ class Connections:
     def release(self, connection: sqlite3.Connection) -> None:
         if self._path is None:
             self.lock.release()
-        elif self._closed:
-            connection.close()
-        else:
-            self._idle.append(connection)
+            return
+        self._idle.append(connection)
+        if not self._pooling:
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        with self._opening:
+            while self._idle:
+                self._idle.pop().close()
+                self._open_readers -= 1
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -120,8 +127,8 @@ class Connections:
     def close(self) -> None:
         with self.lock:
             self._closed = True
-            while self._idle:
-                self._idle.pop().close()
+            self._pooling = False
+            self._close_idle()
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
@@ -199,9 +206,10 @@ class Connections:
         if not self._read_only or self._path is None:
             return "rw"
         # Without the right to make a -shm file SQLite can't read at all, unless it is told that nobody
-        # writes, which is so where nobody may make a log.
+        # writes. That is so as long as there is no log, which is looked for anew at every read.
         log = Path(f"{self._path}-wal")
         if not os.access(self._path.parent, os.W_OK) and not log.exists():
+            self._pooling = False
             return "ro&immutable=1"
         return "ro"
 

@@ -33,12 +33,16 @@ class SQLiteStore(SQLiteWriting):
         if path is not None:
             self._prepare_file(path, read_only)
         self._connections = Connections(path, disk=disk, busy_timeout=busy_timeout, read_only=read_only)
-        if path is None:
-            connection = self._connections.reader()
-            create_tables(connection)
-            self._connections.release(connection)
-        self._check_tables()
-        self._pulse = self._open_pulse(read_only)
+        try:
+            if path is None:
+                connection = self._connections.reader()
+                create_tables(connection)
+                self._connections.release(connection)
+            self._check_tables()
+            self._pulse = self._open_pulse(read_only)
+        except BaseException:
+            self._connections.close()
+            raise
 
     @staticmethod
     def _prepare_file(path: Path, read_only: bool) -> None:
