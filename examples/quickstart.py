@@ -49,11 +49,12 @@ def store(memory: AgentMemorySystem) -> None:
 def find(memory: AgentMemorySystem, title: str) -> None:
     print(f"\n{title}")
     for question in QUESTIONS:
-        hit = memory.search("assistant", question, k=1)[0]
-        print(f"  {question}\n    → {hit.entry.content}  [{hit.tier}; {hit.why}]")
+        print(f"  {question}")
+        for hit in memory.search("assistant", question, k=2):
+            print(f"    → {hit.entry.content}\n      {hit.tier}; {hit.why}")
     near = {"position": {"x": 3.4, "y": 1.1}, "inventory": ["rope"], "energy": 75}
     hit = memory.retrieve_similar_states("explorer", near, k=1)[0]
-    print(f"  a state near {near}\n    → {hit.entry.content}  [{hit.tier}; cosine {hit.score:.2f}]")
+    print(f"  a state near {near}\n    → {hit.entry.content}\n      {hit.tier}; cosine {hit.score:.2f}")
 
 
 def show_speed(memory: AgentMemorySystem) -> None:
