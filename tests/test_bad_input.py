@@ -296,7 +296,7 @@ def test_a_bad_percentage_is_refused(system: AgentMemorySystem, verb: str, perce
 @pytest.mark.parametrize(
     "filters",
     ["text", [("a", 1)], 5, {"": 1}, {5: 1}, {None: 1}, {"a": [1]}, {"a": {"b": 1}}, {"a": {1}},
-     {"a": b"x"}, {"a": SQUARE}, [], "", {"a" * 10_000: [1]}, {"a": object()}],
+     {"a": b"x"}, {"a": SQUARE}, [], "", {"a" * 10_000: [1]}, {"a": Path("x")}],
     ids=short,
 )  # fmt: skip
 def test_bad_filters_are_refused(system: AgentMemorySystem, filters: Any) -> None:
