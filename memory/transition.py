@@ -76,8 +76,10 @@ class Transitions:
                     moved += self._move(agent, seqs, tier)
                     touched.add(agent)
                 report += _moved(_BELOW[tier], moved)
-                if moved == 0 or not pause():
+                if moved == 0:
                     break
+                if not pause():
+                    return report, touched
         return report, touched
 
     def by_capacity(
