@@ -94,12 +94,11 @@ def check_vector(value: Any, dimensions: int) -> NDArray[np.float32]:
         raise InvalidMemory(f"vector has shape {given.shape}: this memory uses ({dimensions},)")
     if given.dtype != np.float32:
         given = given.astype(np.float64)
-    if not np.isfinite(given).all():
+    peak = max(float(given.max()), -float(given.min()))  # NaN and infinity show in it, too
+    if not math.isfinite(peak):
         raise InvalidMemory("vector holds NaN or infinity: use finite numbers")
-    # By its largest component first: the squares of very large or small numbers leave the range.
-    peak = max(float(given.max()), -float(given.min()))
-    if not 1e-9 < peak < 1e9 and peak > 0:
-        given = given / peak
+    if peak > 0 and not 1e-9 < peak < 1e9:
+        given = given / peak  # the squares of very large or small numbers leave the range
     return unit(given.astype(np.float32, copy=False))
 
 

@@ -66,7 +66,7 @@ class MemoryEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     tier: str
 
 
-class Why(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Why(msgspec.Struct, frozen=True, gc=False):
     """Why a memory was found: the query's words it holds, its nearness, its surroundings.
 
     `similarity` is the cosine to the query (None where only words were searched), and `context`
@@ -88,7 +88,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return "; ".join(parts) or "matches the filter"
 
 
-class Hit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Hit(msgspec.Struct, frozen=True, gc=False):
     """One answer of a search, best first."""
 
     id: str

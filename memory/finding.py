@@ -281,15 +281,8 @@ class Finding:
                 continue
             if condition is not None and not condition.matches(entry):
                 continue
-            hits.append(
-                Hit(
-                    id=entry.id,
-                    entry=entry,
-                    score=match.score,
-                    tier=entry.tier,
-                    why=Why(words=match.words, similarity=match.similarity, context=match.context),
-                )
-            )
+            why = Why(match.words, match.similarity, match.context)
+            hits.append(Hit(entry.id, entry, match.score, entry.tier, why))
         return hits
 
     def _entries(self, agent_id: str, seqs: Sequence[int]) -> dict[int, MemoryEntry]:

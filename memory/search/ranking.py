@@ -44,21 +44,18 @@ def by_vector(
     threshold: float | None = None,
 ) -> list[Match]:
     """The k memories nearest to a vector, by cosine."""
-    positions, scores = [], []
+    found: list[tuple[float, int]] = []
     for base, count, block in index.blocks():
         part = None if allowed is None else allowed[base : base + count]
-        found, cosines = block.vectors.nearest(query, count, k, part)
-        positions.append(found + base)
-        scores.append(cosines)
-    if not positions:
-        return []
-    position, score = np.concatenate(positions), np.concatenate(scores)
-    if threshold is not None:
-        position, score = position[score >= threshold], score[score >= threshold]
-    # Equal scores: the newer memory first.
-    order = np.lexsort((-position, -score))[:k]
-    seqs = index.columns.seq[position[order]].tolist()
-    return [Match(seq, cosine, cosine) for seq, cosine in zip(seqs, score[order].tolist(), strict=True)]
+        positions, cosines = block.vectors.nearest(query, count, k, part)
+        found.extend(zip(cosines.tolist(), (positions + base).tolist(), strict=True))
+    found.sort(reverse=True)  # of equal scores the newer memory first
+    seqs = index.columns.seq
+    return [
+        Match(int(seqs[position]), cosine, cosine)
+        for cosine, position in found[:k]
+        if threshold is None or cosine >= threshold
+    ]
 
 
 def by_text(

@@ -285,8 +285,11 @@ class StoreConformance(_Base):
         stored = add(store, [row("2", "bob"), row("2", "cid")])
         assert [store.get_one("bob", "2"), store.get_one("cid", "2")] == [record_of(one) for one in stored]
 
-    def test_a_row_that_can_not_be_stored_leaves_nothing_of_its_batch(self, store: MemoryStore) -> None:
-        broken = row("2", body=object())
+    @pytest.mark.parametrize("fields", [{"body": object()}, {"step": 2**70}], ids=["type", "range"])
+    def test_a_row_that_can_not_be_stored_leaves_nothing_of_its_batch(
+        self, store: MemoryStore, fields: dict[str, Any]
+    ) -> None:
+        broken = row("2", **fields)
         with pytest.raises(Exception):  # noqa: B017, PT011 - which one is the driver's business
             store.add([row("1"), broken, row("3", "bob")])
         assert everything(store) == []
