@@ -287,10 +287,10 @@ class Finding:
 
     def _entries(self, agent_id: str, seqs: Sequence[int]) -> dict[int, MemoryEntry]:
         """Memories by seq, the young ones from RAM; those that are gone by now are left out."""
-        moment = self._records.moment(agent_id)
         entries = self._records.some(agent_id, seqs)
-        missing = [seq for seq in seqs if seq not in entries]
-        if missing:
+        if len(entries) < len(seqs):
+            missing = [seq for seq in seqs if seq not in entries]
+            moment = self._records.moment(agent_id)
             for record in self._store.get_by_seq(agent_id, missing):
                 entries[record.seq] = self._read(record, moment)
         return entries

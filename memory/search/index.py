@@ -21,6 +21,7 @@ from memory.search.vectors import VectorBlock
 from memory.storage import AgentState, Change, ChangeKind, Features, IndexColumns, MemoryStore
 
 BLOCK = 1 << 16
+_UNKNOWN = 1  # a pulse that says: look
 GONE = 255  # the tier of a memory that was deleted
 _RELOAD_SHARE = 8  # read anew when more than an eighth of the positions are gone …
 _RELOAD_MIN = 64  # … and at least so many
@@ -78,10 +79,12 @@ class AgentIndex:
         self._dimensions = dimensions
         self._decode = decode
         self._budget = budget_bytes
+        self._watch: Callable[[], int] | None = None
         self._reset()
 
     def _reset(self) -> None:
         self._state = AgentState(0, 0)
+        self._pulse = _UNKNOWN
         self.count = 0
         self.gone = 0
         self.columns = Columns()
@@ -94,13 +97,18 @@ class AgentIndex:
 
     def catch_up(self) -> None:
         """Take in everything that was committed before this call."""
-        if self._store.state(self._agent) == self._state:
+        if self._watch is None:
+            self._watch = self._store.watch(self._agent, new_rows=True)
+        pulse = _UNKNOWN if self._watch is None else self._watch()
+        if pulse == self._pulse and not pulse & 1:
             return
-        try:
-            self._catch_up()
-        except BaseException:
-            self._reset()  # half taken in is worse than not loaded
-            raise
+        if self._store.state(self._agent) != self._state:
+            try:
+                self._catch_up()
+            except BaseException:
+                self._reset()  # half taken in is worse than not loaded
+                raise
+        self._pulse = pulse  # as it was before reading: what came in between is looked for again
 
     def _catch_up(self) -> None:
         seen = self._state

@@ -50,10 +50,11 @@ def by_vector(
         positions, cosines = block.vectors.nearest(query, count, k, part)
         found.extend(zip(cosines.tolist(), (positions + base).tolist(), strict=True))
     found.sort(reverse=True)  # of equal scores the newer memory first
-    seqs = index.columns.seq
+    del found[k:]
+    seqs = index.columns.seq[[position for _, position in found]].tolist()
     return [
-        Match(int(seqs[position]), cosine, cosine)
-        for cosine, position in found[:k]
+        Match(seq, cosine, cosine)
+        for seq, (cosine, _) in zip(seqs, found, strict=True)
         if threshold is None or cosine >= threshold
     ]
 

@@ -21,9 +21,10 @@ FULL_SCAN_ROWS = 2048
 _CANDIDATE_SHARE = 100  # of the rows, at first one in so many is ranked by its bytes …
 _CANDIDATES_MIN = 256  # … but not fewer than these
 _WORTH_IT = 4  # past a quarter of the rows, scanning all bytes is quicker
-_SPREADS = 2.0  # how many standard deviations of the signs are looked at
+_SPREADS = 1.5  # how many standard deviations of the signs are looked at
 _ROUNDING = 3  # times k: candidates whose bytes are so near that the rounded query can't order them
-_HISTOGRAM_ROWS = 4096
+_HISTOGRAM_ROWS = 1024
+_FEW = 400  # candidates that are compared with the unrounded query straight away
 
 
 def top(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
@@ -122,7 +123,6 @@ class VectorBlock:
         Algorithms", 2002). So the k-th nearest that was found says how far one has to look to miss
         none: where that is further than was looked, it is looked again.
         """
-        code = to_int8_one(query)
         distances = self._hamming(query, count)
         if allowed is not None:
             distances[~allowed] = np.iinfo(distances.dtype).max
@@ -131,8 +131,7 @@ class VectorBlock:
             candidates = np.flatnonzero(distances <= reach)
             if len(candidates) * _WORTH_IT > count:
                 return None
-            rough = self._products(code, self._codes[candidates], self._norms[candidates])
-            found, scores = self._best(query, candidates[top(rough, _ROUNDING * k)], None, k)
+            found, scores = self._ranked(query, candidates, k)
             if len(scores) == k:
                 needed = self._reach_for(float(scores.min()))
                 if needed <= reach:
@@ -141,6 +140,19 @@ class VectorBlock:
             else:
                 return None
         return found, scores
+
+    def _ranked(
+        self,
+        query: NDArray[np.float32],
+        candidates: NDArray[np.int64],
+        k: int,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The k nearest of many candidates: by whole numbers first, where that saves something."""
+        if len(candidates) > _FEW:
+            code = to_int8_one(query)
+            rough = self._products(code, self._codes[candidates], self._norms[candidates])
+            candidates = candidates[top(rough, _ROUNDING * k)]
+        return self._best(query, candidates, None, k)
 
     def _first_reach(self, distances: NDArray[np.integer[Any]], k: int) -> int:
         """A distance that some hundred vectors are within."""

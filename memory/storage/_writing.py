@@ -6,6 +6,7 @@ import sqlite3
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from memory.errors import IdConflict
 from memory.storage._reading import SQLiteReading
 from memory.storage._rows import ROW_COLUMNS, marks_for, parts_of, to_values
 from memory.storage.base import ChangeKind, Move, Row, StoredCodec
-from memory.storage.pulse import SLOTS, Pulse
+from memory.storage.pulse import Pulse, any_slot, change_slot
 from memory.storage.schema import AGENT_SHIFT, SEQ_MASK, key_of
 
 LOG_LENGTH = 1024
@@ -33,7 +34,7 @@ class SQLiteWriting(SQLiteReading):
         if not rows:
             return []
         fresh: list[bool] | None = None
-        with self._connections.writing() as connection:
+        with _Marking(self) as marking, self._connections.writing() as connection:
             connection.execute("SAVEPOINT adding")
             try:
                 numbers, seqs = self._insert(connection, rows)
@@ -42,6 +43,8 @@ class SQLiteWriting(SQLiteReading):
                 fresh = self._only_new(connection, rows)
                 new = [row for row, is_new in zip(rows, fresh, strict=True) if is_new]
                 numbers, seqs = self._insert(connection, new)
+            for agent_no in numbers.values():
+                marking.begin(any_slot(agent_no))
         self._agent_numbers.update(numbers)
         if fresh is None:
             return list(seqs)
@@ -73,7 +76,7 @@ class SQLiteWriting(SQLiteReading):
             self._only_new(connection, rows)
 
     def replace(self, old: Row, new: Row) -> bool:
-        with self._changing(old.agent) as (connection, agent_no):
+        with _changing(self, old.agent) as (connection, agent_no):
             if agent_no is None:
                 return False
             key = key_of(agent_no, old.tier, old.seq)
@@ -88,7 +91,7 @@ class SQLiteWriting(SQLiteReading):
             return True
 
     def delete(self, agent: str, ids: Sequence[str]) -> int:
-        with self._changing(agent) as (connection, agent_no):
+        with _changing(self, agent) as (connection, agent_no):
             if agent_no is None:
                 return 0
             keys = [
@@ -102,7 +105,7 @@ class SQLiteWriting(SQLiteReading):
             return self._remove(connection, agent_no, keys)
 
     def delete_agent(self, agent: str) -> int:
-        with self._changing(agent) as (connection, agent_no):
+        with _changing(self, agent) as (connection, agent_no):
             if agent_no is None:
                 return 0
             low, high = agent_no << AGENT_SHIFT, (agent_no + 1) << AGENT_SHIFT
@@ -117,7 +120,7 @@ class SQLiteWriting(SQLiteReading):
             return removed
 
     def move(self, agent: str, moves: Sequence[Move], source: Tier, target: Tier) -> int:
-        with self._changing(agent) as (connection, agent_no):
+        with _changing(self, agent) as (connection, agent_no):
             if agent_no is None:
                 return 0
             read = {move.seq: move for move in moves}
@@ -149,7 +152,7 @@ class SQLiteWriting(SQLiteReading):
             return len(going)
 
     def forget(self, agent: str, seqs: Sequence[int], tier: Tier) -> int:
-        with self._changing(agent) as (connection, agent_no):
+        with _changing(self, agent) as (connection, agent_no):
             if agent_no is None:
                 return 0
             present = [seq for seq, _ in self._revisions(connection, agent_no, tier, seqs)]
@@ -192,9 +195,6 @@ class SQLiteWriting(SQLiteReading):
                 (name, default),
             )
         return self.setting(name)
-
-    def _changing(self, agent: str) -> _Changing:
-        return _Changing(self, agent)
 
     def _reserve(self, connection: sqlite3.Connection, agent: str, count: int) -> tuple[int, int]:
         """The agent's number and the first of `count` fresh seqs."""
@@ -274,41 +274,39 @@ class SQLiteWriting(SQLiteReading):
         )
 
 
-class _Changing:
-    """A write transaction that changes rows of one agent, with the pulse around its commit.
+class _Marking:
+    """Marks slots of the pulse before a commit and gives them new numbers after it.
 
-    The process's write lock is held until the pulse has its new number: only other processes can
-    come in between."""
+    The process's write lock is held meanwhile: only other processes can come in between."""
 
-    def __init__(self, store: SQLiteWriting, agent: str) -> None:
-        self._store = store
-        self._agent = agent
+    def __init__(self, store: SQLiteWriting) -> None:
         self._lock = store._connections.lock
-        self._transaction = store._connections.writing()
-        self._slot: int | None = None
-        self._mark = 0
+        self._pulse = store._pulse
+        self._marks: list[tuple[int, int]] = []
 
-    def __enter__(self) -> tuple[sqlite3.Connection, int | None]:
+    def __enter__(self) -> _Marking:
         self._lock.acquire()
-        try:
-            connection = self._transaction.__enter__()
-        except BaseException:
-            self._lock.release()
-            raise
-        try:
-            agent_no = self._store._number(connection, self._agent)
-            if agent_no is not None and self._store._pulse is not None:
-                self._slot = agent_no % SLOTS
-                self._mark = self._store._pulse.begin(self._slot)
-        except BaseException as problem:
-            self.__exit__(type(problem), problem, problem.__traceback__)
-            raise
-        return connection, agent_no
+        return self
+
+    def begin(self, slot: int) -> None:
+        if self._pulse is not None:
+            self._marks.append((slot, self._pulse.begin(slot)))
 
     def __exit__(self, kind: Any, problem: Any, trace: Any) -> None:
         try:
-            self._transaction.__exit__(kind, problem, trace)
+            if self._pulse is not None:
+                for slot, mark in self._marks:
+                    self._pulse.end(slot, mark)
         finally:
-            if self._slot is not None and self._store._pulse is not None:
-                self._store._pulse.end(self._slot, self._mark)
             self._lock.release()
+
+
+@contextmanager
+def _changing(store: SQLiteWriting, agent: str) -> Iterator[tuple[sqlite3.Connection, int | None]]:
+    """A write transaction that changes rows of one agent, who has no number if never heard of."""
+    with _Marking(store) as marking, store._connections.writing() as connection:
+        agent_no = store._number(connection, agent)
+        if agent_no is not None:
+            marking.begin(change_slot(agent_no))
+            marking.begin(any_slot(agent_no))
+        yield connection, agent_no

@@ -272,12 +272,13 @@ class MemoryStore(ABC):
         """A value kept with the data; `default` is stored first if there is none yet."""
 
     @abstractmethod
-    def watch(self, agent: str) -> Callable[[], int] | None:
+    def watch(self, agent: str, *, new_rows: bool = False) -> Callable[[], int] | None:
         """A function that gives a number which differs after every change to the agent's rows that
-        existed, and is odd while one is under way; None where that can't be told cheaply.
+        existed (with `new_rows` also after each one added), and is odd while one is under way; None
+        where that can't be told cheaply.
 
-        Calling it costs next to nothing: it is what lets a cached record be served safely while
-        other threads and processes move and delete.
+        Calling it costs next to nothing: it is what lets a cached record or an index be used safely
+        while other threads and processes write, move and delete.
         """
 
     @abstractmethod

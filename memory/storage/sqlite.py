@@ -11,7 +11,7 @@ from pathlib import Path
 from memory.errors import StoreCorrupt, StoreFull, StoreReadOnly
 from memory.storage._connections import Connections
 from memory.storage._writing import SQLiteWriting
-from memory.storage.pulse import SLOTS, Pulse
+from memory.storage.pulse import Pulse, any_slot, change_slot
 from memory.storage.schema import check_file, create_file, create_tables
 
 
@@ -75,11 +75,12 @@ class SQLiteStore(SQLiteWriting):
                 raise StoreFull(f"no space left beside {self.path}") from None
             raise StoreReadOnly(f"the folder of {self.path} can't be written") from None
 
-    def watch(self, agent: str) -> Callable[[], int] | None:
+    def watch(self, agent: str, *, new_rows: bool = False) -> Callable[[], int] | None:
         agent_no = self._agent_numbers.get(agent)
         if self._pulse is None or agent_no is None:
             return None
-        return partial(self._pulse.slots.__getitem__, agent_no % SLOTS)
+        slot = any_slot(agent_no) if new_rows else change_slot(agent_no)
+        return partial(self._pulse.slots.__getitem__, slot)
 
     def close(self) -> None:
         # The pulse stays mapped for whoever still holds a `watch`; it goes with the last of them.
