@@ -19,7 +19,7 @@ from memory.compression.quantise import to_int8_one
 FULL_SCAN_ROWS = 2048
 """Up to so many rows the bytes are scanned straight away: as quick as the bits, and closer."""
 _CANDIDATE_SHARE = 100  # of the rows, at first one in so many is ranked by its bytes …
-_CANDIDATES_MIN = 256  # … but not fewer than these
+_CANDIDATES_MIN = 160  # … but not fewer than these
 _WORTH_IT = 4  # past a quarter of the rows, scanning all bytes is quicker
 _SPREADS = 1.5  # how many standard deviations of the signs are looked at
 _ROUNDING = 3  # times k: candidates whose bytes are so near that the rounded query can't order them
@@ -156,7 +156,7 @@ class VectorBlock:
 
     def _first_reach(self, distances: NDArray[np.integer[Any]], k: int) -> int:
         """A distance that some hundred vectors are within."""
-        wanted = max(_CANDIDATES_MIN, len(distances) // _CANDIDATE_SHARE, 20 * k)
+        wanted = max(_CANDIDATES_MIN, len(distances) // _CANDIDATE_SHARE, 12 * k)
         # A histogram tells it far cheaper than a sort; of many rows a part tells it well enough.
         stride = max(len(distances) // _HISTOGRAM_ROWS, 1)
         totals = np.cumsum(np.bincount(distances[::stride]))
