@@ -466,6 +466,7 @@ class AgentMemorySystem(Finding):
 
     def _start_in_child(self) -> None:
         """After a fork: the parent's caches stay with it, and so does its background."""
+        self._forms.start_in_child()
         self._records.start_empty()
         self._indexes.start_empty()
         if self._keeper is not None:

@@ -69,6 +69,10 @@ class Forms:
             self._in_use[tier] = FLOAT32 if codec.name == "float32" else INT8
         self._load()
 
+    def start_in_child(self) -> None:
+        """After a fork: another thread may have held the lock."""
+        self._lock = threading.Lock()
+
     # -- content ------------------------------------------------------------------------------
 
     def body_for(self, tier: Tier, raw: bytes) -> tuple[int, bytes]:

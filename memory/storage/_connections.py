@@ -10,6 +10,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -198,7 +199,11 @@ class Connections:
             except IndexError:
                 time.sleep(0.0005)  # a reader of another thread is about to come back
 
-    def after_fork(self) -> None:
+    def after_fork(self, *, in_child: bool) -> None:
+        if in_child and self._open_readers:
+            # A thread that is not here read for too long: its connection came along, and SQLite with
+            # it. Rather no memory in this child than one that loses what it is told.
+            self._closed, self._pooling = True, False
         self._opening.release()
         self.lock.release()
 
@@ -234,11 +239,15 @@ def _before_fork() -> None:
         connections.before_fork()
 
 
-def _after_fork() -> None:
+def _after_fork(*, in_child: bool) -> None:
     for connections in _forking:
-        connections.after_fork()
+        connections.after_fork(in_child=in_child)
     _forking.clear()
     _one_fork_at_a_time.release()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=partial(_after_fork, in_child=False),
+    after_in_child=partial(_after_fork, in_child=True),
+)

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import mmap
 import os
-from contextlib import suppress
 from pathlib import Path
+
+from memory.storage._publish import publish
 
 _AGENT_SLOTS = 4096
 _BYTES = 2 * _AGENT_SLOTS * 8
@@ -74,8 +75,7 @@ def _create(path: Path) -> None:
     draft = path.with_name(f"{path.name}.new-{os.getpid()}-{os.urandom(4).hex()}")
     try:
         draft.write_bytes(bytes(_BYTES))
-        with suppress(FileExistsError):
-            os.link(draft, path)
+        publish(draft, path)
     finally:
         draft.unlink(missing_ok=True)
 

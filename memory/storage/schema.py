@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import suppress
 from pathlib import Path
 
 from memory.errors import StoreCorrupt, StoreTooNew
+from memory.storage._publish import publish
 
 APPLICATION_ID = 0x41674D65  # "AgMe": tells our files from other SQLite databases
 FORMAT_VERSION = 1
@@ -95,8 +95,7 @@ def create_file(path: Path) -> None:
             connection.execute("PRAGMA journal_mode = WAL")
         finally:
             connection.close()
-        with suppress(FileExistsError):  # another process was first, which is as good
-            os.link(draft, path)
+        publish(draft, path)
     finally:
         for leftover in (
             draft,
