@@ -20,6 +20,7 @@ from memory.checks import (
     check_vector,
 )
 from memory.compression import Forms
+from memory.compression.bodies import RAW
 from memory.content import decode_body, leaves_of
 from memory.embedding import ContentEmbedder, render
 from memory.entry import ALL_TIERS, TIER_LABELS, Hit, MemoryEntry, Tier, Why
@@ -49,13 +50,19 @@ class Finding:
 
     def get(self, agent_id: str, id: str) -> MemoryEntry | None:
         """The memory with this id, from whichever tier."""
-        check_name("agent_id", agent_id)
-        check_name("id", id)
+        # What can't be looked up is refused at once; what merely names nothing, when it was not found.
+        if not (type(agent_id) is str and type(id) is str and agent_id.isascii() and id.isascii()):
+            check_name("agent_id", agent_id)
+            check_name("id", id)
         found = self._records.one(agent_id, id)
         if isinstance(found, MemoryEntry):
             return found
         record = self._store.get_one(agent_id, id)
-        return None if record is None else self._read(record, found)
+        if record is None:
+            check_name("agent_id", agent_id)
+            check_name("id", id)
+            return None
+        return self._read(record, found)
 
     def get_many(self, agent_id: str, ids: Sequence[str]) -> list[MemoryEntry | None]:
         """One answer an id, in the same order; None for those that are not there."""
@@ -199,7 +206,10 @@ class Finding:
     def _entry(self, record: Record) -> MemoryEntry:
         """A record's memory, without counting it as used."""
         try:
-            content, metadata = decode_body(self._forms.raw_body(record.body_codec, record.body))
+            body = record.body
+            if record.body_codec != RAW:
+                body = self._forms.raw_body(record.body_codec, body)
+            content, metadata = decode_body(body)
         except ValueError as problem:  # msgspec's and Unicode's errors are ValueErrors too
             raise StoreCorrupt(f"memory {record.id!r} can't be read back: {problem}") from None
         return MemoryEntry(
@@ -224,7 +234,9 @@ class Finding:
 
         `moment` is what the record cache said before the record was read."""
         entry = self._entry(record)
-        self._records.used(record.agent, record.seq, record.tier)
+        records = self._records
+        records.reads[record.tier] += 1
+        records.uses.append((record.agent, record.seq))
         if record.tier is Tier.STM:
             self._records.keep(entry, record.seq, moment)
         return entry

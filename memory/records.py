@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from memory.entry import MemoryEntry, Tier
+from memory.entry import MemoryEntry
 from memory.storage import MemoryStore
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -50,7 +50,8 @@ class RecordCache:
         self.agents: OrderedDict[str, AgentRecords] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
-        self._uses: deque[tuple[str, int]] = deque(maxlen=_REMEMBERED_USES)
+        self.uses: deque[tuple[str, int]] = deque(maxlen=_REMEMBERED_USES)
+        """(agent, seq) of every reading, until they are saved."""
 
     def moment(self, agent: str) -> int:
         """Ask before reading from the store; give it to `keep` with what was read."""
@@ -92,7 +93,7 @@ class RecordCache:
             if seq is not None:
                 encoded = records.encoded.get(seq)
                 if encoded is not None:
-                    self._uses.append((agent, seq))
+                    self.uses.append((agent, seq))
                     self.reads[0] += 1
                     return decode_entry(encoded)
         return pulse
@@ -107,22 +108,17 @@ class RecordCache:
         for seq in seqs:
             encoded = held.get(seq)
             if encoded is not None:
-                self._uses.append((agent, seq))
+                self.uses.append((agent, seq))
                 found[seq] = decode_entry(encoded)
         self.reads[0] += len(found)
         return found
 
-    def used(self, agent: str, seq: int, tier: Tier) -> None:
-        """Count one reading of a memory that was not served from here."""
-        self.reads[tier] += 1
-        self._uses.append((agent, seq))
-
     def take_uses(self) -> dict[str, dict[int, int]]:
         """All readings since the last call, by agent and seq."""
         taken: dict[str, dict[int, int]] = {}
-        while self._uses:
+        while self.uses:
             try:
-                agent, seq = self._uses.popleft()
+                agent, seq = self.uses.popleft()
             except IndexError:  # another thread takes them too
                 break
             counts = taken.setdefault(agent, {})

@@ -24,7 +24,7 @@ from memory.errors import (
 )
 
 _FORK_PATIENCE_SECONDS = 10.0
-_READER_CACHE_KIB = 8192  # random reads by id then find the index's pages in RAM
+_READER_CACHE_KIB = 16384  # random reads by id then find the index's pages in RAM
 
 
 class Connections:

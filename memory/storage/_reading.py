@@ -14,6 +14,7 @@ from memory.storage._connections import Connections
 from memory.storage._rows import (
     RECORD_COLUMNS,
     ROW_COLUMNS,
+    TIERS,
     VARIABLES,
     key_range,
     marks_for,
@@ -39,7 +40,10 @@ from memory.storage.base import (
 )
 from memory.storage.schema import SEQ_MASK, TIER_MASK, TIER_SHIFT, key_of
 
-_GET = f"SELECT {RECORD_COLUMNS} FROM memories WHERE agent = ? AND id = ?"
+_GET = (
+    "SELECT key, kind, step, created_at, importance, body_codec, body"
+    " FROM memories WHERE agent = ? AND id = ?"
+)
 _TIER_OF_KEY = f"(key >> {TIER_SHIFT} & {TIER_MASK})"
 _NOBODY = AgentState(0, 0)
 
@@ -73,7 +77,11 @@ class SQLiteReading(MemoryStore):
             self._connections.complain(problem)
         finally:
             self._connections.release(connection)
-        return to_record(agent, found) if found else None
+        if found is None:
+            return None
+        key, kind, step, created_at, importance, body_codec, body = found
+        tier = TIERS[key >> TIER_SHIFT & TIER_MASK]
+        return Record(agent, id, key & SEQ_MASK, tier, kind, step, created_at, importance, body_codec, body)
 
     def get(self, agent: str, ids: Sequence[str]) -> list[Record]:
         with self._connections.reading() as connection:

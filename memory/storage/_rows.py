@@ -20,7 +20,7 @@ RECORD_COLUMNS = "key, id, kind, step, created_at, importance, body_codec, body"
 ROW_COLUMNS = (
     f"{RECORD_COLUMNS}, stored_at, dated, digest, session, revision, terms, vector_codec, vector, fine"
 )
-_TIERS = (Tier.STM, Tier.IM, Tier.LTM)
+TIERS = (Tier.STM, Tier.IM, Tier.LTM)
 
 
 def to_record(agent: str, found: tuple[Any, ...]) -> Record:
@@ -29,7 +29,7 @@ def to_record(agent: str, found: tuple[Any, ...]) -> Record:
         agent,
         id_,
         key & SEQ_MASK,
-        _TIERS[key >> TIER_SHIFT & TIER_MASK],
+        TIERS[key >> TIER_SHIFT & TIER_MASK],
         kind,
         step,
         created_at,
@@ -46,7 +46,7 @@ def to_row(agent: str, found: tuple[Any, ...]) -> Row:
         agent,
         id_,
         key & SEQ_MASK,
-        _TIERS[key >> TIER_SHIFT & TIER_MASK],
+        TIERS[key >> TIER_SHIFT & TIER_MASK],
         kind,
         step,
         created_at,
