@@ -172,6 +172,9 @@ class Connections:
                 check_same_thread=False,
                 cached_statements=256,
             )
+        except sqlite3.Error as problem:
+            self.complain(problem)
+        try:
             if writing and not self._read_only:
                 level = "FULL" if self._disk else "NORMAL"
                 connection.execute(f"PRAGMA synchronous = {level}")
@@ -179,6 +182,7 @@ class Connections:
                 connection.execute("PRAGMA query_only = 1")
                 connection.execute(f"PRAGMA cache_size = -{_READER_CACHE_KIB}")
         except sqlite3.Error as problem:
+            connection.close()
             self.complain(problem)
         return connection
 
