@@ -522,7 +522,9 @@ with open_memory(path) as memory:
     check(memory, kept, refused)
     memory.add("ann", "there is space again", id="again")
 import sqlite3
-assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+connection = sqlite3.connect(path)
+assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+connection.close()
 """
     )
     run_python(script, before=_small_disk())
