@@ -1,8 +1,7 @@
 """AgentMemory beside other memory systems: the same memories, embedder, searches and machine.
 
-    pip install -e . langgraph langgraph-checkpoint-sqlite pysqlite3-binary chromadb mem0ai \\
-        qdrant-client
-    python scripts/peers.py [--quick] [--json FILE]
+    make peers                                          installs them all, then runs this
+    python scripts/peers.py [--quick] [--json FILE]     what is not installed is n/a
 
 Each size is reached by writing the last memories one by one, timed; the rest is filled in before
 that in batches, untimed. Systems take turns in short slices, in rotating order, so that noise
