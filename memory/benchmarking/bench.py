@@ -1,0 +1,113 @@
+"""What a benchmark gets: the clock, a fresh target, a seed, scratch space, and a way to say `n/a`.
+
+def benchmark_hello(bench: Bench | None = None, **kwargs: Any) -> dict[str, Any]:
+    bench = bench or Bench()
+    return {"hello": bench.time(lambda: "hello".upper())}
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memory.benchmarking.measure.timing import Timing, time_calls
+from memory.benchmarking.targets import DEFAULT, load_target
+
+if TYPE_CHECKING:
+    from memory.benchmarking.targets.base import Capabilities, Target
+
+
+@dataclass(frozen=True)
+class NotAvailable:
+    """A leaf that has no figure, and why."""
+
+    reason: str
+
+
+def not_available(reason: str) -> NotAvailable:
+    """What to return in place of a figure that this target can't give."""
+    return NotAvailable(reason)
+
+
+class Bench:
+    """One round's surroundings. Without arguments it serves a benchmark that is called by hand."""
+
+    def __init__(
+        self,
+        *,
+        target: str = DEFAULT,
+        seed: int = 0,
+        seconds: float = 0.2,
+        scratch: Path | None = None,
+        on_timing: Callable[[str, Timing], object] | None = None,
+    ) -> None:
+        self.target_name = target
+        self.seed = seed
+        self.seconds = seconds
+        """About how long one timing measures, unless the benchmark says how many calls."""
+        self._scratch = scratch
+        self._on_timing = on_timing
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the target under test can do."""
+        return load_target(self.target_name).capabilities
+
+    @contextmanager
+    def target(self) -> Iterator[Target]:
+        """The target, opened in an empty folder that is gone afterwards."""
+        with self.folder() as folder, self.open_target(folder) as target:
+            yield target
+
+    @contextmanager
+    def open_target(self, folder: Path) -> Iterator[Target]:
+        """The target, opened in this folder; closed afterwards, its files kept."""
+        target = load_target(self.target_name)()
+        target.open(folder)
+        try:
+            yield target
+        finally:
+            target.close()
+
+    @contextmanager
+    def folder(self) -> Iterator[Path]:
+        """An empty folder that is gone afterwards."""
+        folder = Path(tempfile.mkdtemp(prefix="membench-", dir=self._scratch))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def time(
+        self,
+        operation: Callable[..., object],
+        items: Sequence[Any] | None = None,
+        *,
+        calls: int | None = None,
+        work: int = 1,
+        warm_up: int | None = None,
+        before_block: Callable[[], object] | None = None,
+        label: str = "",
+    ) -> Timing:
+        """Time an operation; the only clock a benchmark uses. See `measure/timing.py`.
+
+        `items` are handed to it one by one, `calls` fixes how often it is called, `work` is how many
+        things one call does, `label` is what the progress line shows.
+        """
+        timing = time_calls(
+            operation,
+            items,
+            calls=calls,
+            seconds=self.seconds,
+            work=work,
+            warm_up=warm_up,
+            before_block=before_block,
+        )
+        if self._on_timing is not None:
+            self._on_timing(label, timing)
+        return timing

@@ -1,0 +1,1 @@
+"""Measuring: clocks, samples, resources, and the statistics over rounds."""

@@ -1,0 +1,86 @@
+"""What a figure means: its unit, and which way is better.
+
+Both follow from the name of a result's leaf; a benchmark declares those whose name can't say it.
+A metric whose direction is unknown is shown, and never called better or worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+Better = Literal["higher", "lower", "neither"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How to read one figure."""
+
+    unit: str = ""
+    better: Better = "neither"
+
+
+# The first that fits counts, so the longer endings stand before the shorter ones.
+_ENDINGS: tuple[tuple[str, Metric], ...] = (
+    ("_per_second", Metric("/s", "higher")),
+    ("_per_mb", Metric("/MB", "higher")),
+    ("total_time_seconds", Metric("s", "neither")),
+    ("_seconds", Metric("s", "lower")),
+    ("_ms", Metric("ms", "lower")),
+    ("_us", Metric("µs", "lower")),
+    ("_ns", Metric("ns", "lower")),
+    ("_bytes", Metric("B", "lower")),
+    ("_bytes_per_memory", Metric("B", "lower")),
+    ("_mb", Metric("MB", "lower")),
+    ("_percent", Metric("%", "neither")),
+    ("_rate", Metric("", "higher")),
+    ("_ratio", Metric("×", "neither")),
+)
+_STARTS: tuple[tuple[str, Metric], ...] = (
+    ("recall", Metric("", "higher")),
+    ("precision", Metric("", "higher")),
+    ("f1", Metric("", "higher")),
+    ("ndcg", Metric("", "higher")),
+    ("mrr", Metric("", "higher")),
+)
+
+
+def metric_of(leaf: str, declared: Mapping[str, Metric] | None = None) -> Metric:
+    """The metric of a leaf, by its own name (the last part of its path)."""
+    if declared and leaf in declared:
+        return declared[leaf]
+    for start, metric in _STARTS:
+        if leaf.startswith(start):
+            return metric
+    for ending, metric in _ENDINGS:
+        if leaf.endswith(ending):
+            return metric
+    return Metric()
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What a benchmark says of itself besides its signature and docstring."""
+
+    headline: str = ""
+    """The figure for the summary, as a pattern over paths: `*/stm/*/p50_ms`; the last match counts."""
+    metrics: Mapping[str, Metric] | None = None
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def declare(headline: str = "", **metrics: Metric) -> Callable[[Function], Function]:
+    """Mark a benchmark's headline figure and the metrics whose names don't tell unit and direction."""
+
+    def mark(function: Function) -> Function:
+        function.__benchmark__ = Declaration(headline, metrics)  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def declaration_of(function: Callable[..., Any]) -> Declaration:
+    found = getattr(function, "__benchmark__", None)
+    return found if isinstance(found, Declaration) else Declaration()

@@ -1,0 +1,95 @@
+"""AgentMemory itself, with its default settings except that nothing moves by itself.
+
+Benchmarks of one tier need the memories to stay where they were put; the benchmarks of transitions
+move them on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from memory.benchmarking.targets.base import Capabilities, Found, Item, Target
+from memory.config import MemoryConfig
+from memory.intake import NewMemory
+from memory.system import AgentMemorySystem
+
+_TRAINER = "agent of the sample"
+
+
+class AgentMemoryTarget(Target):
+    name = "agentmemory"
+    capabilities = Capabilities(
+        tiers=("stm", "im", "ltm"),
+        transitions=True,
+        compression=True,
+        metadata_filters=True,
+    )
+
+    def open(self, folder: Path) -> None:
+        config = MemoryConfig(maintenance="manual")
+        config.ltm_config.db_path = str(folder / "memory.db")
+        config.stm_config.memory_limit = config.im_config.memory_limit = None
+        self.memory = AgentMemorySystem(config)
+
+    def close(self) -> None:
+        self.memory.close()
+
+    def add(self, items: Sequence[Item], place: str | None = None) -> list[str]:
+        return self.memory.add_many(
+            [
+                NewMemory(
+                    agent_id=item.agent_id,
+                    content=item.content,
+                    tier=place or "stm",
+                    step=item.step,
+                    importance=item.importance,
+                    metadata=item.metadata,
+                )
+                for item in items
+            ]
+        )
+
+    def add_one(self, item: Item, place: str | None = None) -> str:
+        return self.memory.add(
+            item.agent_id,
+            item.content,
+            tier=place or "stm",
+            step=item.step,
+            importance=item.importance,
+            metadata=item.metadata,
+        )
+
+    def get(self, agent_id: str, ids: Sequence[str]) -> list[Any]:
+        entries = self.memory.get_many(agent_id, ids)
+        return [None if entry is None else entry.content for entry in entries]
+
+    def get_one(self, agent_id: str, id: str) -> Any:
+        entry = self.memory.get(agent_id, id)
+        return None if entry is None else entry.content
+
+    def search(self, agent_id: str, query: str | Mapping[str, Any], k: int) -> list[Found]:
+        if isinstance(query, str):
+            hits = self.memory.search(agent_id, query, k)
+        else:
+            hits = self.memory.retrieve_similar_states(agent_id, query, k)
+        return [Found(hit.id, hit.score, hit.entry.content) for hit in hits]
+
+    def update(self, agent_id: str, id: str, content: Any) -> bool:
+        return self.memory.update(agent_id, id, content=content)
+
+    def delete(self, agent_id: str, ids: Sequence[str]) -> int:
+        return self.memory.delete_many(agent_id, ids)
+
+    def delete_all(self, agent_id: str) -> int:
+        return self.memory.delete_all(agent_id)
+
+    def count(self) -> dict[str, int]:
+        return dict(self.memory.get_memory_statistics()["tiers"])
+
+    def settle(self, sample: Sequence[Item]) -> None:
+        """Fit the dictionary and the codecs, as the background does once enough is stored."""
+        self.memory.add_many([NewMemory(agent_id=_TRAINER, content=item.content) for item in sample])
+        self.memory.maintain()
+        self.memory.delete_all(_TRAINER)

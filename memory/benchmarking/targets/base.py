@@ -1,0 +1,127 @@
+"""The one interface through which the benchmark reaches a memory system.
+
+Everything a target can't do is said in its `capabilities`, and reported as `n/a`: never as zero, and
+never left out without a word.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One memory to store: a state (any JSON value) or a text."""
+
+    agent_id: str
+    content: Any
+    step: int | None = None
+    importance: float = 1.0
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One answer of a search; `content` as it was stored."""
+
+    id: str
+    score: float
+    content: Any
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a system can do beyond storing, reading and deleting by id."""
+
+    tiers: tuple[str, ...] = ()
+    """Tiers that can be written to by name; empty for a system without tiers."""
+    search: bool = True
+    """Finds memories by what they are about."""
+    update: bool = True
+    persistence: bool = True
+    """What was acknowledged is there after the process has ended."""
+    transitions: bool = False
+    """Moves memories between its tiers."""
+    compression: bool = False
+    metadata_filters: bool = False
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where a memory can be put: each tier, or the whole store where there are none."""
+        return self.tiers or (WHOLE,)
+
+
+WHOLE = "store"
+"""The one place of a system without tiers."""
+
+
+class Target(ABC):
+    """A memory system under test. One object is one open store in one folder."""
+
+    name: ClassVar[str]
+    capabilities: ClassVar[Capabilities] = Capabilities()
+
+    @abstractmethod
+    def open(self, folder: Path) -> None:
+        """Start with the store in this folder; empty at first, the same data when opened again."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release everything; what was acknowledged stays in the folder."""
+
+    @abstractmethod
+    def add(self, items: Sequence[Item], place: str | None = None) -> list[str]:
+        """Store all of them as one batch; their ids. Acknowledged means: as durable as it gets."""
+
+    @abstractmethod
+    def get(self, agent_id: str, ids: Sequence[str]) -> list[Any]:
+        """The contents by id, in that order; None for what is not there."""
+
+    @abstractmethod
+    def search(self, agent_id: str, query: str | Mapping[str, Any], k: int) -> list[Found]:
+        """The `k` memories of this agent that fit best, the best first."""
+
+    @abstractmethod
+    def delete(self, agent_id: str, ids: Sequence[str]) -> int:
+        """Remove memories for good; how many there were."""
+
+    @abstractmethod
+    def delete_all(self, agent_id: str) -> int:
+        """Remove everything of one agent; how many there were."""
+
+    @abstractmethod
+    def count(self) -> dict[str, int]:
+        """How many memories are in each place."""
+
+    def update(self, agent_id: str, id: str, content: Any) -> bool:
+        """Replace the content of one memory; False if there is none."""
+        raise NotImplementedError(f"{self.name} says that it can't update")
+
+    def add_one(self, item: Item, place: str | None = None) -> str:
+        """Store one memory; for systems with a shorter way than a batch of one."""
+        return self.add([item], place)[0]
+
+    def get_one(self, agent_id: str, id: str) -> Any:
+        """Read one memory; for systems with a shorter way than a list of one."""
+        return self.get(agent_id, [id])[0]
+
+    def flush(self) -> None:
+        """Return when everything acknowledged can be searched."""
+        return
+
+    def settle(self, sample: Sequence[Item]) -> None:
+        """Become what the system is after some use (fitted codecs, statistics), from items like these.
+
+        Called before the clock starts; nothing of the sample may be left in the store.
+        """
+        return
+
+    def __enter__(self) -> Target:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,136 @@
+"""The floor: plain SQLite and NumPy, what anybody would write in an afternoon.
+
+The same durability as AgentMemory (WAL, a commit per batch), the same embedder, float32 vectors, an
+exact search over all of an agent's vectors, held in RAM once read. No tiers, no compression, no words.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.benchmarking.targets.base import WHOLE, Capabilities, Found, Item, Target
+from memory.content import leaves_of
+from memory.embedding import ContentEmbedder, WordLlamaEmbedder, render
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS memories (
+    number INTEGER PRIMARY KEY, agent TEXT NOT NULL, step INTEGER, importance REAL,
+    metadata TEXT, content TEXT NOT NULL, vector BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS by_agent ON memories (agent);
+"""
+
+
+class SQLiteBaselineTarget(Target):
+    name = "sqlite-baseline"
+    capabilities = Capabilities()
+
+    def open(self, folder: Path) -> None:
+        self._embedder = ContentEmbedder(WordLlamaEmbedder())
+        self._db = sqlite3.connect(folder / "baseline.db", isolation_level=None, check_same_thread=False)
+        self._db.executescript(f"PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; {_TABLE}")
+        self._vectors: dict[str, tuple[list[int], NDArray[np.float32]]] = {}
+
+    def close(self) -> None:
+        self._db.close()
+
+    def add(self, items: Sequence[Item], place: str | None = None) -> list[str]:
+        vectors = self._embed([item.content for item in items])
+        self._db.execute("BEGIN")
+        try:
+            numbers = [
+                self._db.execute(
+                    "INSERT INTO memories (agent, step, importance, metadata, content, vector)"
+                    " VALUES (?, ?, ?, ?, ?, ?)",
+                    (
+                        item.agent_id,
+                        item.step,
+                        item.importance,
+                        json.dumps(dict(item.metadata)),
+                        json.dumps(item.content),
+                        vector.tobytes(),
+                    ),
+                ).lastrowid
+                for item, vector in zip(items, vectors, strict=True)
+            ]
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._forget(*{item.agent_id for item in items})
+        return [str(number) for number in numbers]
+
+    def get(self, agent_id: str, ids: Sequence[str]) -> list[Any]:
+        return [self.get_one(agent_id, id_) for id_ in ids]
+
+    def get_one(self, agent_id: str, id: str) -> Any:
+        row = self._db.execute(
+            "SELECT content FROM memories WHERE number = ? AND agent = ?", (int(id), agent_id)
+        ).fetchone()
+        return None if row is None else json.loads(row[0])
+
+    def search(self, agent_id: str, query: str | Mapping[str, Any], k: int) -> list[Found]:
+        numbers, matrix = self._matrix(agent_id)
+        if not numbers:
+            return []
+        scores = matrix @ self._embed([query])[0]
+        best = np.argsort(-scores, kind="stable")[:k]
+        ids = [str(numbers[row]) for row in best]
+        contents = self.get(agent_id, ids)
+        return [
+            Found(id_, float(scores[row]), content)
+            for id_, row, content in zip(ids, best, contents, strict=True)
+        ]
+
+    def update(self, agent_id: str, id: str, content: Any) -> bool:
+        vector = self._embed([content])[0]
+        changed = self._db.execute(
+            "UPDATE memories SET content = ?, vector = ? WHERE number = ? AND agent = ?",
+            (json.dumps(content), vector.tobytes(), int(id), agent_id),
+        ).rowcount
+        self._forget(agent_id)
+        return changed == 1
+
+    def delete(self, agent_id: str, ids: Sequence[str]) -> int:
+        self._db.execute("BEGIN")
+        removed = sum(
+            self._db.execute(
+                "DELETE FROM memories WHERE number = ? AND agent = ?", (int(id_), agent_id)
+            ).rowcount
+            for id_ in ids
+        )
+        self._db.execute("COMMIT")
+        self._forget(agent_id)
+        return removed
+
+    def delete_all(self, agent_id: str) -> int:
+        removed = self._db.execute("DELETE FROM memories WHERE agent = ?", (agent_id,)).rowcount
+        self._forget(agent_id)
+        return int(removed)
+
+    def count(self) -> dict[str, int]:
+        return {WHOLE: int(self._db.execute("SELECT count(*) FROM memories").fetchone()[0])}
+
+    def _embed(self, contents: Sequence[Any]) -> NDArray[np.float32]:
+        return self._embedder.embed([render(leaves_of(content)) for content in contents])
+
+    def _matrix(self, agent_id: str) -> tuple[list[int], NDArray[np.float32]]:
+        known = self._vectors.get(agent_id)
+        if known is None:
+            rows = self._db.execute(
+                "SELECT number, vector FROM memories WHERE agent = ?", (agent_id,)
+            ).fetchall()
+            joined = np.frombuffer(b"".join(row[1] for row in rows), dtype=np.float32)
+            matrix = joined.reshape(len(rows), self._embedder.dimensions)
+            known = self._vectors[agent_id] = ([row[0] for row in rows], matrix)
+        return known
+
+    def _forget(self, *agents: str) -> None:
+        for agent in agents:
+            self._vectors.pop(agent, None)
