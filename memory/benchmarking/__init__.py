@@ -1,1 +1,55 @@
-"""The benchmark: runs workloads against any memory system, measures, compares, reports."""
+"""The benchmark: runs workloads against any memory system, measures, compares, reports.
+
+The names below are loaded when they are first used: `membench --help` must not wait for them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from memory.benchmarking.bench import Bench as Bench
+    from memory.benchmarking.bench import not_available as not_available
+    from memory.benchmarking.config import BenchmarkConfig as BenchmarkConfig
+    from memory.benchmarking.errors import BenchmarkError as BenchmarkError
+    from memory.benchmarking.metrics import Metric as Metric
+    from memory.benchmarking.metrics import declare as declare
+    from memory.benchmarking.results import BenchmarkResults as BenchmarkResults
+    from memory.benchmarking.runner import BenchmarkRunner as BenchmarkRunner
+    from memory.benchmarking.small import BenchmarkReport as BenchmarkReport
+    from memory.benchmarking.small import BenchmarkResult as BenchmarkResult
+    from memory.benchmarking.small import benchmark as benchmark
+    from memory.benchmarking.small import calculate_percentiles as calculate_percentiles
+    from memory.benchmarking.targets.base import Target as Target
+
+_HOMES = {
+    "Bench": "bench",
+    "BenchmarkConfig": "config",
+    "BenchmarkError": "errors",
+    "BenchmarkReport": "small",
+    "BenchmarkResult": "small",
+    "BenchmarkResults": "results",
+    "BenchmarkRunner": "runner",
+    "Metric": "metrics",
+    "Target": "targets.base",
+    "benchmark": "small",
+    "calculate_percentiles": "small",
+    "declare": "metrics",
+    "not_available": "bench",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

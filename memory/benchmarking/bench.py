@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from memory.benchmarking.measure.timing import Timing, time_calls
 from memory.benchmarking.targets import DEFAULT, load_target
 
 if TYPE_CHECKING:
-    from memory.benchmarking.targets.base import Capabilities, Target
+    from memory.benchmarking.targets.base import Capabilities, Item, Target
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Bench:
         """About how long one timing measures, unless the benchmark says how many calls."""
         self._scratch = scratch
         self._on_timing = on_timing
+        self._settled: list[tuple[Sequence[Item], Path]] = []
 
     @property
     def capabilities(self) -> Capabilities:
@@ -59,10 +61,36 @@ class Bench:
         return load_target(self.target_name).capabilities
 
     @contextmanager
-    def target(self) -> Iterator[Target]:
-        """The target, opened in an empty folder that is gone afterwards."""
-        with self.folder() as folder, self.open_target(folder) as target:
+    def target(self, sample: Sequence[Item] = ()) -> Iterator[Target]:
+        """The target, opened in a folder of its own that is gone afterwards.
+
+        It is empty, and settled on the sample: what it learns from these is in place (see
+        `Target.settle`).
+        """
+        with self.target_folder(sample) as folder, self.open_target(folder) as target:
+            if sample and not target.capabilities.persistence:
+                target.settle(sample)
             yield target
+
+    @contextmanager
+    def target_folder(self, sample: Sequence[Item] = ()) -> Iterator[Path]:
+        """A folder for the target that is gone afterwards; holds a settled, empty store for a sample."""
+        with self.folder() as folder:
+            if sample and self.capabilities.persistence:
+                shutil.copytree(self._settled_on(sample), folder, dirs_exist_ok=True)
+            yield folder
+
+    def _settled_on(self, sample: Sequence[Item]) -> Path:
+        """A settled store. Settling takes seconds, so it is done once a round and sample, and copied."""
+        for known, folder in self._settled:
+            if known is sample:
+                return folder
+        folder = Path(tempfile.mkdtemp(prefix="membench-settled-", dir=self._scratch))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        with self.open_target(folder) as target:
+            target.settle(sample)
+        self._settled.append((sample, folder))
+        return folder
 
     @contextmanager
     def open_target(self, folder: Path) -> Iterator[Target]:

@@ -26,6 +26,8 @@ RUN_FILE = "run.json"
 ROUNDS = "rounds"
 LOGS = "logs"
 _RESULT_NAME = re.compile(r"(?P<benchmark>.+?)_(?P<timestamp>\d{8}_\d{6})(?:_(?P<rest>.+))?\.json")
+_NUMBERS = re.compile(rb"\[\n\s+[-+.\deE]+(?:,\n\s+[-+.\deE]+)*\n\s+\]")
+"""A list of numbers over several lines; never part of a text, which holds no line break in JSON."""
 _Record = TypeVar("_Record", Result, Run)
 
 
@@ -94,9 +96,10 @@ def write_new(folder: Path, stem: str, suffix: str, data: bytes) -> Path:
 
 
 def encode_json(record: object) -> bytes:
-    """JSON that a person can read."""
+    """JSON that a person can read: indented, lists of numbers on one line."""
     try:
-        return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
+        text = msgspec.json.format(msgspec.json.encode(record), indent=1)
+        return _NUMBERS.sub(lambda found: b" ".join(found[0].split()), text) + b"\n"
     except (TypeError, ValueError) as problem:
         raise ResultNotSaved(f"the results can't be written as JSON: {problem}") from problem
 

@@ -82,8 +82,10 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     """Leaves that are no figures: texts, lists."""
     not_available: dict[str, str]
     started_at: float
-    seconds: dict[str, float]
-    """Where the time went: start, load, benchmark, save."""
+    load_seconds: float
+    """Importing the benchmark and its target."""
+    seconds: float
+    """The benchmark itself."""
     peak_rss_bytes: int
     wall_to_cpu: float | None
     """The contention meter: wall ÷ CPU time over all timings."""

@@ -1,0 +1,114 @@
+"""From rounds to a result: every figure with its interval, in the specification's shape."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from memory.benchmarking.measure.statistics import over_rounds
+from memory.benchmarking.metrics import Declaration, metric_of
+from memory.benchmarking.records import SEPARATOR, Case, Figure, Result, Round, Unit
+
+_ITEM_BYTES = 8
+"""Of one sample in `Samples.wall_ns`."""
+
+
+def params_digest(case: Case) -> str:
+    """The same for two cases that measure the same thing."""
+    return hashlib.sha256(json.dumps(case.params, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def make_result(
+    case: Case,
+    rounds: Sequence[Round],
+    declaration: Declaration,
+    timestamp: str,
+    metadata: Mapping[str, Any],
+) -> Result:
+    """One result from the rounds of one case."""
+    rounds = sorted(rounds, key=lambda each: each.number)
+    paths = dict.fromkeys(path for each in rounds for path in each.figures)
+    metrics = {path: _figure(path, rounds) for path in paths}
+    not_available = {path: reason for each in rounds for path, reason in each.not_available.items()}
+    tree: dict[str, Any] = {}
+    for path, value in rounds[-1].other.items():
+        _plant(tree, path, value)
+    for path in not_available:
+        if path:
+            _plant(tree, path, None)
+    for path, figure in metrics.items():
+        _plant(tree, path, figure.value)
+    names = {path.rpartition(SEPARATOR)[2] for path in paths}
+    units = {}
+    for name in sorted(names):
+        metric = metric_of(name, declaration.metrics)
+        units[name] = Unit(unit=metric.unit, better=metric.better)
+    details = {
+        "execution_time": _short(sum(each.seconds for each in rounds)),
+        "params": case.params,
+        "target": case.target,
+        **metadata,
+        "rounds": len(rounds),
+        "seeds": [each.seed for each in rounds],
+        "wall_to_cpu": [each.wall_to_cpu and _short(each.wall_to_cpu) for each in rounds],
+        "peak_rss_bytes": [each.peak_rss_bytes for each in rounds],
+        "headline": headline_of(declaration.headline, metrics, units),
+    }
+    if not_available:
+        details["not_available"] = not_available
+    return Result(
+        benchmark=case.benchmark,
+        category=case.category,
+        timestamp=timestamp,
+        results=tree,
+        metadata=details,
+        metrics=metrics,
+        units=units,
+    )
+
+
+def _figure(path: str, rounds: Sequence[Round]) -> Figure:
+    estimate = over_rounds([each.figures[path] for each in rounds if path in each.figures])
+    timing = path.rpartition(SEPARATOR)[0]
+    samples = [
+        len(each.samples[timing].wall_ns) // _ITEM_BYTES for each in rounds if timing in each.samples
+    ]
+    return Figure(
+        value=_short(estimate.value),
+        low=None if estimate.low is None else _short(estimate.low),
+        high=None if estimate.high is None else _short(estimate.high),
+        rounds=[_short(value) for value in estimate.rounds],
+        samples=min(samples, default=0),
+    )
+
+
+def _short(value: float) -> float:
+    """Nine digits: more than any clock knows, and half the file."""
+    return float(f"{value:.9g}")
+
+
+def _plant(tree: dict[str, Any], path: str, value: Any) -> None:
+    *branches, leaf = path.split(SEPARATOR)
+    for branch in branches:
+        tree = tree.setdefault(branch, {})
+    tree[leaf] = value
+
+
+def headline_of(patterns: str, metrics: Mapping[str, Figure], units: Mapping[str, Unit]) -> str:
+    """The path of the figure for the summary.
+
+    `patterns` stand in the order of preference, with `|` between them; the last match of the first that
+    fits counts, because sizes are listed from small to large. Otherwise the first figure that has a
+    direction, or else the first.
+    """
+    for pattern in patterns.split("|"):
+        fitting = [path for path in metrics if fnmatchcase(path, pattern)]
+        if fitting:
+            return fitting[-1]
+    for path in metrics:
+        if units[path.rpartition(SEPARATOR)[2]].better != "neither":
+            return path
+    return next(iter(metrics), "")

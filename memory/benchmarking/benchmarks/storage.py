@@ -1,0 +1,244 @@
+"""Storage: how fast a memory is written and read in each tier, and what room it takes."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from collections.abc import Sequence
+from typing import Any
+
+from memory.benchmarking.bench import Bench, not_available
+from memory.benchmarking.measure.resources import disk_bytes
+from memory.benchmarking.measure.timing import Timing
+from memory.benchmarking.metrics import Metric, declare
+from memory.benchmarking.targets.base import Item, Target
+from memory.benchmarking.workloads.states import agent_states
+
+AGENT = "benchmark_agent"
+_LEAST_WRITES = 10
+"""Batches written for one figure, so that there is something to take a percentile of."""
+_MOST_WRITES = 10_000
+"""Memories written for one figure, at most (but always one batch)."""
+
+
+def _items(count: int, complexity: int, seed: int) -> list[Item]:
+    return [
+        Item(AGENT, state, step=step) for step, state in enumerate(agent_states(count, complexity, seed))
+    ]
+
+
+@declare(
+    headline="complexity_1/batch_*/stm/one_by_one/throughput_ops_per_second"
+    "|*/one_by_one/throughput_ops_per_second"
+)
+def benchmark_write_throughput(
+    batch_sizes: Sequence[int] = (10, 100, 1000, 10000),
+    data_complexity_levels: Sequence[int] = (1, 5, 10),
+    settle_memories: int = 2000,
+    bench: Bench | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """How many states a second can be stored in each tier, one by one and as one batch.
+
+    Read it as the rate at which agents may store before they wait. `one_by_one` commits each state
+    (the latencies are those of one state), `as_one_batch` commits a whole batch at once (the latencies
+    are those of the batch). Each acknowledged state survives the end of the process.
+
+    Args:
+        batch_sizes: how many states are stored in a row, and as one batch
+        data_complexity_levels: how large a state is; 1 is about 20 values, 10 about 400
+        settle_memories: how many other states a target sees first, to fit its codecs on
+    """
+    bench = bench or Bench()
+    found: dict[str, Any] = {}
+    for complexity in data_complexity_levels:
+        sample = _items(settle_memories, complexity, bench.seed + 1)
+        found[f"complexity_{complexity}"] = {
+            f"batch_{size}": {
+                place: _write(bench, place, complexity, size, sample) for place in bench.capabilities.places
+            }
+            for size in batch_sizes
+        }
+    return found
+
+
+def _write(
+    bench: Bench, place: str, complexity: int, size: int, sample: Sequence[Item]
+) -> dict[str, Timing]:
+    batches = max(1, min(_LEAST_WRITES, _MOST_WRITES // size))
+    with bench.target(sample) as target:
+        items = _items(size * batches, complexity, bench.seed)
+        parts = [items[start : start + size] for start in range(0, len(items), size)]
+        label = f"{place}, complexity {complexity}, batch {size}"
+        return {
+            "one_by_one": bench.time(
+                lambda item: target.add_one(item, place), parts[0], calls=size, label=label
+            ),
+            "as_one_batch": bench.time(
+                lambda part: target.add(part, place),
+                parts,
+                calls=batches,
+                work=size,
+                warm_up=1 if size <= 1000 else 0,
+                label=label,
+            ),
+        }
+
+
+@declare(headline="stm/single/p50_ms|*/single/p50_ms")
+def benchmark_read_latency(
+    num_samples: int = 1000,
+    batch_sizes: Sequence[int] = (10, 50, 100),
+    settle_memories: int = 2000,
+    bench: Bench | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """How long one memory, or a batch of them, takes to read back by id from each tier.
+
+    Read it as what an agent waits to look at a memory that it knows by id. `single` is one memory,
+    `batch_50` is one call for fifty. Ids are drawn at random among `num_samples` memories.
+
+    Args:
+        num_samples: how many memories are stored, and at least how many reads are timed
+        batch_sizes: how many memories one call asks for
+        settle_memories: how many other states a target sees first, to fit its codecs on
+    """
+    bench = bench or Bench()
+    items = _items(num_samples, 1, bench.seed)
+    sample = _items(settle_memories, 1, bench.seed + 1)
+    found: dict[str, Any] = {}
+    for place in bench.capabilities.places:
+        with bench.target(sample) as target:
+            ids = target.add(items, place)
+            target.flush()
+            rng = random.Random(bench.seed)
+            picks = rng.choices(ids, k=num_samples)
+            _check_content(target, ids, items)
+            found[place] = {
+                "single": bench.time(
+                    lambda id_: target.get_one(AGENT, id_), picks, label=f"{place}, one by one"
+                )
+            }
+            for size in batch_sizes:
+                batches = [rng.choices(ids, k=size) for _ in range(max(1, num_samples // size))]
+                found[place][f"batch_{size}"] = bench.time(
+                    lambda batch: target.get(AGENT, batch),
+                    batches,
+                    work=size,
+                    label=f"{place}, batches of {size}",
+                )
+    return found
+
+
+def _check_content(target: Target, ids: Sequence[str], items: Sequence[Item]) -> None:
+    """Figures of a store that gives back something else would mean nothing."""
+    for id_, item in zip(ids[:10], items[:10], strict=True):
+        if target.get_one(AGENT, id_) != item.content:
+            raise AssertionError(f"{target.name} gave back other content for {id_} than was stored")
+
+
+_ROOM = Metric("B", "lower")
+
+
+@declare(
+    headline="complexity_1/ltm/disk_bytes_per_memory|*/disk_bytes_per_memory",
+    disk_bytes_per_memory=_ROOM,
+    ram_bytes_per_memory=_ROOM,
+    content_bytes_per_memory=Metric("B", "neither"),
+    im_to_stm_ratio=Metric("×", "lower"),
+    ltm_to_stm_ratio=Metric("×", "lower"),
+)
+def benchmark_memory_efficiency(
+    num_memories: int = 2000,
+    data_complexity_levels: Sequence[int] = (1, 5, 10),
+    settle_memories: int = 2000,
+    bench: Bench | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """What room the same memories take in each tier, on disk and in RAM.
+
+    Read it as what a million memories will cost. Disk is the size of all files after closing. RAM is
+    what Python's and NumPy's allocators still hold after the memories were stored, one search was made
+    and each was read once; caches of SQLite itself (a few MB, whatever the number) are not in it.
+    `memories_per_mb` counts disk. The ratios compare disk with stm.
+
+    Args:
+        num_memories: how many memories are stored
+        data_complexity_levels: how large a state is
+        settle_memories: how many other states a target sees first, to fit its codecs on
+    """
+    bench = bench or Bench()
+    found: dict[str, Any] = {}
+    for complexity in data_complexity_levels:
+        items = _items(num_memories, complexity, bench.seed)
+        sample = _items(settle_memories, complexity, bench.seed + 1)
+        places = {place: _room(bench, place, items, sample) for place in bench.capabilities.places}
+        found[f"complexity_{complexity}"] = {**places, **_ratios(places, bench)}
+    return found
+
+
+def _room(bench: Bench, place: str, items: Sequence[Item], sample: Sequence[Item]) -> dict[str, float]:
+    import msgspec
+
+    with bench.target_folder(sample) as folder:
+        with bench.open_target(folder) as target:
+            _warm_up(target, items[0])
+            ram = _held_after(lambda: _store_and_use(target, place, items))
+        disk = disk_bytes(folder)
+    content = sum(len(msgspec.json.encode(item.content)) for item in items)
+    count = len(items)
+    return {
+        "disk_bytes_per_memory": disk / count,
+        "ram_bytes_per_memory": ram / count,
+        "content_bytes_per_memory": content / count,
+        "memories_per_mb": count / (disk / 1e6),
+    }
+
+
+def _warm_up(target: Target, item: Item) -> None:
+    """Load what is loaded at first use (the embedder): it is there once, however many memories."""
+    other = Item("another agent", item.content)
+    target.add_one(other)
+    if target.capabilities.search:
+        target.search(other.agent_id, other.content, 1)
+    target.delete_all(other.agent_id)
+
+
+def _store_and_use(target: Target, place: str, items: Sequence[Item]) -> None:
+    ids = [
+        id_
+        for start in range(0, len(items), 1000)
+        for id_ in target.add(items[start : start + 1000], place)
+    ]
+    target.flush()
+    if target.capabilities.search:
+        target.search(AGENT, items[0].content, 10)
+    for id_ in ids:
+        target.get_one(AGENT, id_)
+
+
+def _held_after(work: Any) -> int:
+    """Bytes that are still allocated when the work is done, above what was before."""
+    import gc
+
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        work()
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+
+def _ratios(places: dict[str, dict[str, float]], bench: Bench) -> dict[str, Any]:
+    if "stm" not in places:
+        reason = f"{bench.target_name} has no tiers"
+        return {name: not_available(reason) for name in ("im_to_stm_ratio", "ltm_to_stm_ratio")}
+    return {
+        f"{tier}_to_stm_ratio": places[tier]["disk_bytes_per_memory"]
+        / places["stm"]["disk_bytes_per_memory"]
+        for tier in ("im", "ltm")
+        if tier in places
+    }

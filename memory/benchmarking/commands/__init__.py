@@ -1,0 +1,1 @@
+"""The commands of `membench`, one file each; heavy imports stay inside their functions."""

@@ -1,0 +1,84 @@
+"""`membench list`: the benchmarks, targets and profiles there are."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from memory.benchmarking.errors import EXIT_FAILED, EXIT_FINE
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "list",
+        help="show the benchmarks, targets and profiles there are",
+        description="Show the benchmarks, targets and profiles there are.",
+    )
+    parser.add_argument("--category", action="append", default=[], metavar="NAME")
+    parser.add_argument("--path", action="append", default=[], metavar="FILE", help="your own benchmarks")
+    parser.add_argument("--verbose", action="store_true", help="with descriptions, parameters and defaults")
+    parser.add_argument("--json", action="store_true")
+    parser.set_defaults(execute=execute)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    from memory.benchmarking.discovery import discover
+    from memory.benchmarking.profiles import PROFILES
+    from memory.benchmarking.targets import target_names
+
+    found = discover(arguments.path)
+    benchmarks = [
+        each for each in found.benchmarks if not arguments.category or each.category in arguments.category
+    ]
+    for category in arguments.category:
+        found.select([category])  # a wrong name is an error
+    if arguments.json:
+        document = {
+            "benchmarks": [
+                {
+                    "category": each.category,
+                    "benchmark": each.name,
+                    "summary": each.summary,
+                    "parameters": {name: _plain(value) for name, value in each.defaults.items()},
+                }
+                for each in benchmarks
+            ],
+            "targets": target_names(),
+            "profiles": list(PROFILES),
+            "problems": {name: str(problem) for name, problem in found.problems.items()},
+        }
+        print(json.dumps(document, indent=1))
+    else:
+        _print(benchmarks, arguments.verbose)
+        if not arguments.category:
+            print(f"targets:   {', '.join(target_names())}")
+            print(f"profiles:  {', '.join(PROFILES)}")
+    for problem in found.problems.values():
+        print(f"membench: {problem}", file=sys.stderr)
+    return EXIT_FAILED if found.problems else EXIT_FINE
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple | set) else value
+
+
+def _print(benchmarks: list[Any], verbose: bool) -> None:
+    import inspect
+    from textwrap import indent
+
+    category = None
+    for benchmark in benchmarks:
+        if benchmark.category != category:
+            print(("\n" if category else "") + benchmark.category)
+            category = benchmark.category
+        if not verbose:
+            print(f"  {benchmark.name:24} {benchmark.summary}")
+            continue
+        print(f"  {benchmark.name}")
+        print(indent(inspect.getdoc(benchmark.function) or "(no description)", "      "))
+        for name, value in benchmark.defaults.items():
+            print(f"      {name} = {json.dumps(_plain(value), default=str)}")
+        print()
+    print()

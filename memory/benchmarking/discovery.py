@@ -1,0 +1,191 @@
+"""Finding benchmarks: functions named `benchmark_*` in a module, which is their category.
+
+They come from this package (`benchmarks/`), from installed packages (entry points of the group
+`agentmemory.benchmarks`: name = category, value = module) and from the user's own files.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_type_hints
+
+from memory.benchmarking import benchmarks as package
+from memory.benchmarking.errors import BrokenBenchmark, UnknownName, nearest
+from memory.benchmarking.loading import cause_of, load_file
+
+PREFIX = "benchmark_"
+GROUP = "agentmemory.benchmarks"
+_NOT_PARAMETERS = {"bench"}
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One benchmark: where it is, and how it is called."""
+
+    category: str
+    name: str
+    function: Callable[..., Any]
+    source: str | None = None
+    """The user's own file; None for what is installed."""
+    module: str | None = None
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.category}.{self.name}"
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of its docstring."""
+        text = inspect.getdoc(self.function) or ""
+        return " ".join(text.split("\n\n")[0].split())
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Its parameters with their default values."""
+        return {name: parameter.default for name, parameter in self._parameters().items()}
+
+    @property
+    def kinds(self) -> dict[str, Any]:
+        """Its parameters with their types; Any where the signature does not say."""
+        try:
+            hints = get_type_hints(self.function, include_extras=True)
+        except Exception:  # an annotation that needs what is imported for types only
+            hints = {}
+        return {name: hints.get(name, Any) for name in self._parameters()}
+
+    @property
+    def takes_bench(self) -> bool:
+        signature = inspect.signature(self.function)
+        return "bench" in signature.parameters or any(
+            parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()
+        )
+
+    def _parameters(self) -> Mapping[str, inspect.Parameter]:
+        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        return {
+            name: parameter
+            for name, parameter in inspect.signature(self.function).parameters.items()
+            if parameter.kind in named and name not in _NOT_PARAMETERS
+        }
+
+
+@dataclass(frozen=True)
+class Found:
+    """All benchmarks, and the modules that could not be loaded."""
+
+    benchmarks: tuple[Benchmark, ...]
+    problems: dict[str, BrokenBenchmark] = field(default_factory=dict)
+    """By category."""
+
+    def categories(self) -> list[str]:
+        return list(dict.fromkeys(benchmark.category for benchmark in self.benchmarks))
+
+    def select(self, categories: Sequence[str] = (), names: Sequence[str] = ()) -> list[Benchmark]:
+        """Those of these categories, and of these names; a name that does not exist is an error."""
+        for category in categories:
+            if category in self.problems:
+                raise self.problems[category]
+            if category not in self.categories():
+                raise UnknownName(
+                    f"there is no category {category!r}: {nearest(category, self.categories())}"
+                )
+        if not categories and self.problems:
+            raise next(iter(self.problems.values()))
+        chosen = [each for each in self.benchmarks if not categories or each.category in categories]
+        if not names:
+            return chosen
+        for name in names:
+            if not any(name in (each.name, each.full_name) for each in chosen):
+                known = [each.full_name if "." in name else each.name for each in chosen]
+                inside = f" in {', '.join(categories)}" if categories else ""
+                raise UnknownName(f"there is no benchmark {name!r}{inside}: {nearest(name, known)}")
+        return [each for each in chosen if each.name in names or each.full_name in names]
+
+
+def discover(paths: Iterable[str | Path] = ()) -> Found:
+    """Everything there is. A module that can't be loaded does not hide the others."""
+    found: dict[str, Benchmark] = {}
+    problems: dict[str, BrokenBenchmark] = {}
+    for category, load, source in _places(paths):
+        try:
+            module = load()
+            for benchmark in benchmarks_of(module, category, source):
+                other = found.setdefault(benchmark.full_name, benchmark)
+                if other.function is not benchmark.function:
+                    where = benchmark.source or benchmark.module
+                    raise BrokenBenchmark(
+                        f"{benchmark.full_name} is in {other.source or other.module} and in {where}: "
+                        "give one of them another name"
+                    )
+        except BrokenBenchmark as problem:
+            problems[category] = problem
+    return Found(tuple(found.values()), problems)
+
+
+def _places(
+    paths: Iterable[str | Path],
+) -> Iterable[tuple[str, Callable[[], ModuleType], str | None]]:
+    for module in pkgutil.iter_modules(package.__path__):
+        if not module.name.startswith("_"):
+            name = f"{package.__name__}.{module.name}"
+            yield module.name, lambda name=name: _import(name), None  # type: ignore[misc]
+    for category, name in _announced().items():
+        yield category, lambda name=name: _import(name), None  # type: ignore[misc]
+    for path in map(Path, paths):
+        files = sorted(path.glob("*.py")) if path.is_dir() else [path]
+        if not files:
+            raise BrokenBenchmark(f"{path} holds no Python file")
+        for file in files:
+            if not file.name.startswith("_"):
+                yield file.stem, lambda file=file: load_file(file), str(file.resolve())  # type: ignore[misc]
+
+
+def _announced() -> dict[str, str]:
+    from importlib.metadata import entry_points  # slow to load
+
+    return {point.name: point.value for point in entry_points(group=GROUP)}
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return import_module(name)
+    except Exception as problem:
+        sys.modules.pop(name, None)
+        raise BrokenBenchmark(f"{name} can't be loaded: {cause_of(problem)}") from problem
+
+
+def benchmarks_of(module: ModuleType, category: str, source: str | None = None) -> list[Benchmark]:
+    """A module's own benchmarks, in the order of the file; not those that it imported."""
+    found = [
+        Benchmark(category, name.removeprefix(PREFIX), function, source, module.__name__)
+        for name, function in vars(module).items()
+        if name.startswith(PREFIX)
+        and name != PREFIX
+        and inspect.isfunction(function)
+        and function.__module__ == module.__name__
+    ]
+    if source is not None and not found:
+        raise BrokenBenchmark(f"{source} holds no function whose name starts with {PREFIX}")
+    for benchmark in found:
+        _check(benchmark)
+    return found
+
+
+def _check(benchmark: Benchmark) -> None:
+    for name, parameter in inspect.signature(benchmark.function).parameters.items():
+        required = parameter.default is parameter.empty
+        if required and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+            raise BrokenBenchmark(
+                f"{benchmark.full_name}: the parameter {name!r} has no default; give it one"
+            )
+    if inspect.iscoroutinefunction(benchmark.function):
+        raise BrokenBenchmark(
+            f"{benchmark.full_name} is async: make it a plain function that calls asyncio.run(...)"
+        )

@@ -1,0 +1,206 @@
+"""The sizes of the three profiles: for every benchmark the value of each of its parameters.
+
+`full` holds the sizes of the specification; `standard`, the default, is meant for two cores and a few
+minutes; `quick` is a smoke run. A test keeps these tables and the benchmarks' signatures in step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+Parameters = dict[str, Any]
+Sizes = dict[str, dict[str, Parameters]]
+"""Category, benchmark, parameter."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How much is measured, and how long it may take."""
+
+    rounds: int
+    seconds: float
+    """About how long one timing measures."""
+    timeout_seconds: float
+    """After which a round is taken for hung."""
+    sizes: Sizes
+
+
+_FULL: Sizes = {
+    "storage": {
+        "write_throughput": {
+            "batch_sizes": [10, 100, 1000, 10000],
+            "data_complexity_levels": [1, 5, 10],
+            "settle_memories": 2000,
+        },
+        "read_latency": {"num_samples": 1000, "batch_sizes": [10, 50, 100], "settle_memories": 2000},
+        "memory_efficiency": {
+            "num_memories": 2000,
+            "data_complexity_levels": [1, 5, 10],
+            "settle_memories": 2000,
+        },
+    },
+    "compression": {
+        "embedding_quality": {
+            "test_data_categories": ["navigation", "dialogue", "inventory"],
+            "samples": 100,
+        },
+        "compression_ratio": {"dataset_sizes": [100, 1000, 10000]},
+        "training_efficiency": {"data_sizes": [1000, 10000, 100000], "epochs": 10, "batch_size": 32},
+    },
+    "memory_transition": {
+        "transition_accuracy": {"num_memories": 1000, "importance_levels": 5, "similarity_threshold": 0.8},
+        "transition_overhead": {"batch_sizes": [100, 1000, 10000]},
+        "importance_scoring": {
+            "tier_limits": [100, 50, 20],
+            "memories_per_level": [100, 50, 30, 15, 5],
+            "arrival_orders": ["rising", "falling", "shuffled"],
+        },
+    },
+    "retrieval": {
+        "vector_search_latency": {"data_volumes": [100, 1000, 10000, 100000], "k": 10, "queries": 100},
+        "search_accuracy": {
+            "clusters": 10,
+            "items_per_cluster": 20,
+            "noise": 0.2,
+            "similarity_thresholds": [0.6, 0.7, 0.8],
+        },
+        "cross_tier_retrieval": {
+            "stm_memories": 1000,
+            "im_memories": 500,
+            "ltm_memories": 200,
+            "related_groups": 50,
+            "k": 20,
+        },
+    },
+    "scalability": {
+        "agent_scaling": {"agent_counts": [1, 10, 50, 100, 500], "parallel_operations": [1, 4, 8, 16]},
+        "memory_size_scaling": {"data_volumes": [1000, 10000, 100000, 1000000]},
+        "resource_utilization": {"duration_seconds": 300.0, "operation_rate": 10.0},
+    },
+    "integration": {
+        "api_overhead": {"num_operations": 1000},
+        "hook_implementation": {"num_steps": 1000},
+        "framework_integration": {"frameworks": ["gymnasium", "langgraph"], "training_iterations": 10},
+    },
+    "agent_execution": {
+        "simple_invocation": {"iterations": 100},
+        "session_creation": {"iterations": 100},
+    },
+    "memory_search": {
+        "short_query": {"entries": [10, 1000, 10000], "iterations": 100},
+        "long_query": {"entries": [10, 1000, 10000], "iterations": 100},
+        "no_match": {"entries": [10, 1000, 10000], "iterations": 100},
+        "vector_search": {"entries": [10, 1000, 10000], "iterations": 100},
+        "concurrent_search": {"entries": [10, 1000, 10000], "iterations": 100, "threads": [1, 2, 4, 8]},
+    },
+    "context_build": {
+        "baseline": {"sessions": [5], "tools": [3], "iterations": 100},
+        "large_session_count": {"sessions": [5, 10, 100], "tools": [3], "iterations": 100},
+        "large_tool_count": {"sessions": [5], "tools": [3, 6, 50], "iterations": 100},
+    },
+}
+
+
+def _changed(sizes: Sizes, changes: Sizes) -> Sizes:
+    """The same table with some values replaced."""
+    return {
+        category: {
+            benchmark: {**values, **changes.get(category, {}).get(benchmark, {})}
+            for benchmark, values in benchmarks.items()
+        }
+        for category, benchmarks in sizes.items()
+    }
+
+
+_STANDARD = _changed(
+    _FULL,
+    {
+        "storage": {
+            "write_throughput": {"batch_sizes": [10, 100, 1000], "data_complexity_levels": [1, 5]},
+            "memory_efficiency": {"num_memories": 1000, "data_complexity_levels": [1, 5]},
+        },
+        "compression": {
+            "compression_ratio": {"dataset_sizes": [100, 1000]},
+            "training_efficiency": {"data_sizes": [1000, 10000]},
+        },
+        "memory_transition": {"transition_overhead": {"batch_sizes": [100, 1000]}},
+        "retrieval": {"vector_search_latency": {"data_volumes": [100, 1000, 10000]}},
+        "scalability": {
+            "agent_scaling": {"agent_counts": [1, 10, 50], "parallel_operations": [1, 4]},
+            "memory_size_scaling": {"data_volumes": [1000, 10000]},
+            "resource_utilization": {"duration_seconds": 5.0, "operation_rate": 100.0},
+        },
+    },
+)
+
+_QUICK = _changed(
+    _STANDARD,
+    {
+        "storage": {
+            "write_throughput": {
+                "batch_sizes": [10, 100],
+                "data_complexity_levels": [1],
+                "settle_memories": 0,
+            },
+            "read_latency": {"num_samples": 200, "batch_sizes": [10], "settle_memories": 0},
+            "memory_efficiency": {
+                "num_memories": 200,
+                "data_complexity_levels": [1],
+                "settle_memories": 0,
+            },
+        },
+        "compression": {
+            "compression_ratio": {"dataset_sizes": [100]},
+            "training_efficiency": {"data_sizes": [500], "epochs": 3},
+        },
+        "memory_transition": {
+            "transition_accuracy": {"num_memories": 100},
+            "transition_overhead": {"batch_sizes": [100]},
+        },
+        "retrieval": {
+            "vector_search_latency": {"data_volumes": [100, 1000], "queries": 20},
+            "cross_tier_retrieval": {
+                "stm_memories": 100,
+                "im_memories": 50,
+                "ltm_memories": 20,
+                "related_groups": 5,
+            },
+        },
+        "scalability": {
+            "agent_scaling": {"agent_counts": [1, 5], "parallel_operations": [1, 2]},
+            "memory_size_scaling": {"data_volumes": [100, 1000]},
+            "resource_utilization": {"duration_seconds": 1.0},
+        },
+        "integration": {
+            "api_overhead": {"num_operations": 100},
+            "hook_implementation": {"num_steps": 100},
+            "framework_integration": {"training_iterations": 2},
+        },
+        "agent_execution": {
+            "simple_invocation": {"iterations": 20},
+            "session_creation": {"iterations": 20},
+        },
+        "memory_search": {
+            name: {"entries": [10, 100], "iterations": 20}
+            for name in ("short_query", "long_query", "no_match", "vector_search", "concurrent_search")
+        },
+        "context_build": {
+            name: {"iterations": 20} for name in ("baseline", "large_session_count", "large_tool_count")
+        },
+    },
+)
+
+PROFILES = {
+    "quick": Profile(rounds=3, seconds=0.02, timeout_seconds=120.0, sizes=_QUICK),
+    "standard": Profile(rounds=5, seconds=0.1, timeout_seconds=600.0, sizes=_STANDARD),
+    "full": Profile(rounds=5, seconds=0.3, timeout_seconds=3600.0, sizes=_FULL),
+}
+DEFAULT_PROFILE = "standard"
+
+# Seconds of one round on a machine of two cores, for the first estimate; afterwards earlier runs tell.
+EXPECTED_SECONDS: dict[str, dict[str, float]] = {
+    "storage.write_throughput": {"quick": 0.6, "standard": 10.0, "full": 120.0},
+    "storage.read_latency": {"quick": 0.4, "standard": 4.0, "full": 6.0},
+    "storage.memory_efficiency": {"quick": 0.4, "standard": 8.0, "full": 60.0},
+}
