@@ -4,9 +4,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench test lint types format clean floor quality peers
+.PHONY: bench quickstart test lint types format clean floor overhead quality peers
 
 bench: $(INSTALLED)
+	$(BIN)/membench run --profile quick
+
+# The memory at work, in a minute of reading.
+quickstart: $(INSTALLED)
 	$(BIN)/python examples/quickstart.py
 
 test: lint types
@@ -26,6 +30,10 @@ format: $(INSTALLED)
 # The figures of docs/performance.md.
 floor: $(INSTALLED)
 	$(BIN)/python scripts/floor.py --million
+
+# What the benchmark's own clock adds to a figure (docs/measuring.md).
+overhead: $(INSTALLED)
+	$(BIN)/python scripts/overhead.py
 
 quality: $(INSTALLED)
 	$(BIN)/python scripts/quality.py
