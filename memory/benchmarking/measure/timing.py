@@ -1,16 +1,18 @@
 """The one clock of the benchmarks: an operation called many times, in blocks, every sample kept.
 
     warm up ─▶ calibrate ─▶ block ─▶ block ─▶ … ─▶ block
-                            │ sample │ sample │ …        GC off and on the clock
+                            │ sample │ sample │ …        garbage is collected between blocks, never in one
                             └ calls_per_sample calls between two readings
 
 A sample is one call where the call is long against reading the clock, and a few calls in a row where it
-is not. CPU time is read once a block, because reading it costs more than reading the wall clock.
+is not: its time is then their mean, and the percentiles are those of such means. CPU time is read once a
+block, because reading it costs more than reading the wall clock. See docs/measuring.md.
 """
 
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,10 +24,14 @@ from memory.benchmarking.errors import InvalidResult
 from memory.benchmarking.measure.statistics import PERCENTILES, percentiles
 
 BLOCKS = 10
-CLOCK_SHARE = 0.02
+CLOCK_SHARE = 0.01
 """At most this part of a sample may be the reading of the clock."""
+MOST_CALLS_PER_SAMPLE = 10_000
 MOST_SAMPLES = 50_000
-"""Kept per timing: the tail is known well enough by then, and the file stays small."""
+"""Of a timing that is asked for by its seconds: the tail is known by then, and the file stays small."""
+
+SHORTEST_BLOCK_NS = 1_000_000
+"""The first call after a collection of garbage is a little slower; in a longer block it hardly counts."""
 
 wall_ns = time.perf_counter_ns
 cpu_ns = time.process_time_ns
@@ -42,7 +48,7 @@ class Timing(Mapping[str, float]):
     block_wall_ns: tuple[int, ...]
     """The sum of the block's samples: what lies between two samples is not in it."""
     block_cpu_ns: tuple[int, ...]
-    """CPU time of the whole process over the block, all threads."""
+    """CPU time of the whole process, all threads, over the block's samples."""
     calls_per_sample: int = 1
     work: int = 1
     """How many things one call does; throughput counts these."""
@@ -102,41 +108,92 @@ def time_calls(
     work: int = 1,
     warm_up: int | None = None,
     blocks: int = BLOCKS,
+    calls_per_sample: int | None = None,
     before_block: Callable[[], object] | None = None,
 ) -> Timing:
     """Call `operation` (with the next of `items`, if there are any) and time it.
 
-    Exactly `calls` calls (rounded up to whole samples) where that is given; otherwise about `seconds`
-    of work, and every item at least once. Items are taken in order, over and over. Warming up takes
-    the first items too, so an operation must bear to meet an item again.
+    `calls` fixes how often; where that is no multiple of what a sample needs, it is less than a sample
+    more. Without it: about `seconds` of work, and every item at least once. Items are taken in order,
+    over and over. Warming up takes the first items too, so an operation must bear to meet an item again;
+    one that can't is given `warm_up=0`. Then nothing is known of it, each call is a sample of its own,
+    and without `calls` each item is met exactly once. `calls_per_sample` overrides the calibration.
+    `before_block` is called before each block, off the clock; there are at most `blocks` of them, and
+    fewer where they would be too short.
     """
-    if items is not None and not len(items):
-        raise InvalidResult("there is nothing to time: items is empty")
-    if calls is not None and calls < 1:
-        raise InvalidResult(f"calls is {calls}: use a whole number ≥ 1")
-    if work < 1 or blocks < 1:
-        raise InvalidResult(f"work is {work} and blocks is {blocks}: use whole numbers ≥ 1")
-    call_ns = _warm_up(operation, items, warm_up, seconds, calls)
-    per_sample = max(1, min(int(clock_cost_ns() / CLOCK_SHARE / call_ns) + 1, 10_000))
-    if call_ns > clock_cost_ns() / CLOCK_SHARE:
-        per_sample = 1
-    wanted = calls if calls is not None else max(int(seconds * 1e9 / call_ns), len(items or ()), 1)
-    samples = max(1, -(-wanted // per_sample))
-    if calls is None:
-        samples = min(samples, MOST_SAMPLES)
+    _check(items, calls, seconds, work, warm_up, blocks, calls_per_sample)
     stream = chain.from_iterable(repeat(items)) if items is not None else None
     wall: list[int] = []
     sizes, walls, cpus = [], [], []
-    for size in _split(samples, blocks):
-        if before_block is not None:
-            before_block()
-        with _steady():
+    with _frozen_heap():
+        call_ns = _warm_up(operation, items, warm_up, seconds, calls)
+        per_sample, samples = _plan(call_ns, items, calls, seconds, calls_per_sample)
+        if call_ns < math.inf:
+            blocks = min(blocks, max(1, int(samples * per_sample * call_ns / SHORTEST_BLOCK_NS)))
+        for size in _split(samples, blocks):
+            if before_block is not None:
+                before_block()
             start = len(wall)
-            cpu = _block(operation, stream, size, per_sample, wall)
-        sizes.append(size)
-        walls.append(sum(wall[start:]))
-        cpus.append(cpu)
+            with _no_collection():
+                cpu, elapsed = _block(operation, stream, size, per_sample, wall)
+            on_clock = sum(wall[start:])
+            sizes.append(size)
+            walls.append(on_clock)
+            # The loop around the samples is off the wall clock, so its part is taken off the CPU's too.
+            cpus.append(round(cpu * on_clock / max(elapsed, 1)))
     return Timing(tuple(wall), tuple(sizes), tuple(walls), tuple(cpus), per_sample, work)
+
+
+def _check(
+    items: Sequence[Any] | None,
+    calls: int | None,
+    seconds: float,
+    work: int,
+    warm_up: int | None,
+    blocks: int,
+    calls_per_sample: int | None,
+) -> None:
+    if items is not None and not len(items):
+        raise InvalidResult("there is nothing to time: items is empty")
+    whole = {
+        "calls": (calls, 1),
+        "work": (work, 1),
+        "warm_up": (warm_up, 0),
+        "blocks": (blocks, 1),
+        "calls_per_sample": (calls_per_sample, 1),
+    }
+    for name, (value, least) in whole.items():
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InvalidResult(f"{name} is {value!r}: use a whole number ≥ {least}")
+    if not 0 < seconds < math.inf:
+        raise InvalidResult(f"seconds is {seconds!r}: use a number > 0")
+
+
+def _plan(
+    call_ns: float,
+    items: Sequence[Any] | None,
+    calls: int | None,
+    seconds: float,
+    calls_per_sample: int | None,
+) -> tuple[int, int]:
+    """How many calls a sample takes, and how many samples are taken."""
+    known = call_ns < math.inf
+    per_sample = calls_per_sample or 1
+    if known and calls_per_sample is None:
+        needed = math.ceil(clock_cost_ns() / CLOCK_SHARE / call_ns)
+        per_sample = min(max(needed, 1), MOST_CALLS_PER_SAMPLE)
+    if calls is not None:
+        if calls_per_sample is None:
+            # Somewhat larger samples, if they make the number of calls come out exactly.
+            sizes = range(per_sample, min(2 * per_sample, calls) + 1)
+            per_sample = next((size for size in sizes if calls % size == 0), min(per_sample, calls))
+        return per_sample, -(-calls // per_sample)
+    wanted = max(int(seconds * 1e9 / call_ns), len(items) if items is not None else 0, 1)
+    if known and calls_per_sample is None:
+        per_sample = max(per_sample, -(-wanted // MOST_SAMPLES))
+    return per_sample, -(-wanted // per_sample)
 
 
 def _block(
@@ -145,13 +202,14 @@ def _block(
     samples: int,
     per_sample: int,
     wall: list[int],
-) -> int:
-    """Append the wall time of each sample; give back the block's CPU time.
+) -> tuple[int, int]:
+    """Append the wall time of each sample; give back the CPU and the wall time of the whole block.
 
     Four loops that differ in one line each: a test inside the loop would be on the clock.
     """
     clock, keep = wall_ns, wall.append
-    cpu_start = cpu_ns()
+    # In the same order at both ends, so that either span holds one reading of each clock.
+    cpu_start, wall_start = cpu_ns(), clock()
     if stream is None and per_sample == 1:
         for _ in repeat(None, samples):
             start = clock()
@@ -176,7 +234,8 @@ def _block(
             for item in group:
                 operation(item)
             keep(clock() - start)
-    return cpu_ns() - cpu_start
+    cpu, elapsed = cpu_ns() - cpu_start, clock() - wall_start
+    return cpu, elapsed
 
 
 def _warm_up(
@@ -186,29 +245,29 @@ def _warm_up(
     seconds: float,
     calls: int | None,
 ) -> float:
-    """Call until caches are warm; the nanoseconds a call took at the end.
+    """Call until caches are warm; the nanoseconds a call took at the end, infinite if none was made.
 
     By itself it spends a tenth of the measuring time, or a tenth of the calls, and at least one call.
     """
-    if warm_up == 0:
-        # Nothing is known of the operation then, so every call is a sample of its own.
-        return float("inf")
-    most = warm_up or (max(1, calls // 10) if calls is not None else 10_000)
+    by_itself = 10_000 if calls is None else max(1, calls // 10)
+    most = by_itself if warm_up is None else warm_up
     deadline = wall_ns() + int(seconds * 1e8)
     stream = chain.from_iterable(repeat(items)) if items is not None else None
-    done, turn, spent = 0, 1, 0
+    done, turn = 0, 1
+    took: list[float] = []
     while done < most:
         turn = min(turn, most - done)
         arguments = [()] * turn if stream is None else [(item,) for item in islice(stream, turn)]
         start = wall_ns()
         for each in arguments:
             operation(*each)
-        spent = wall_ns() - start
+        took.append((wall_ns() - start) / turn)
         done += turn
         if warm_up is None and wall_ns() >= deadline:
             break
         turn *= 2
-    return max(spent / turn, 1.0)
+    # Of the last two turns the quicker one: being interrupted only ever adds, and rarely hits both.
+    return max(min(took[-2:], default=math.inf), 1.0)
 
 
 def _split(samples: int, blocks: int) -> list[int]:
@@ -219,32 +278,43 @@ def _split(samples: int, blocks: int) -> list[int]:
 
 
 @contextmanager
-def _steady() -> Iterator[None]:
-    """No garbage collection inside, a clean slate before; what lives already is not walked again."""
-    was_on = gc.isenabled()
+def _frozen_heap() -> Iterator[None]:
+    """Collect garbage once; what lives by then is not walked again by the collections between blocks."""
     gc.collect()
-    gc.freeze()
-    gc.disable()
+    ours = gc.get_freeze_count() == 0
     try:
+        if ours:
+            gc.freeze()
         yield
     finally:
-        gc.unfreeze()
+        if ours:
+            gc.unfreeze()
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Collect garbage before, and none inside."""
+    gc.collect()
+    was_on = gc.isenabled()
+    try:
+        gc.disable()
+        yield
+    finally:
         if was_on:
             gc.enable()
 
 
-_clock_cost: list[float] = []
-
-
 def clock_cost_ns() -> float:
-    """What one reading of the wall clock adds to a sample, measured once a process."""
-    if not _clock_cost:
-        clock = wall_ns
-        rounds = []
-        for _ in range(20):
-            start = clock()
-            for _ in repeat(None, 200):
-                clock()
-            rounds.append((clock() - start) / 200)
-        _clock_cost.append(min(rounds))
-    return _clock_cost[0]
+    """What one reading of the wall clock adds to a sample.
+
+    Measured anew each time, and right after the warm-up: what matters is its ratio to a call, and on a
+    shared machine both may take twice as long a moment later.
+    """
+    clock = wall_ns
+    rounds = []
+    for _ in range(10):
+        start = clock()
+        for _ in repeat(None, 100):
+            clock()
+        rounds.append((clock() - start) / 100)
+    return min(rounds)
