@@ -6,8 +6,11 @@ Distributions come from SciPy (imported when needed: it is slow to load).
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from memory.benchmarking.errors import InvalidResult
 
 CONFIDENCE = 0.95
 PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
@@ -39,13 +42,17 @@ class Change:
 
 def percentiles(values: Sequence[float], quantiles: Iterable[float]) -> list[float]:
     """Linear between the two nearest values (Hyndman and Fan's type 7, as NumPy does)."""
+    _check_finite(values, "a percentile")
     ordered = sorted(values)
     found = []
     for quantile in quantiles:
+        _check_quantile(quantile)
         place = quantile * (len(ordered) - 1)
         below = math.floor(place)
-        above = min(below + 1, len(ordered) - 1)
-        found.append(ordered[below] + (ordered[above] - ordered[below]) * (place - below))
+        low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
+        part = place - below
+        # From the nearer end, so that rounding can't carry it past the other one.
+        found.append(low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part))
     return found
 
 
@@ -59,17 +66,21 @@ def percentile_interval(
     """
     from scipy.special import bdtr
 
+    _check_finite(values, "an interval")
+    _check_quantile(quantile)
     count = len(values)
     tail = (1 - confidence) / 2
-    ranks = range(count + 1)
-    # P(the percentile lies below the r-th smallest) is the chance of fewer than r values below it.
-    below = [float(bdtr(rank - 1, count, quantile)) if rank else 0.0 for rank in ranks]
-    low = max((rank for rank in ranks if rank and below[rank] <= tail), default=0)
-    high = min((rank for rank in ranks if rank and below[rank] >= 1 - tail), default=0)
-    if not low or not high:
+
+    def below(index: int) -> float:
+        """The chance that the percentile lies below the value at this index of the sorted ones."""
+        return float(bdtr(index, count, quantile))
+
+    low = bisect_right(range(count), tail, key=below) - 1
+    high = bisect_left(range(count), 1 - tail, key=below)
+    if low < 0 or high >= count:
         return None
     ordered = sorted(values)
-    return ordered[low - 1], ordered[high - 1]
+    return ordered[low], ordered[high]
 
 
 def over_rounds(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
@@ -79,33 +90,38 @@ def over_rounds(values: Sequence[float], confidence: float = CONFIDENCE) -> Esti
     geometric mean); figures that can be zero or negative as they are.
     """
     rounds = tuple(float(value) for value in values)
+    _check_finite(rounds, "a figure over rounds")
     in_logs = all(value > 0 for value in rounds)
     points = [math.log(value) for value in rounds] if in_logs else list(rounds)
-    mean, error, freedom = _mean_and_error(points)
-    back = math.exp if in_logs else float
     if len(set(rounds)) == 1:
         # exp(log(x)) is not quite x; a count that is the same in every round is that count.
         bound = rounds[0] if len(rounds) > 1 else None
         return Estimate(rounds[0], bound, bound, rounds)
+    mean, error, freedom = _mean_and_error(points)
+    back = _exp if in_logs else float
     reach = _student(freedom, confidence) * error
     return Estimate(back(mean), back(mean - reach), back(mean + reach), rounds)
 
 
 def change(now: Sequence[float], before: Sequence[float], confidence: float = CONFIDENCE) -> Change | None:
     """Welch's interval for the ratio of two sets of rounds, on logarithms; None where there is no ratio."""
-    if not now or not before or any(value <= 0 for value in (*now, *before)):
+    if not now or not before or not all(0 < value < math.inf for value in (*now, *before)):
         return None
+    if len(set(now)) == 1 and len(set(before)) == 1:
+        # Divided as they are: rounding in the logarithms must not make a change out of none.
+        ratio = now[0] / before[0]
+        bound = ratio if len(now) > 1 and len(before) > 1 else None
+        return Change(ratio, bound, bound)
     mean_now, error_now, freedom_now = _mean_and_error([math.log(value) for value in now])
     mean_before, error_before, freedom_before = _mean_and_error([math.log(value) for value in before])
     difference = mean_now - mean_before
     if not freedom_now or not freedom_before:
-        return Change(math.exp(difference))
+        return Change(_exp(difference))
     error = math.hypot(error_now, error_before)
-    if error == 0:
-        return Change(*(math.exp(difference),) * 3)
-    freedom = error**4 / (error_now**4 / freedom_now + error_before**4 / freedom_before)
+    share_now, share_before = (error_now / error) ** 4, (error_before / error) ** 4
+    freedom = 1 / (share_now / freedom_now + share_before / freedom_before)
     reach = _student(freedom, confidence) * error
-    return Change(math.exp(difference), math.exp(difference - reach), math.exp(difference + reach))
+    return Change(_exp(difference), _exp(difference - reach), _exp(difference + reach))
 
 
 def _mean_and_error(points: Sequence[float]) -> tuple[float, float, int]:
@@ -122,3 +138,24 @@ def _student(freedom: float, confidence: float) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + confidence) / 2))
+
+
+def _exp(value: float) -> float:
+    """Infinite where it is beyond the numbers: two rounds that differ wildly bound nothing."""
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
+
+
+def _check_finite(values: Sequence[float], what: str) -> None:
+    if not len(values):
+        raise InvalidResult(f"{what} of no values: give at least one")
+    for value in values:
+        if not math.isfinite(value):
+            raise InvalidResult(f"{what} of a value that is {value}: give numbers")
+
+
+def _check_quantile(quantile: float) -> None:
+    if not 0 <= quantile <= 1:
+        raise InvalidResult(f"quantile is {quantile!r}: use a number from 0 to 1")
