@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
+import stat
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from memory.benchmarking.errors import needs
+from memory.benchmarking.errors import InvalidResult, needs
 
 
 def load_psutil() -> Any:
@@ -25,17 +27,38 @@ def rss_bytes(pid: int | None = None) -> int:
 
 
 def peak_rss_bytes() -> int:
-    """The most this process ever held."""
-    import resource
-    import sys
+    """The most this process ever held.
 
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    On Linux not from `getrusage`: a process inherits that figure from the one that started it, so a small
+    worker of a large parent would report the parent's.
+    """
+    try:
+        status = Path("/proc/self/status").read_bytes()
+    except OSError:
+        import resource  # macOS, where it is in bytes
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    line = next(line for line in status.splitlines() if line.startswith(b"VmHWM:"))
+    return int(line.split()[1]) * 1024
 
 
 def disk_bytes(folder: Path) -> int:
-    """The size of all files below a folder."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    """The size of all files below a folder; what is deleted while it looks does not count.
+
+    Links are not followed, and a file with several names counts once.
+    """
+    if not folder.is_dir():
+        raise InvalidResult(f"{folder} is not a folder: there is no size on disk to measure")
+    sizes: dict[tuple[int, int], int] = {}
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                found = os.lstat(os.path.join(parent, name))
+            except FileNotFoundError:
+                continue
+            if stat.S_ISREG(found.st_mode):
+                sizes[found.st_dev, found.st_ino] = found.st_size
+    return sum(sizes.values())
 
 
 def traced_peak_bytes(operation: Callable[[], object]) -> int:
