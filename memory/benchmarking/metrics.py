@@ -34,29 +34,22 @@ _ENDINGS: tuple[tuple[str, Metric], ...] = (
     ("_bytes_per_memory", Metric("B", "lower")),
     ("_mb", Metric("MB", "lower")),
     ("_percent", Metric("%", "neither")),
-    ("_rate", Metric("", "higher")),
+    *((f"{good}_rate", Metric("", "higher")) for good in ("hit", "success")),
+    *((f"{bad}_rate", Metric("", "lower")) for bad in ("error", "failure", "miss", "drop", "loss")),
     ("_ratio", Metric("×", "neither")),
 )
-_STARTS: tuple[tuple[str, Metric], ...] = (
-    ("recall", Metric("", "higher")),
-    ("precision", Metric("", "higher")),
-    ("f1", Metric("", "higher")),
-    ("ndcg", Metric("", "higher")),
-    ("mrr", Metric("", "higher")),
-)
+_QUALITIES = ("recall", "precision", "f1", "ndcg", "mrr")
+"""What a name begins with where more is better, unless its ending says otherwise: not `recall_ms`."""
 
 
 def metric_of(leaf: str, declared: Mapping[str, Metric] | None = None) -> Metric:
     """The metric of a leaf, by its own name (the last part of its path)."""
     if declared and leaf in declared:
         return declared[leaf]
-    for start, metric in _STARTS:
-        if leaf.startswith(start):
-            return metric
-    for ending, metric in _ENDINGS:
-        if leaf.endswith(ending):
-            return metric
-    return Metric()
+    metric = next((metric for ending, metric in _ENDINGS if leaf.endswith(ending)), Metric())
+    if metric.better == "neither" and leaf.startswith(_QUALITIES):
+        return Metric(metric.unit, "higher")
+    return metric
 
 
 @dataclass(frozen=True)
