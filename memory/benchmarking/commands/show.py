@@ -1,0 +1,261 @@
+"""`membench results show`: a run's figures as text that fits a terminal.
+
+Figures that were measured alike stand in one table, a line for each place where they were measured;
+`--all-metrics` and `--metric` list them one by one, with their intervals.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from memory.benchmarking.commands.results import warn
+from memory.benchmarking.display import (
+    NOTHING,
+    clean,
+    figure_text,
+    interval_text,
+    table,
+    text_width,
+    with_interval,
+)
+from memory.benchmarking.errors import (
+    EXIT_FAILED,
+    EXIT_FINE,
+    DamagedResult,
+    NothingMeasured,
+    UnknownName,
+    nearest,
+)
+from memory.benchmarking.files import encode_json, find_run, read_run
+from memory.benchmarking.records import SEPARATOR, Figure, Run
+from memory.benchmarking.report.facts import result_facts, run_facts
+from memory.benchmarking.results import BenchmarkResults
+from memory.benchmarking.tidy import LoadedResult
+
+MOST_LINES = 24
+"""In one table, unless all are asked for."""
+_FIRST = ("throughput_ops_per_second", "p50_ms", "p99_ms", "p95_ms")
+"""The columns that say most, where there is no room for all."""
+_UNIT_ENDINGS = (
+    "_ops_per_second",
+    "_per_second",
+    "_per_mb",
+    "_seconds",
+    "_ms",
+    "_us",
+    "_ns",
+    "_bytes",
+    "_mb",
+)
+
+
+def show(arguments: argparse.Namespace) -> int:
+    manager = BenchmarkResults(arguments.output_dir)
+    runs, results = _selected(manager, arguments.refs or ["latest"])
+    warn(manager.problems)
+    if not results and not runs:
+        return EXIT_FAILED
+    if arguments.metric:
+        _check_pattern(results, arguments.metric)
+    if arguments.json:
+        shown = [
+            {"run_id": each.file.run_id, "file": str(each.file), "result": each.result} for each in results
+        ]
+        print(encode_json({"runs": runs, "results": shown}).decode(), end="")
+        return EXIT_FINE
+    width = max(40, shutil.get_terminal_size((80, 24)).columns)
+    blocks = []
+    for run_id in dict.fromkeys([*runs, *(each.file.run_id for each in results)]):
+        if run_id in runs:
+            blocks += [*_run_blocks(runs[run_id], width)]
+        for each in results:
+            if each.file.run_id == run_id:
+                blocks.append(_result_block(each, arguments.metric, arguments.all_metrics, width))
+    print("\n\n".join(blocks))
+    return EXIT_FINE
+
+
+def _selected(manager: BenchmarkResults, refs: Iterable[str]) -> tuple[dict[str, Run], list[LoadedResult]]:
+    """The runs by id, also those without a single result, and all results."""
+    runs: dict[str, Run] = {}
+    files = []
+    problems = []
+    for ref in refs:
+        try:
+            if ref.endswith(".json"):
+                files += manager.find(ref)
+                continue
+            folder = find_run(manager.output_dir, ref)
+            files += manager.list_results(run=str(folder))
+            runs[folder.name] = read_run(folder)
+        except DamagedResult as problem:
+            problems.append(problem)
+        except UnknownName:
+            if ref == "latest" and not manager.list_results():
+                raise NothingMeasured(
+                    f"there are no results in {manager.output_dir}: make some with `membench run`"
+                ) from None
+            raise
+    results = manager.load_results(files)
+    manager.problems += problems
+    for run_id, run in manager.runs_of(each for each in results if each.file.run_id not in runs).items():
+        runs[run_id] = run
+    return runs, results
+
+
+def _check_pattern(results: Sequence[LoadedResult], pattern: str) -> None:
+    paths = [path for each in results for path in each.result.metrics]
+    if not any(_fits(path, pattern) for path in paths):
+        leaves = {path.rpartition(SEPARATOR)[2] for path in paths}
+        raise UnknownName(f"no figure fits {pattern!r}: {nearest(pattern, leaves)}")
+
+
+def _fits(path: str, pattern: str) -> bool:
+    return fnmatchcase(path, pattern) or fnmatchcase(path.rpartition(SEPARATOR)[2], pattern)
+
+
+# -- one run ----------------------------------------------------------------------------------
+
+
+def _run_blocks(run: Run, width: int) -> list[str]:
+    blocks = [f"Run {clean(run.id)}\n{_facts(run_facts(run), width)}"]
+    if run.failures:
+        count = len(run.failures)
+        lines = [f"{count} round{'s' if count > 1 else ''} failed"]
+        for failure in run.failures:
+            lines.append(f"  {clean(failure.case)}, round {failure.round}: {failure.reason}")
+            message = failure.message.strip().splitlines() or [NOTHING]
+            lines += [_wrapped(line, "    ", width) for line in message[-5:]]
+            if failure.log:
+                lines.append(f"    log: {clean(failure.log)}")
+        blocks.append("\n".join(lines))
+    return blocks
+
+
+def _facts(facts: Mapping[str, str], width: int) -> str:
+    space = max(map(len, facts)) + 4
+    return "\n".join(_wrapped(text, " " * space, width, f"  {name}") for name, text in facts.items())
+
+
+def _wrapped(text: str, indent: str, width: int, name: str = "") -> str:
+    lines = textwrap.wrap(
+        clean(text), width - len(indent), break_on_hyphens=False, break_long_words=False
+    ) or [""]
+    return "\n".join(
+        (name.ljust(len(indent)) if not number else indent) + line for number, line in enumerate(lines)
+    )
+
+
+# -- one result -------------------------------------------------------------------------------
+
+
+def _result_block(each: LoadedResult, pattern: str | None, everything: bool, width: int) -> str:
+    title = f"{each.name} on {each.target}" if each.target else each.name
+    lines = [clean(title), _facts(result_facts(each), width)]
+    if each.headline and not pattern:
+        figure, metric = each.result.metrics[each.headline], each.metric(each.headline)
+        shown = with_interval(figure.value, figure.low, figure.high, metric.unit)
+        lines.append(_wrapped(f"{shown}  {each.headline}", "    ", width, "  ▸ "))
+    for path, why in each.not_available.items():
+        lines.append(_wrapped(f"{path}: {why}" if path else why, "       ", width, "  n/a "))
+    groups = each.groups
+    if pattern:
+        groups = {
+            where: {leaf: fig for leaf, fig in leaves.items() if _fits(_join(where, leaf), pattern)}
+            for where, leaves in groups.items()
+        }
+        groups = {where: leaves for where, leaves in groups.items() if leaves}
+    if not groups:
+        lines.append("  no figures" if not pattern else "  no figure that fits")
+    elif pattern or everything:
+        lines.append(_listed(each, groups, width))
+    else:
+        for alike in _by_shape(groups):
+            lines.append((_listed if len(alike) == 1 else _pivot)(each, alike, width))
+    return "\n".join(lines)
+
+
+def _by_shape(groups: Mapping[str, dict[str, Figure]]) -> list[dict[str, dict[str, Figure]]]:
+    """Groups with the same figures together."""
+    found: dict[frozenset[str], dict[str, dict[str, Figure]]] = {}
+    for where, leaves in groups.items():
+        found.setdefault(frozenset(leaves), {})[where] = leaves
+    return [*found.values()]
+
+
+def _listed(each: LoadedResult, groups: Mapping[str, Mapping[str, Figure]], width: int) -> str:
+    """Every figure on a line of its own, with its interval, below the name of its place."""
+    rows = []
+    for leaves in groups.values():
+        for leaf, figure in leaves.items():
+            unit = each.metric(leaf).unit
+            bounds = interval_text(figure.value, figure.low, figure.high, unit)
+            rows.append([leaf, figure_text(figure.value, unit), bounds])
+    figures = iter(table(rows, right={1, 2}, indent="    ", width=width).split("\n"))
+    lines = []
+    for where, leaves in groups.items():
+        lines += [f"  {clean(where)}"] if where else []
+        lines += [next(figures) for _ in leaves]
+    return "\n".join(lines)
+
+
+def _pivot(each: LoadedResult, groups: Mapping[str, Mapping[str, Figure]], width: int) -> str:
+    """A line for each place, a column for each figure that there is room for."""
+    leaves = _columns(each, next(iter(groups.values())))
+    shown = dict(list(groups.items())[:MOST_LINES])
+    names = _short_names(leaves)
+    columns = [
+        [names[leaf], *(_with_spread(fig[leaf], each.metric(leaf).unit) for fig in shown.values())]
+        for leaf in leaves
+    ]
+    first = ["", *shown]
+    room = width - 4 - min(max(map(text_width, first)), width // 2)
+    fitting = 0
+    for column in columns:
+        room -= max(map(text_width, column)) + 2
+        if room < 0 and fitting:
+            break
+        fitting += 1
+    rows = [list(row) for row in zip(first, *columns[:fitting], strict=True)]
+    lines = [table(rows[1:], rows[0], right=set(range(1, fitting + 1)), indent="  ", width=width)]
+    rest = [names[leaf] for leaf in leaves[fitting:]]
+    hidden = len(groups) - len(shown)
+    if hidden or rest:
+        more = ([f"{hidden} more lines"] if hidden else []) + ([", ".join(rest)] if rest else [])
+        lines.append(_wrapped(f"… {'; '.join(more)}: --all-metrics", "  ", width))
+    return "\n".join(lines)
+
+
+def _columns(each: LoadedResult, leaves: Iterable[str]) -> list[str]:
+    """The figures with a direction, or else all; the headline's own first."""
+    known = [*leaves]
+    useful = [leaf for leaf in known if each.metric(leaf).better != "neither"] or known
+    first = [each.headline.rpartition(SEPARATOR)[2], *_FIRST]
+    return sorted(useful, key=lambda leaf: first.index(leaf) if leaf in first else len(first))
+
+
+def _short_names(leaves: Iterable[str]) -> dict[str, str]:
+    """Without the unit, which stands at every figure; unless two would become the same."""
+    names = {}
+    for leaf in leaves:
+        ending = next((ending for ending in _UNIT_ENDINGS if leaf.endswith(ending)), "")
+        names[leaf] = leaf.removesuffix(ending) or leaf
+    taken = [*names.values()]
+    return {leaf: name if taken.count(name) == 1 else leaf for leaf, name in names.items()}
+
+
+def _with_spread(figure: Figure, unit: str) -> str:
+    """`10,000 /s ±5 %`: half of the interval's width."""
+    shown = figure_text(figure.value, unit)
+    if figure.low is None or figure.high is None or figure.low == figure.high or not figure.value:
+        return shown
+    spread = abs((figure.high - figure.low) / 2 / figure.value) * 100
+    return f"{shown} ±{spread:.0f} %" if spread >= 1 else f"{shown} ±{spread:.1f} %"
+
+
+def _join(where: str, leaf: str) -> str:
+    return f"{where}{SEPARATOR}{leaf}" if where else leaf

@@ -1,0 +1,346 @@
+"""The results that are on disk: saving, finding, comparing, plotting and reporting them.
+
+    results = BenchmarkResults("benchmark_results")
+    files = results.list_results(category="storage")
+    table = results.compare_results(files)
+
+pandas and matplotlib are loaded by the methods that need them.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from memory.benchmarking.errors import (
+    BenchmarkError,
+    DamagedResult,
+    InvalidBenchmarkConfig,
+    InvalidResult,
+    NothingMeasured,
+    UnknownName,
+    nearest,
+    needs,
+)
+from memory.benchmarking.files import (
+    DEFAULT_FOLDER,
+    RUN_FILE,
+    ResultFile,
+    encode_json,
+    find_run,
+    read_result,
+    read_run,
+    result_files,
+    run_folders,
+    timestamp_now,
+    write_new,
+    write_whole,
+)
+from memory.benchmarking.metrics import metric_of
+from memory.benchmarking.records import SEPARATOR, Figure, Result, Run, Unit
+from memory.benchmarking.tidy import LoadedResult, columns_of, flatten, plain, rows, time_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Plot
+    from pandas import DataFrame
+
+Ref = ResultFile | os.PathLike[str] | str
+"""A result as `list_results` gives it, or its path, which may start inside the folder."""
+PLOTS = "plots"
+REPORTS = "reports"
+_TIMESTAMP = re.compile(r"\d{8}_\d{6}")
+_PLOT_FORMATS = ("png", "svg", "pdf")
+
+
+class BenchmarkResults:
+    """All results below one folder."""
+
+    def __init__(self, output_dir: str | os.PathLike[str] = DEFAULT_FOLDER) -> None:
+        self.output_dir = Path(output_dir)
+        self.problems: list[DamagedResult] = []
+        """Files that the last loading had to leave out."""
+
+    # -- one result -----------------------------------------------------------------------------
+
+    def save_result(
+        self,
+        category: str,
+        benchmark: str,
+        results: Mapping[str, Any],
+        metadata: Mapping[str, Any] | None = None,
+        timestamp: str | None = None,
+    ) -> ResultFile:
+        """Save what a benchmark returned, outside of any run: `<category>/<benchmark>_<timestamp>.json`."""
+        for what, name in (("category", category), ("benchmark", benchmark)):
+            _check_name(what, name)
+        timestamp = timestamp_now() if timestamp is None else timestamp
+        if (
+            not isinstance(timestamp, str)
+            or time_of(timestamp) is None
+            or not _TIMESTAMP.fullmatch(timestamp)
+        ):
+            raise InvalidResult(f"timestamp {timestamp!r} is not a time like '20250323_145623'")
+        if not isinstance(results, Mapping) or not results:
+            raise InvalidResult(f"results is {results!r:.60}: give a dictionary with at least one entry")
+        not_available: dict[str, str] = {}
+        tree = plain(results, not_available)
+        details = plain(metadata or {}, {}, "metadata")
+        if not_available:
+            details["not_available"] = not_available
+        values = flatten(tree)
+        result = Result(
+            benchmark=benchmark,
+            category=category,
+            timestamp=timestamp,
+            results=tree,
+            metadata=details,
+            metrics={path: Figure(value=value) for path, value in values.items()},
+            units=_units(values),
+        )
+        folder = self.output_dir / category
+        path = write_new(folder, f"{benchmark}_{timestamp}", ".json", encode_json(result))
+        return ResultFile(timestamp, path, category, benchmark, _run_id(path))
+
+    def load_result(self, ref: Ref) -> Result:
+        """Read one result. A result that has no `metrics` gets them from its numbers."""
+        return self._load(ref).result
+
+    def list_results(
+        self, category: str | None = None, benchmark: str | None = None, run: str | None = None
+    ) -> list[ResultFile]:
+        """The results, the oldest first, by their names alone: no file is opened.
+
+        `run` is an id, a part of one that no other run has, or `latest`.
+        """
+        folder = self.output_dir if run is None else find_run(self.output_dir, run)
+        return sorted(
+            file
+            for file in result_files(folder)
+            if category in (None, file.category) and benchmark in (None, file.benchmark)
+        )
+
+    # -- several results ------------------------------------------------------------------------
+
+    def find(self, ref: Ref) -> list[ResultFile]:
+        """The result of a path, or all results of a run."""
+        path = self._path(ref)
+        if isinstance(ref, ResultFile):
+            return [ref]
+        if path.is_file():
+            return [self._load(ref).file]
+        name = os.fspath(ref)
+        if not name.endswith(".json"):
+            return self.list_results(run=name)
+        raise UnknownName(f"there is no file {name}, and none in {self.output_dir}")
+
+    def load_results(self, refs: Iterable[Ref]) -> list[LoadedResult]:
+        """Read all that can be read; `problems` tells which files are damaged."""
+        self.problems = []
+        loaded = []
+        for ref in [refs] if isinstance(refs, str | os.PathLike) else refs:
+            try:
+                loaded += [self._load(file) for file in self.find(ref)]
+            except DamagedResult as problem:
+                self.problems.append(problem)
+        return loaded
+
+    def run_of(self, file: ResultFile) -> Run | None:
+        """The run that a result is from; None for one that was saved by hand."""
+        return read_run(file.path.parent.parent) if file.run_id else None
+
+    def runs_of(self, results: Iterable[LoadedResult]) -> dict[str, Run]:
+        """The runs of these results, by id; a damaged `run.json` is one more problem."""
+        runs: dict[str, Run] = {}
+        for file in {each.file.run_id: each.file for each in results if each.file.run_id}.values():
+            try:
+                run = self.run_of(file)
+            except (DamagedResult, UnknownName) as problem:
+                self.problems.append(DamagedResult(str(problem)))
+                continue
+            if run is not None:
+                runs[file.run_id] = run
+        return runs
+
+    def compare_results(self, refs: Iterable[Ref]) -> DataFrame:
+        """One row per result and metric; parameters such as batch_size and complexity are columns.
+
+        Damaged files are left out with a warning, and listed in `problems`.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise needs("pandas", "bench", "comparing results") from None
+        found = rows(self._load_or_warn(refs))
+        columns, parameters = columns_of(found)
+        frame = pd.DataFrame(found, columns=columns)
+        types = dict.fromkeys(["value", "low", "high"], "float64")
+        types |= dict.fromkeys(["rounds", "samples"], "int64")
+        for name in parameters:
+            whole = all(isinstance(row.get(name, 0), int) for row in found)
+            types[name] = "Int64" if whole else "float64"
+        return frame.astype({**types, "timestamp": "datetime64[s]"})
+
+    def plot_comparison(self, refs: Iterable[Ref], metric: str, x_axis: str | None = None) -> Plot:
+        """A metric over a parameter (or over the runs), one line for each combination of the others."""
+        from memory.benchmarking.report.plots import plot
+
+        return plot(self.compare_results(refs), metric, x_axis)
+
+    def save_plot(self, fig: Plot, filename: str | os.PathLike[str]) -> Path:
+        """Save a figure as PNG, SVG or PDF; a name that is not absolute goes into `plots` in the folder."""
+        path = self.output_dir / PLOTS / Path(filename)
+        path = path if path.suffix else path.with_suffix(".png")
+        kind = path.suffix[1:].lower()
+        if kind not in _PLOT_FORMATS:
+            raise InvalidBenchmarkConfig(
+                f"{path.name} can't be drawn: use a name that ends in .png, .svg or .pdf"
+            )
+        buffer = io.BytesIO()
+        with warnings.catch_warnings():
+            # A name in a script that the font lacks is drawn as boxes; that is no reason to fail.
+            warnings.filterwarnings("ignore", message="Glyph .* missing")
+            fig.savefig(buffer, format=kind, dpi=150)
+        write_whole(path, buffer.getvalue())
+        return path
+
+    def generate_report(
+        self,
+        category: str | None = None,
+        run: str | Iterable[str] | None = None,
+        path: str | os.PathLike[str] | None = None,
+    ) -> Path:
+        """Write a page that shows results, and say where it is.
+
+        Without `run`: the newest run that has results of the category, and all that were saved by hand.
+        """
+        from memory.benchmarking.report.page import page
+
+        asked = None if run is None else [run] if isinstance(run, str) else list(run)
+        files, left_out = self._for_report(category, asked)
+        # A run that was asked for is shown even if all of it failed.
+        runs = {folder.name: read_run(folder) for folder in self._folders(asked or ())}
+        if not files and not any(each.failures for each in runs.values()):
+            raise self.nothing_of(category)
+        loaded = self._load_or_warn(files)
+        runs |= self.runs_of(each for each in loaded if each.file.run_id not in runs)
+        text = page(loaded, runs, category=category, problems=self.problems, older_runs=left_out)
+        name = "_".join(filter(None, [category, *(asked or ())])) or "all"
+        out = Path(path) if path is not None else self.output_dir / REPORTS / f"{_as_file_name(name)}.html"
+        write_whole(out, text.encode())
+        return out
+
+    def nothing_of(self, category: str | None, benchmark: str | None = None) -> BenchmarkError:
+        """Why a list is empty: nothing was measured yet, or the name is not one of those that were."""
+        files = self.list_results()
+        if not files:
+            return NothingMeasured(
+                f"there are no results in {self.output_dir}: make some with `membench run`"
+            )
+        categories = {file.category for file in files}
+        if category is not None and category not in categories:
+            return UnknownName(
+                f"there are no results of category {category!r}: {nearest(category, categories)}"
+            )
+        known = {file.benchmark for file in files if category in (None, file.category)}
+        if benchmark is not None and benchmark not in known:
+            return UnknownName(
+                f"there are no results of benchmark {benchmark!r}: {nearest(benchmark, known)}"
+            )
+        return NothingMeasured("no run has such results; `membench results list --all` shows all runs")
+
+    def export(self, refs: Iterable[Ref], format: str, path: str | os.PathLike[str]) -> Path:
+        """Write results for another tool: csv, parquet, json, pytest-benchmark or bmf."""
+        from memory.benchmarking.export import export
+
+        loaded = self._load_or_warn(refs)
+        write_whole(Path(path), export(loaded, format, self.runs_of(loaded)))
+        return Path(path)
+
+    # -- helpers --------------------------------------------------------------------------------
+
+    def _path(self, ref: Ref) -> Path:
+        if isinstance(ref, ResultFile):
+            return ref.path
+        inside = self.output_dir / Path(ref)
+        return inside if inside.exists() else Path(ref)
+
+    def _load(self, ref: Ref) -> LoadedResult:
+        path = self._path(ref)
+        result = read_result(path)
+        if not result.metrics:
+            try:
+                values = flatten(result.results)
+            except (InvalidResult, OverflowError) as problem:
+                raise DamagedResult(f"{path}: {problem}") from problem
+            result.metrics = {name: Figure(value=value) for name, value in values.items()}
+            result.units = _units(values)
+        if isinstance(ref, ResultFile):
+            return LoadedResult(ref, result)
+        file = ResultFile(result.timestamp, path, result.category, result.benchmark, _run_id(path))
+        return LoadedResult(file, result)
+
+    def _load_or_warn(self, refs: Iterable[Ref]) -> list[LoadedResult]:
+        loaded = self.load_results(refs)
+        if self.problems and not loaded:
+            raise DamagedResult(
+                f"no result can be read; the first of {len(self.problems)}: {self.problems[0]}"
+            )
+        for problem in self.problems:
+            warnings.warn(f"left out: {problem}", stacklevel=3)
+        return loaded
+
+    def _for_report(self, category: str | None, runs: list[str] | None) -> tuple[list[ResultFile], int]:
+        """The results that a report shows, and how many older runs it does not."""
+        if runs is not None:
+            return [file for run in runs for file in self.list_results(category, run=run)], 0
+        files = self.list_results(category)
+        with_results = {file.run_id for file in files}
+        ids = [folder.name for folder in run_folders(self.output_dir) if folder.name in with_results]
+        newest = ids[-1:]
+        return [file for file in files if file.run_id in ("", *newest)], len(ids) - len(newest)
+
+    def _folders(self, runs: Iterable[str]) -> list[Path]:
+        return [find_run(self.output_dir, run) for run in runs]
+
+
+def as_dict(result: Result) -> dict[str, Any]:
+    """A result as plain dictionaries, as it stands in its file."""
+    found = msgspec.to_builtins(result)
+    assert isinstance(found, dict)
+    return found
+
+
+def _units(values: Iterable[str]) -> dict[str, Unit]:
+    leaves = dict.fromkeys(path.rpartition(SEPARATOR)[2] for path in values)
+    found = {leaf: metric_of(leaf) for leaf in leaves}
+    return {leaf: Unit(unit=metric.unit, better=metric.better) for leaf, metric in found.items()}
+
+
+def _run_id(path: Path) -> str:
+    folder = path.absolute().parent.parent
+    return folder.name if (folder / RUN_FILE).is_file() else ""
+
+
+def _check_name(what: str, name: str) -> None:
+    """A name that makes a file which is found again under the same name."""
+    if not isinstance(name, str) or not name.strip():
+        raise InvalidResult(f"{what} is {name!r}: give it a name")
+    bad = next((sign for sign in name if sign in "/\\" or not sign.isprintable()), None)
+    if bad is not None:
+        raise InvalidResult(f"{what} {name!r} contains {bad!r}: use letters, digits, '_' and '-'")
+    if name.startswith("."):
+        raise InvalidResult(f"{what} {name!r} starts with a dot, and would be hidden")
+    if re.search(r"_\d{8}_\d{6}", name):
+        raise InvalidResult(f"{what} {name!r} contains a time: that is the file's business")
+
+
+def _as_file_name(text: str) -> str:
+    kept = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in text)
+    return kept[:100].lstrip(".") or "report"
