@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from memory.benchmarking.measure.statistics import over_rounds
+from memory.benchmarking.measure.statistics import Estimate, over_rounds
 from memory.benchmarking.metrics import Declaration, metric_of
 from memory.benchmarking.records import SEPARATOR, Case, Figure, Result, Round, Unit
 
@@ -72,6 +73,10 @@ def make_result(
 
 def _figure(path: str, rounds: Sequence[Round]) -> Figure:
     estimate = over_rounds([each.figures[path] for each in rounds if path in each.figures])
+    own = [each.intervals[path] for each in rounds if path in each.intervals]
+    if own and len(own) == len(estimate.rounds):
+        low, high = (math.fsum(bounds) / len(own) for bounds in zip(*own, strict=True))
+        estimate = Estimate(math.fsum(estimate.rounds) / len(own), low, high, estimate.rounds)
     timing = path.rpartition(SEPARATOR)[0]
     samples = [
         len(each.samples[timing].wall_ns) // _ITEM_BYTES for each in rounds if timing in each.samples

@@ -20,7 +20,7 @@ from memory.benchmarking.measure.timing import Timing, time_calls
 from memory.benchmarking.targets import DEFAULT, load_target
 
 if TYPE_CHECKING:
-    from memory.benchmarking.targets.base import Capabilities, Item, Target
+    from memory.benchmarking.targets.base import Capabilities, Item, Settings, Target
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,15 @@ class NotAvailable:
     """A leaf that has no figure, and why."""
 
     reason: str
+
+
+@dataclass(frozen=True)
+class Score:
+    """A figure that knows its own interval: over questions, or other units inside one round."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
 
 
 def not_available(reason: str) -> NotAvailable:
@@ -61,13 +70,13 @@ class Bench:
         return load_target(self.target_name).capabilities
 
     @contextmanager
-    def target(self, sample: Sequence[Item] = ()) -> Iterator[Target]:
+    def target(self, sample: Sequence[Item] = (), settings: Settings | None = None) -> Iterator[Target]:
         """The target, opened in a folder of its own that is gone afterwards.
 
         It is empty, and settled on the sample: what it learns from these is in place (see
         `Target.settle`).
         """
-        with self.target_folder(sample) as folder, self.open_target(folder) as target:
+        with self.target_folder(sample) as folder, self.open_target(folder, settings) as target:
             if sample and not target.capabilities.persistence:
                 target.settle(sample)
             yield target
@@ -93,10 +102,13 @@ class Bench:
         return folder
 
     @contextmanager
-    def open_target(self, folder: Path) -> Iterator[Target]:
+    def open_target(self, folder: Path, settings: Settings | None = None) -> Iterator[Target]:
         """The target, opened in this folder; closed afterwards, its files kept."""
         target = load_target(self.target_name)()
-        target.open(folder)
+        if settings is None:
+            target.open(folder)
+        else:
+            target.open(folder, settings)
         try:
             yield target
         finally:

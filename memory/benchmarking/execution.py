@@ -133,7 +133,7 @@ class Execution:
             _sweep(self.folder.parent / SCRATCH)
             self._take_up()
             jobs = list(self._jobs())
-            total = len(self.run.cases) * self.run.rounds
+            total = sum(map(self.run.rounds_of, self.run.cases))
             self.run.status = "running"
             write_run(self.folder, self.run)
             self._listener.began(self.run, self.folder, total - len(jobs), total)
@@ -216,7 +216,7 @@ class Execution:
             self.run.moments.append(_moment(outcome, outcome.round, busy_before, busy_now))
         for name, seconds in spent.items():
             self.run.timings[name] = self.run.timings.get(name, 0.0) + seconds
-        if self._attempted[case.key] >= self.run.rounds:
+        if self._attempted[case.key] >= self.run.rounds_of(case):
             self._save_case(case)
         write_run(self.folder, self.run)
         return busy_now
@@ -279,10 +279,11 @@ class Execution:
     def _conclude(self, seconds: float) -> None:
         """Save what there is, however the run ended."""
         for case in self.run.cases:
-            if len(self._rounds[case.key]) < self.run.rounds:
+            if len(self._rounds[case.key]) < self.run.rounds_of(case):
                 self._save_case(case)
-        missing = any(len(rounds) < self.run.rounds for rounds in self._rounds.values())
-        attempted = all(count >= self.run.rounds for count in self._attempted.values())
+        wanted = {case.key: self.run.rounds_of(case) for case in self.run.cases}
+        missing = any(len(rounds) < wanted[key] for key, rounds in self._rounds.items())
+        attempted = all(count >= wanted[key] for key, count in self._attempted.items())
         self.run.status = "complete" if not missing else "failed" if attempted else "interrupted"
         self.run.finished_at = _now()
         timings = self.run.timings

@@ -59,16 +59,20 @@ class Declaration:
     headline: str = ""
     """The figure for the summary, as a pattern over paths: `*/stm/*/p50_ms`; the last match counts."""
     metrics: Mapping[str, Metric] | None = None
+    rounds: int | None = None
+    """The most rounds that make sense: figures that follow from the data alone don't need many."""
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def declare(headline: str = "", **metrics: Metric) -> Callable[[Function], Function]:
+def declare(
+    headline: str = "", *, rounds: int | None = None, **metrics: Metric
+) -> Callable[[Function], Function]:
     """Mark a benchmark's headline figure and the metrics whose names don't tell unit and direction."""
 
     def mark(function: Function) -> Function:
-        function.__benchmark__ = Declaration(headline, metrics)  # type: ignore[attr-defined]
+        function.__benchmark__ = Declaration(headline, metrics, rounds)  # type: ignore[attr-defined]
         return function
 
     return mark

@@ -12,6 +12,7 @@ import msgspec
 from memory.benchmarking.config import BenchmarkConfig
 from memory.benchmarking.discovery import Benchmark
 from memory.benchmarking.errors import InvalidBenchmarkConfig, NothingMeasured, nearest
+from memory.benchmarking.metrics import declaration_of
 from memory.benchmarking.records import Case
 from memory.benchmarking.sections import checked
 from memory.benchmarking.targets import load_target
@@ -40,6 +41,7 @@ def make_cases(
                     params=params,
                     source=benchmark.source,
                     module=benchmark.module,
+                    most_rounds=declaration_of(benchmark.function).rounds,
                 )
             )
     return cases
@@ -93,7 +95,7 @@ def order_of_rounds(cases: Sequence[Case], rounds: int, seed: int) -> Iterator[t
     What disturbs the machine for a while then hits one round of many cases, not all rounds of one.
     """
     for number in range(rounds):
-        turn = list(cases)
+        turn = [case for case in cases if number < (case.most_rounds or rounds)]
         random.Random(f"{seed}/{number}").shuffle(turn)
         for case in turn:
             yield case, number

@@ -42,17 +42,17 @@ class _Counting(Listener):
         self._cases: dict[str, Case] = {}
         self.done = self.total = 0
         self.workers = 1
-        self._rounds = 0
+        self._rounds: dict[str, int] = {}
         self._start = time.perf_counter()
 
     def began(self, run: Run, folder: Path, done: int, total: int) -> None:
         self.done, self.total, self.workers = done, total, run.parallel
-        self._rounds = run.rounds
         self._start = time.perf_counter()
         for case in run.cases:
             self._cases[case.key] = case
-            # Where a run goes on, about the same number of rounds is left of every case.
-            self._left[case.key] = round((total - done) / len(run.cases))
+            # Where a run goes on, about the same part of the rounds is left of every case.
+            self._left[case.key] = round(run.rounds_of(case) * (total - done) / max(total, 1))
+            self._rounds[case.key] = run.rounds_of(case)
 
     def ended(self, outcome: Outcome) -> None:
         key = outcome.job.case.key
@@ -77,7 +77,9 @@ class _Counting(Listener):
         return total / self.workers
 
     def where(self, job: Job) -> str:
-        return f"{job.case.name} on {job.case.target}, round {job.number + 1} of {self._rounds}"
+        return (
+            f"{job.case.name} on {job.case.target}, round {job.number + 1} of {self._rounds[job.case.key]}"
+        )
 
 
 def clock_text(seconds: float | None) -> str:

@@ -35,6 +35,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """The user's own file that it is in; None for the package's and installed ones."""
     module: str | None = None
     """The module that it is in, where that is not a file of the user."""
+    most_rounds: int | None = None
+    """Where more rounds would tell nothing new."""
 
     @property
     def name(self) -> str:
@@ -81,6 +83,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     other: dict[str, Any]
     """Leaves that are no figures: texts, lists."""
     not_available: dict[str, str]
+    intervals: dict[str, tuple[float, float]] = {}
+    """Of figures that know their own, over questions or other units inside the round."""
     started_at: float
     load_seconds: float
     """Importing the benchmark and its target."""
@@ -200,6 +204,9 @@ class Run(msgspec.Struct, kw_only=True):
     timings: dict[str, float] = {}
     """Seconds of the whole run by what they were spent on."""
     format: int = FORMAT
+
+    def rounds_of(self, case: Case) -> int:
+        return min(self.rounds, case.most_rounds or self.rounds)
 
     @property
     def gates(self) -> bool:

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from memory.benchmarking.bench import Bench, NotAvailable
+from memory.benchmarking.bench import Bench, NotAvailable, Score
 from memory.benchmarking.discovery import Benchmark, benchmarks_of
 from memory.benchmarking.errors import BrokenBenchmark, InvalidResult, NotSupported
 from memory.benchmarking.files import write_whole
@@ -124,6 +124,7 @@ def run_job(job: Job, tell: Callable[..., None]) -> Round:
         samples={path: _pack(timing) for path, timing in leaves.timings.items()},
         other=leaves.other,
         not_available=leaves.not_available,
+        intervals=leaves.intervals,
         started_at=started_at,
         load_seconds=loaded - load_start,
         seconds=seconds,
@@ -146,6 +147,7 @@ class Leaves:
         self.timings: dict[str, Timing] = {}
         self.other: dict[str, Any] = {}
         self.not_available: dict[str, str] = {}
+        self.intervals: dict[str, tuple[float, float]] = {}
 
 
 def take_apart(tree: Any) -> Leaves:
@@ -160,15 +162,23 @@ def take_apart(tree: Any) -> Leaves:
             leaves.timings[path] = leaf
             for name, value in leaf.items():
                 leaves.figures[_join(path, name)] = value
+        elif isinstance(leaf, Score):
+            leaves.figures[path] = _finite(path, leaf.value)
+            if leaf.low is not None and leaf.high is not None:
+                leaves.intervals[path] = (_finite(path, leaf.low), _finite(path, leaf.high))
         elif _is_number(leaf):
-            if not math.isfinite(leaf):
-                raise InvalidResult(f"{path or 'the result'} is {float(leaf)}: a figure must be finite")
-            leaves.figures[path] = float(leaf)
+            leaves.figures[path] = _finite(path, leaf)
         else:
             leaves.other[path] = _as_json(path, leaf)
     if not leaves.figures and not leaves.not_available:
         raise InvalidResult("the benchmark returned no figure at all")
     return leaves
+
+
+def _finite(path: str, number: Any) -> float:
+    if not math.isfinite(number):
+        raise InvalidResult(f"{path or 'the result'} is {float(number)}: a figure must be finite")
+    return float(number)
 
 
 def _walk(path: str, node: Any) -> Iterator[tuple[str, Any]]:

@@ -210,7 +210,8 @@ def _print_plan(arguments: argparse.Namespace, runner: BenchmarkRunner, cases: l
 
     config = runner.config
     estimator = Estimator(Path(config.output_dir), config.profile)
-    seconds = [_seconds(estimator, case, config.rounds) for case in cases]
+    rounds = [min(config.rounds, case.most_rounds or config.rounds) for case in cases]
+    seconds = [_seconds(estimator, case, count) for case, count in zip(cases, rounds, strict=True)]
     known = [each for each in seconds if each is not None]
     total = sum(known) / runner.workers
     if arguments.json:
@@ -238,7 +239,7 @@ def _print_plan(arguments: argparse.Namespace, runner: BenchmarkRunner, cases: l
     print(table(rows, ("benchmark", "target", "time", "parameters"), right=(2,)))
     unknown = "" if len(known) == len(seconds) else ", and what is not known yet (?)"
     print(
-        f"\n{len(cases)} cases × {config.rounds} rounds, {config.profile} profile: "
+        f"\n{len(cases)} cases, {sum(rounds)} rounds, {config.profile} profile: "
         f"about {clock_text(total)}{unknown}; nothing was run"
     )
 

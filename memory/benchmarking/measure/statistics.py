@@ -99,7 +99,7 @@ def over_rounds(values: Sequence[float], confidence: float = CONFIDENCE) -> Esti
         return Estimate(rounds[0], bound, bound, rounds)
     mean, error, freedom = _mean_and_error(points)
     back = _exp if in_logs else float
-    reach = _student(freedom, confidence) * error
+    reach = student(freedom, confidence) * error
     return Estimate(back(mean), back(mean - reach), back(mean + reach), rounds)
 
 
@@ -120,7 +120,7 @@ def change(now: Sequence[float], before: Sequence[float], confidence: float = CO
     error = math.hypot(error_now, error_before)
     share_now, share_before = (error_now / error) ** 4, (error_before / error) ** 4
     freedom = 1 / (share_now / freedom_now + share_before / freedom_before)
-    reach = _student(freedom, confidence) * error
+    reach = student(freedom, confidence) * error
     return Change(_exp(difference), _exp(difference - reach), _exp(difference + reach))
 
 
@@ -134,7 +134,7 @@ def _mean_and_error(points: Sequence[float]) -> tuple[float, float, int]:
     return mean, math.sqrt(variance / count), count - 1
 
 
-def _student(freedom: float, confidence: float) -> float:
+def student(freedom: float, confidence: float) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + confidence) / 2))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from memory.benchmarking.targets.base import Capabilities, Found, Item, Target
+from memory.benchmarking.targets.base import Capabilities, Found, Item, Settings, Stored, Target
 from memory.config import MemoryConfig
 from memory.intake import NewMemory
 from memory.system import AgentMemorySystem
@@ -27,11 +27,16 @@ class AgentMemoryTarget(Target):
         metadata_filters=True,
     )
 
-    def open(self, folder: Path) -> None:
-        config = MemoryConfig(maintenance="manual")
+    def open(self, folder: Path, settings: Settings | None = None) -> None:
+        settings = settings or Settings()
+        config = MemoryConfig(maintenance="background" if settings.background else "manual")
         config.ltm_config.db_path = str(folder / "memory.db")
-        config.stm_config.memory_limit = config.im_config.memory_limit = None
-        self.memory = AgentMemorySystem(config)
+        config.stm_config.memory_limit = settings.limits.get("stm")
+        config.im_config.memory_limit = settings.limits.get("im")
+        config.ltm_config.memory_limit = settings.limits.get("ltm")
+        config.stm_config.ttl_seconds = settings.ages.get("stm")
+        config.im_config.ttl_seconds = settings.ages.get("im")
+        self.memory = AgentMemorySystem(config, clock=settings.clock)
 
     def close(self) -> None:
         self.memory.close()
@@ -46,6 +51,8 @@ class AgentMemoryTarget(Target):
                     step=item.step,
                     importance=item.importance,
                     metadata=item.metadata,
+                    kind=item.kind,
+                    timestamp=item.timestamp,
                 )
                 for item in items
             ]
@@ -59,6 +66,8 @@ class AgentMemoryTarget(Target):
             step=item.step,
             importance=item.importance,
             metadata=item.metadata,
+            kind=item.kind,
+            timestamp=item.timestamp,
         )
 
     def get(self, agent_id: str, ids: Sequence[str]) -> list[Any]:
@@ -69,11 +78,13 @@ class AgentMemoryTarget(Target):
         entry = self.memory.get(agent_id, id)
         return None if entry is None else entry.content
 
-    def search(self, agent_id: str, query: str | Mapping[str, Any], k: int) -> list[Found]:
+    def search(
+        self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
+    ) -> list[Found]:
         if isinstance(query, str):
-            hits = self.memory.search(agent_id, query, k)
+            hits = self.memory.search(agent_id, query, k, tier=place or "all")
         else:
-            hits = self.memory.retrieve_similar_states(agent_id, query, k)
+            hits = self.memory.retrieve_similar_states(agent_id, query, k, place or "all")
         return [Found(hit.id, hit.score, hit.entry.content) for hit in hits]
 
     def update(self, agent_id: str, id: str, content: Any) -> bool:
@@ -87,6 +98,17 @@ class AgentMemoryTarget(Target):
 
     def count(self) -> dict[str, int]:
         return dict(self.memory.get_memory_statistics()["tiers"])
+
+    def inspect(self, agent_id: str, ids: Sequence[str]) -> list[Stored | None]:
+        return [
+            None
+            if entry is None
+            else Stored(entry.id, entry.content, entry.tier, entry.step, entry.kind, entry.importance)
+            for entry in self.memory.get_many(agent_id, ids)
+        ]
+
+    def maintain(self) -> None:
+        self.memory.maintain()
 
     def settle(self, sample: Sequence[Item]) -> None:
         """Fit the dictionary and the codecs, as the background does once enough is stored."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from memory.benchmarking.errors import NotSupported
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -22,6 +24,35 @@ class Item:
     step: int | None = None
     importance: float = 1.0
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    kind: str | None = None
+    timestamp: float | None = None
+    """When it happened, where that is not now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Everything a target knows of one memory, for comparing it with what was given."""
+
+    id: str
+    content: Any
+    place: str
+    step: int | None = None
+    kind: str | None = None
+    importance: float | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a benchmark wants the target to be; only one with transitions is asked for this."""
+
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """Memories an agent may have in a tier; without one a tier takes everything."""
+    ages: Mapping[str, float] = field(default_factory=dict)
+    """Seconds after which a memory leaves a tier; without one it stays."""
+    clock: Any = None
+    """An object with `now()`, moved by the benchmark; the system's own clock otherwise."""
+    background: bool = False
+    """Whether transitions run by themselves, beside the operations that are measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +97,7 @@ class Target(ABC):
     capabilities: ClassVar[Capabilities] = Capabilities()
 
     @abstractmethod
-    def open(self, folder: Path) -> None:
+    def open(self, folder: Path, settings: Settings | None = None) -> None:
         """Start with the store in this folder; empty at first, the same data when opened again."""
 
     @abstractmethod
@@ -82,8 +113,10 @@ class Target(ABC):
         """The contents by id, in that order; None for what is not there."""
 
     @abstractmethod
-    def search(self, agent_id: str, query: str | Mapping[str, Any], k: int) -> list[Found]:
-        """The `k` memories of this agent that fit best, the best first."""
+    def search(
+        self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
+    ) -> list[Found]:
+        """The `k` memories of this agent (in one place, or in all) that fit best, the best first."""
 
     @abstractmethod
     def delete(self, agent_id: str, ids: Sequence[str]) -> int:
@@ -99,7 +132,15 @@ class Target(ABC):
 
     def update(self, agent_id: str, id: str, content: Any) -> bool:
         """Replace the content of one memory; False if there is none."""
-        raise NotImplementedError(f"{self.name} says that it can't update")
+        raise NotSupported(f"{self.name} can't update")
+
+    def inspect(self, agent_id: str, ids: Sequence[str]) -> list[Stored | None]:
+        """All that is known of some memories, for systems with transitions."""
+        raise NotSupported(f"{self.name} has no tiers")
+
+    def maintain(self) -> None:
+        """Do now, to the end, what the settings' limits and ages ask for."""
+        raise NotSupported(f"{self.name} has no transitions")
 
     def add_one(self, item: Item, place: str | None = None) -> str:
         """Store one memory; for systems with a shorter way than a batch of one."""

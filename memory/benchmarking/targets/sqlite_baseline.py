@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.benchmarking.targets.base import WHOLE, Capabilities, Found, Item, Target
+from memory.benchmarking.targets.base import WHOLE, Capabilities, Found, Item, Settings, Target
 from memory.content import leaves_of
 from memory.embedding import ContentEmbedder, WordLlamaEmbedder, render
 
@@ -31,7 +31,7 @@ class SQLiteBaselineTarget(Target):
     name = "sqlite-baseline"
     capabilities = Capabilities()
 
-    def open(self, folder: Path) -> None:
+    def open(self, folder: Path, settings: Settings | None = None) -> None:
         self._embedder = ContentEmbedder(WordLlamaEmbedder())
         self._db = sqlite3.connect(folder / "baseline.db", isolation_level=None, check_same_thread=False)
         self._db.executescript(f"PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; {_TABLE}")
@@ -75,7 +75,9 @@ class SQLiteBaselineTarget(Target):
         ).fetchone()
         return None if row is None else json.loads(row[0])
 
-    def search(self, agent_id: str, query: str | Mapping[str, Any], k: int) -> list[Found]:
+    def search(
+        self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
+    ) -> list[Found]:
         numbers, matrix = self._matrix(agent_id)
         if not numbers:
             return []
