@@ -64,6 +64,10 @@ class BenchmarkResults:
 
     def __init__(self, output_dir: str | os.PathLike[str] = DEFAULT_FOLDER) -> None:
         self.output_dir = Path(output_dir)
+        if self.output_dir.is_file():
+            raise InvalidBenchmarkConfig(
+                f"{self.output_dir} is a file: name the folder that has the results"
+            )
         self.problems: list[DamagedResult] = []
         """Files that the last loading had to leave out."""
 
@@ -273,14 +277,14 @@ class BenchmarkResults:
 
     def _load(self, ref: Ref) -> LoadedResult:
         path = self._path(ref)
-        result = read_result(path)
-        if not result.metrics:
-            try:
+        try:
+            result = read_result(path)
+            if not result.metrics:
                 values = flatten(result.results)
-            except (InvalidResult, OverflowError) as problem:
-                raise DamagedResult(f"{path}: {problem}") from problem
-            result.metrics = {name: Figure(value=value) for name, value in values.items()}
-            result.units = _units(values)
+                result.metrics = {name: Figure(value=value) for name, value in values.items()}
+                result.units = _units(values)
+        except (InvalidResult, OverflowError, RecursionError) as problem:
+            raise DamagedResult(f"{path} is no result of ours: {problem}") from problem
         if isinstance(ref, ResultFile):
             return LoadedResult(ref, result)
         file = ResultFile(result.timestamp, path, result.category, result.benchmark, _run_id(path))

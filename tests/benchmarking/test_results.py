@@ -346,7 +346,19 @@ def newer(path: Path) -> None:
     path.write_text(json.dumps(document))
 
 
-@pytest.mark.parametrize("damage", [cut, empty, change, newer])
+def too_deep(path: Path) -> None:
+    tree = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
+    path.write_bytes(
+        b'{"benchmark":"x","category":"storage","timestamp":"20250321_145623","results":' + tree + b"}"
+    )
+
+
+def too_large(path: Path) -> None:
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps(document | {"metrics": {}, "results": {"a": 10**400}}))
+
+
+@pytest.mark.parametrize("damage", [cut, empty, change, newer, too_deep, too_large])
 def test_a_damaged_file_is_named_and_the_others_still_load(
     results: BenchmarkResults, damage: Callable[[Path], None]
 ) -> None:
@@ -381,6 +393,12 @@ def test_a_damaged_run_file_leaves_its_results_readable(results: BenchmarkResult
     assert len(loaded) == 1
     assert results.runs_of(loaded) == {}
     assert "run.json" in str(results.problems[0])
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidBenchmarkConfig, match="is a file"):
+        BenchmarkResults(tmp_path / "file")
 
 
 # -- plotting ---------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from memory.benchmarking.commands.results import FORMATS, add_parser, execute
 from memory.benchmarking.display import text_width
 from memory.benchmarking.errors import InvalidBenchmarkConfig, NothingMeasured, UnknownName
 from memory.benchmarking.export import FORMATS as KNOWN_FORMATS
-from memory.benchmarking.records import Failure
+from memory.benchmarking.records import Failure, Figure
 from memory.benchmarking.results import BenchmarkResults
 
 Command = Callable[..., int]
@@ -194,6 +194,24 @@ def test_show_fits_eighty_columns(results: Command, folder: Path, capsys: Output
     assert all(text_width(line) <= 80 for line in lines if not line.startswith("  file"))
     assert len(lines) < 60
     assert any("12 more lines" in line for line in lines)
+
+
+def test_show_tells_a_wide_interval_as_a_factor(results: Command, folder: Path, capsys: Output) -> None:
+    figures = {
+        f"batch_{batch}/{leaf}": Figure(value=10.0, low=10 / factor, high=10 * factor)
+        for batch in (1, 2)
+        for leaf, factor in (("p50_ms", 1.05), ("p99_ms", 2.5), ("max_ms", 40.0))
+    }
+    make_run(
+        folder, results=[make_result(figures | {"batch_1/x_ms": figure(1), "batch_2/x_ms": figure(0)})]
+    )
+    results("show")
+    text = capsys.readouterr().out
+    (line,) = [line for line in text.splitlines() if line.startswith("  batch_1")]
+    assert "10.0 ms ±5 %" in line
+    assert "10.0 ms ×÷2.5" in line
+    assert "10.0 ms ×÷40" in line
+    assert "×÷2: from half to twice" in text
 
 
 def test_show_all_metrics_leaves_nothing_out(results: Command, folder: Path, capsys: Output) -> None:

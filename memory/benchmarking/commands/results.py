@@ -32,6 +32,7 @@ MOST_WARNINGS = 10
 def add_parser(subparsers: Any) -> None:
     """Add `results` and its own commands."""
     results = subparsers.add_parser("results", help="list, show, export, report or remove results")
+    results.set_defaults(execute=execute)
     commands = results.add_subparsers(dest="results_command", required=True, metavar="COMMAND")
 
     def command(name: str, text: str, *, runs: str | None = None) -> argparse.ArgumentParser:
@@ -94,14 +95,12 @@ def warn(problems: Sequence[object]) -> None:
 
 def _list(arguments: argparse.Namespace) -> int:
     """Exit code 1 only if there are results and none of them can be read."""
-    from pathlib import Path
-
     from memory.benchmarking.display import table
     from memory.benchmarking.files import read_run, run_folders
     from memory.benchmarking.results import BenchmarkResults
 
-    folder = Path(arguments.output_dir)
-    manager = BenchmarkResults(folder)
+    manager = BenchmarkResults(arguments.output_dir)
+    folder = manager.output_dir
     chosen = manager.list_results(arguments.category, arguments.benchmark)
     by_run: dict[str, list[ResultFile]] = {}
     for file in chosen:
@@ -290,8 +289,11 @@ def _remove(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from memory.benchmarking.files import RUN_FILE, remove_run, run_folders
+    from memory.benchmarking.results import BenchmarkResults
 
-    known = {folder.name: folder for folder in run_folders(Path(arguments.output_dir))}
+    known = {
+        folder.name: folder for folder in run_folders(BenchmarkResults(arguments.output_dir).output_dir)
+    }
     folders: dict[str, Path] = {}
     for ref in arguments.refs:
         # A part of an id, good enough to look at a run, is not good enough to remove one.

@@ -7,6 +7,7 @@ Figures that were measured alike stand in one table, a line for each place where
 from __future__ import annotations
 
 import argparse
+import math
 import shutil
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,6 +39,9 @@ from memory.benchmarking.tidy import LoadedResult
 
 MOST_LINES = 24
 """In one table, unless all are asked for."""
+WIDE = 1.5
+"""From this factor on, plus and minus per cent would mislead."""
+FACTOR = "×÷"
 _FIRST = ("throughput_ops_per_second", "p50_ms", "p99_ms", "p95_ms")
 """The columns that say most, where there is no room for all."""
 _UNIT_ENDINGS = (
@@ -227,6 +231,12 @@ def _pivot(each: LoadedResult, groups: Mapping[str, Mapping[str, Figure]], width
     if hidden or rest:
         more = ([f"{hidden} more lines"] if hidden else []) + ([", ".join(rest)] if rest else [])
         lines.append(_wrapped(f"… {'; '.join(more)}: --all-metrics", "  ", width))
+    if any(FACTOR in cell for column in columns[:fitting] for cell in column):
+        lines.append(
+            _wrapped(
+                f"{FACTOR}2: from half to twice the figure; more --rounds narrow it", "  ", width, "  "
+            )
+        )
     return "\n".join(lines)
 
 
@@ -249,11 +259,20 @@ def _short_names(leaves: Iterable[str]) -> dict[str, str]:
 
 
 def _with_spread(figure: Figure, unit: str) -> str:
-    """`10,000 /s ±5 %`: half of the interval's width."""
+    """`10,000 /s ±5 %`, or `10,000 /s ×÷2.1` where the interval reaches that far in both directions.
+
+    The intervals of positive figures are symmetric as factors (see `over_rounds`), not as differences.
+    """
     shown = figure_text(figure.value, unit)
     if figure.low is None or figure.high is None or figure.low == figure.high or not figure.value:
         return shown
-    spread = abs((figure.high - figure.low) / 2 / figure.value) * 100
+    if figure.low > 0:
+        factor = math.sqrt(figure.high / figure.low)
+        if factor > WIDE:
+            return f"{shown} {FACTOR}{factor:.1f}" if factor < 10 else f"{shown} {FACTOR}{factor:,.0f}"
+        spread = (factor - 1) * 100
+    else:
+        spread = abs((figure.high - figure.low) / 2 / figure.value) * 100
     return f"{shown} ±{spread:.0f} %" if spread >= 1 else f"{shown} ±{spread:.1f} %"
 
 
