@@ -151,13 +151,13 @@ def _groups(frame: DataFrame, names: list[str]) -> list[tuple[str, DataFrame]]:
     found = []
     for values, part in frame.groupby(names, dropna=False, sort=True, observed=True):
         words = [_word(name, value) for name, value in zip(names, values, strict=True)]
-        found.append((", ".join(filter(None, words)), part))
+        found.append((", ".join(filter(None, words)) or "—", part))
     return found
 
 
 def _word(name: str, value: Any) -> str:
     if value is None or value != value or str(value) in ("", "<NA>"):
-        return f"no {name}"
+        return "" if name == "part" else f"no {name}"
     return str(value) if name in _NAMES else f"{name} {value}"
 
 
