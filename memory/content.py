@@ -23,6 +23,7 @@ Leaves: TypeAlias = list[tuple[str, Scalar]]
 
 MAX_DEPTH = 200
 
+_SCALARS = frozenset((str, int, float, bool, type(None)))
 _JSON_START = ord("[")
 _encode = msgspec.msgpack.Encoder().encode
 _encode_sorted = msgspec.msgpack.Encoder(order="sorted").encode
@@ -40,7 +41,7 @@ def leaves_of(value: Any, what: str = "content") -> Leaves:
     stack: list[tuple[str, Any, int]] = [("", value, 0)]
     while stack:
         path, node, depth = stack.pop()
-        if isinstance(node, str | int | float) or node is None:
+        if type(node) in _SCALARS or isinstance(node, (str, int, float)):
             leaves.append((path, node))
             continue
         if depth >= MAX_DEPTH:
@@ -56,7 +57,10 @@ def leaves_of(value: Any, what: str = "content") -> Leaves:
                     )
                 stack.append((prefix + key, child, depth + 1))
         elif isinstance(node, list | tuple):
-            stack.extend((path, child, depth + 1) for child in node)
+            if _SCALARS.issuperset(map(type, node)):
+                leaves.extend([(path, child) for child in reversed(node)])
+            else:
+                stack.extend([(path, child, depth + 1) for child in node])
         else:
             raise InvalidMemory(
                 f"{what} holds a {type(node).__name__} at {_place(path)}: "

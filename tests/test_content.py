@@ -355,4 +355,8 @@ def test_leaves_have_dotted_paths_and_lists_share_theirs() -> None:
     content = {"a": {"b": [1, {"c": "x"}]}, "d": None, "e": [[True]], "f": {}}
     assert leaves_of(content) == [("a.b", 1), ("a.b.c", "x"), ("d", None), ("e", True)]
     assert leaves_of("text") == [("", "text")]
+    nested = [1, ["a", (2.5, None)], {"b": [True, "c"], "d": []}, 3]
+    assert leaves_of(nested) == [
+        ("", 1), ("", "a"), ("", 2.5), ("", None), ("b", True), ("b", "c"), ("", 3),
+    ]  # fmt: skip
     assert leaves_of([]) == []

@@ -76,4 +76,4 @@ def unit_rows(vectors: FloatMatrix) -> FloatMatrix:
 def unit(vector: FloatMatrix) -> FloatMatrix:
     """One vector scaled to length 1; the same as `unit_rows` at a fifth of the cost."""
     length = float(np.dot(vector, vector)) ** 0.5
-    return vector / np.float32(length) if length > 0 else vector
+    return vector / np.float32(length) if length > 0 else np.zeros_like(vector)

@@ -15,11 +15,12 @@ from functools import cached_property
 import numpy as np
 
 from memory.content import Leaves
-from memory.embedding.base import Embedder, FloatMatrix, checked_rows, unit_rows
+from memory.embedding.base import Embedder, FloatMatrix, checked_rows, unit, unit_rows
 from memory.embedding.wordllama import WordLlamaEmbedder
 
 _FREQUENCIES = (0.7, 2.0, 6.0)  # coarse to fine: far values stay a little alike, near ones very
 _DIRECTIONS = 4096
+_STEPS = 7919 * np.arange(2 * len(_FREQUENCIES))  # from a path's first direction to its others
 _SEED = 20_250_323
 
 
@@ -38,10 +39,15 @@ def render(leaves: Leaves) -> Rendering:
         return Rendering(leaves[0][1], 1, ())
     phrases: list[str] = []
     numbers: list[tuple[str, float]] = []
+    last, keys = "", ""
     for path, value in leaves:
         if isinstance(value, str):
-            phrases.append(f"{path.replace('.', ' ').replace('_', ' ')} {value}")
-        elif isinstance(value, int | float):
+            if path != last:
+                last, keys = path, path.replace(".", " ").replace("_", " ")
+            phrases.append(f"{keys} {value}")
+        elif type(value) is float:
+            numbers.append((path, value))
+        elif value is not None:
             numbers.append((path, _as_float(value)))
     phrases.sort()
     return Rendering("; ".join(phrases), len(phrases), tuple(numbers))
@@ -71,19 +77,19 @@ class ContentEmbedder:
 
     def _with_numbers(self, words: FloatMatrix, rendering: Rendering) -> FloatMatrix:
         """Words and numbers mixed by their share of the content's scalars."""
-        paths, values = zip(*rendering.numbers, strict=True)
-        squashed = np.arcsinh(np.asarray(values, dtype=np.float64))
-        waves = np.outer(squashed, _FREQUENCIES)
-        amounts = np.concatenate((np.cos(waves), np.sin(waves)), axis=1).astype(np.float32)
-        first = np.fromiter((zlib.crc32(path.encode("utf-8", "replace")) for path in paths), dtype=np.int64)
-        picks = (first[:, None] + np.arange(amounts.shape[1]) * 7919) % _DIRECTIONS
-        numbers = amounts.reshape(1, -1) @ self._directions[picks.ravel()]
-        total = rendering.words + len(values)
-        mixed = np.sqrt(rendering.words / total) * words[None, :] + np.sqrt(
-            len(values) / total
-        ) * unit_rows(numbers)
-        row: FloatMatrix = unit_rows(mixed.astype(np.float32))[0]
-        return row
+        slots: dict[str, int] = {}
+        slot_of = [slots.setdefault(path, len(slots)) for path, _ in rendering.numbers]
+        waves = np.multiply.outer(np.arcsinh([value for _, value in rendering.numbers]), _FREQUENCIES)
+        amounts = np.concatenate((np.cos(waves), np.sin(waves)), axis=1)
+        if len(slots) < len(slot_of):  # the numbers of a list share a path, and so its directions
+            summed = np.zeros((len(slots), amounts.shape[1]))
+            np.add.at(summed, slot_of, amounts)
+            amounts = summed
+        first = np.array([zlib.crc32(path.encode("utf-8", "replace")) for path in slots], dtype=np.int64)
+        picks = (first[:, None] + _STEPS) % _DIRECTIONS
+        numbers = amounts.astype(np.float32).ravel() @ self._directions[picks.ravel()]
+        share = len(slot_of) / (rendering.words + len(slot_of))
+        return unit(np.float32((1 - share) ** 0.5) * words + np.float32(share**0.5) * unit(numbers))
 
     @cached_property
     def _directions(self) -> FloatMatrix:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,14 +30,24 @@ _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 
 MAX_CHARACTERS = 20_000
 """A longer text is embedded by its beginning: past this, a mean of tokens says nothing more."""
-_TEXTS_AT_ONCE = 512  # bounds the gathered token rows to a few megabytes
+_TEXTS_AT_ONCE = 512
+_FEW_TOKENS = 64  # up to here, counting the tokens that occur twice costs more than it saves
 _WORD = re.compile(r"[^\W_]+")
+
+# A word's first token begins with the mark, and no token has it further in: the tokens of a text are
+# those of its words, each by itself. Not so where spaces follow each other, or where one of these is.
+_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
+_NOT_BY_WORD = (_MARK, "<unk>", "<s>", "</s>")
+_WORDS_AT_ONCE = 256
+_KNOWN_WORDS = 20_000
+_KNOWN_LENGTH = 40
 
 _load_lock = threading.Lock()
 os.register_at_fork(
     before=_load_lock.acquire, after_in_parent=_load_lock.release, after_in_child=_load_lock.release
 )
 _loaded: tuple[NDArray[np.float16], Tokenizer] | None = None
+_known: dict[str, list[int]] = {}  # never loses a word: a full one is replaced, its readers keep theirs
 
 
 class WordLlamaEmbedder:
@@ -46,12 +58,12 @@ class WordLlamaEmbedder:
 
     def embed(self, texts: Sequence[str]) -> FloatMatrix:
         if len(texts) == 1:
-            return self._embed_one(texts[0])
+            return unit(_sums(texts)[0])[None, :]
         vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
             part = texts[start : start + _TEXTS_AT_ONCE]
-            vectors[start : start + len(part)] = self._embed_some(part)
-        return vectors
+            vectors[start : start + len(part)] = _sums(part)
+        return unit_rows(vectors)
 
     def embed_weighted(self, text: str, weight: Callable[[str], float]) -> FloatMatrix:
         rows, tokenizer = _load()
@@ -64,23 +76,81 @@ class WordLlamaEmbedder:
             weights[:] = 1.0
         return unit(weights @ rows[encoding.ids].astype(np.float32))[None, :]
 
-    def _embed_one(self, text: str) -> FloatMatrix:
-        rows, tokenizer = _load()
-        ids = tokenizer.encode(_clean(text), add_special_tokens=False).ids
-        return unit(np.add.reduce(rows[ids], axis=0, dtype=np.float32))[None, :]
 
-    def _embed_some(self, texts: Sequence[str]) -> FloatMatrix:
-        rows, tokenizer = _load()
-        encodings = tokenizer.encode_batch_fast([_clean(text) for text in texts], add_special_tokens=False)
-        ids = [encoding.ids for encoding in encodings]
-        counts = np.fromiter(map(len, ids), dtype=np.intp, count=len(ids))
-        vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
-        filled = counts > 0
-        if filled.any():
-            tokens = rows[[token for some in ids for token in some]].astype(np.float32)
-            starts = np.concatenate(([0], np.cumsum(counts[filled])[:-1]))
-            vectors[filled] = np.add.reduceat(tokens, starts, axis=0)
-        return unit_rows(vectors)
+def _sums(texts: Sequence[str]) -> list[FloatMatrix]:
+    """Of each text the sum of its tokens' vectors. Text by text: what a batch gathers at once
+    would leave the processor's cache."""
+    texts = [_clean(text) for text in texts]
+    words_of = [_repeated_words(text) for text in texts]
+    whole = iter(_encode([text for text, words in zip(texts, words_of, strict=True) if words is None]))
+    tokens_of = _tokens_of(set().union(*filter(None, words_of)))
+    return [
+        _sum_of(next(whole)) if words is None else _weighted_sum(_count_by_word(words, tokens_of))
+        for words in words_of
+    ]
+
+
+def _sum_of(tokens: list[int]) -> FloatMatrix:
+    if len(tokens) > _FEW_TOKENS:
+        return _weighted_sum(Counter(tokens))
+    rows, _ = _load()
+    total: FloatMatrix = np.add.reduce(rows[tokens], axis=0, dtype=np.float32)
+    return total
+
+
+def _weighted_sum(counts: Mapping[int, int]) -> FloatMatrix:
+    rows, _ = _load()
+    times = np.fromiter(counts.values(), dtype=np.float32, count=len(counts))
+    total: FloatMatrix = times @ rows[list(counts)].astype(np.float32)
+    return total
+
+
+def _repeated_words(text: str) -> Mapping[str, int] | None:
+    """How often each word occurs, if the text says the same words over and over, as a state does;
+    None if it is better, or only rightly, taken apart as a whole."""
+    words = text.split(" ")
+    if 2 * len(set(words)) > len(words) or "" in words or any(map(text.__contains__, _NOT_BY_WORD)):
+        return None
+    return Counter(words)
+
+
+def _count_by_word(words: Mapping[str, int], tokens_of: Mapping[str, list[int]]) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for word, times in words.items():
+        for token in tokens_of[word]:
+            counts[token] = counts.get(token, 0) + times
+    return counts
+
+
+def _tokens_of(words: set[str]) -> Mapping[str, list[int]]:
+    """The tokens of these words, and maybe of others."""
+    global _known
+    known = _known
+    new = list(words.difference(known))
+    if not new:
+        return known
+    fresh: dict[str, list[int]] = {}
+    groups = [new[start : start + _WORDS_AT_ONCE] for start in range(0, len(new), _WORDS_AT_ONCE)]
+    for group, tokens in zip(groups, _encode([" ".join(group) for group in groups]), strict=True):
+        begins = [at for at, token in enumerate(tokens) if _begins_word(token)]
+        ends = [*begins[1:], len(tokens)]
+        fresh.update((word, tokens[at:end]) for word, at, end in zip(group, begins, ends, strict=True))
+    keep = [word for word in new[:_KNOWN_WORDS] if len(word) <= _KNOWN_LENGTH]
+    if len(_known) + len(keep) > _KNOWN_WORDS:
+        _known = {}
+    _known.update((word, fresh[word]) for word in keep)
+    return {word: known.get(word) or fresh[word] for word in words}
+
+
+def _encode(texts: Sequence[str]) -> list[list[int]]:
+    _, tokenizer = _load()
+    return [encoding.ids for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+
+
+@cache
+def _begins_word(token: int) -> bool:
+    _, tokenizer = _load()
+    return str(tokenizer.id_to_token(token)).startswith(_MARK)
 
 
 def _weights(text: str, offsets: Sequence[tuple[int, int]], weight: Callable[[str], float]) -> FloatMatrix:

@@ -15,7 +15,14 @@ from small_embedder import small_embedder
 
 from memory import AgentMemorySystem
 from memory.content import leaves_of
-from memory.embedding import ContentEmbedder, FunctionEmbedder, WeightedEmbedder, WordLlamaEmbedder, render
+from memory.embedding import (
+    ContentEmbedder,
+    FunctionEmbedder,
+    WeightedEmbedder,
+    WordLlamaEmbedder,
+    render,
+    wordllama,
+)
 from memory.errors import AgentMemoryError, EmbedderMismatch, InvalidMemory
 
 Open = Callable[..., AgentMemorySystem]
@@ -78,6 +85,78 @@ def test_any_texts_have_finite_vectors(words: WordLlamaEmbedder, texts: list[str
     for row, text in zip(vectors, texts, strict=True):
         assert np.allclose(words.embed([text])[0], row, atol=1e-6)
         assert np.isfinite(words.embed_weighted(text, lambda word: 2.0)).all()
+
+
+def by_the_definition(text: str) -> np.ndarray:
+    """The mean of the whole text's tokens, of unit length, in double precision."""
+    rows, tokenizer = wordllama._load()
+    cleaned = text[: wordllama.MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
+    total = rows[tokenizer.encode(cleaned, add_special_tokens=False).ids].astype(np.float64).sum(axis=0)
+    return total / (np.linalg.norm(total) or 1.0)
+
+
+def assert_by_the_definition(words: WordLlamaEmbedder, texts: Sequence[str]) -> None:
+    batch = words.embed(texts)
+    assert batch.shape == (len(texts), 256)
+    for row, text in zip(batch, texts, strict=True):
+        expected = by_the_definition(text)
+        assert np.allclose(row, expected, atol=1e-5)
+        assert np.allclose(words.embed([text])[0], expected, atol=1e-5)
+
+
+pieces = st.sampled_from(
+    [
+        "a", "goal", "goals", "name", "item_7;", "Über", "日本", "\n", "\t", "\0", "\u00a0", "\ud800", 
+        "x" * 60, "", " ", "\u2581", "a\u2581", "\u2581b", "<s>", "</s>", "<unk>", "a<s>b", "<", "s>",
+    ]
+)  # fmt: skip
+repetitive = st.builds(
+    lambda words, times, glue: glue.join(words * times),
+    st.lists(pieces | any_text, max_size=8),
+    st.integers(1, 40),
+    st.sampled_from([" ", " ", "; ", "  ", ""]),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(texts=st.lists(repetitive, max_size=5))
+def test_a_vector_is_the_mean_of_the_tokens_however_the_text_repeats_itself(
+    words: WordLlamaEmbedder, texts: list[str]
+) -> None:
+    assert_by_the_definition(words, texts)
+
+
+def test_long_short_and_empty_texts_in_one_batch_do_not_disturb_each_other(
+    words: WordLlamaEmbedder,
+) -> None:
+    different = " ".join(f"word{number}" for number in range(4000))
+    repeated = "; ".join(f"goals subgoals sub {number % 7}" for number in range(3000))
+    texts = [
+        "",
+        repeated,
+        "a cat",
+        different,
+        "日本語" * 8000,
+        "w" * 30_000,
+        "",
+        "a " * 9,
+        " a" * 9,
+        repeated[:400],
+    ]
+    assert_by_the_definition(words, texts)
+    assert np.allclose(words.embed(texts * 60), np.tile(words.embed(texts), (60, 1)), atol=1e-6)
+
+
+def test_more_different_words_than_are_remembered_change_nothing(
+    words: WordLlamaEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wordllama, "_KNOWN_WORDS", 10)
+    monkeypatch.setattr(wordllama, "_known", {})
+    for size in (3, 6, 9, 30, 600, 2):
+        texts = [" ".join([f"w{number}x{text}" for number in range(size)] * 2) for text in range(3)]
+        for _ in range(2):
+            assert_by_the_definition(words, texts)
+            assert len(wordllama._known) <= 10
 
 
 def test_an_empty_text_is_the_zero_vector(words: WordLlamaEmbedder) -> None:
@@ -186,6 +265,44 @@ def test_every_state_has_a_finite_vector_of_length_one_or_zero(
     assert length == pytest.approx(1.0, abs=1e-4) or length == 0.0
     both = embed_states(contents, state, "another")
     assert both[0] == pytest.approx(vector, abs=1e-5)
+
+
+def nested(size: int) -> dict[str, Any]:
+    return {
+        "position": [number / 7 for number in range(3 * size)],
+        "inventory": [f"item_{number * size}" for number in range(5 * size)],
+        "attributes": {f"attribute_{number}": number**2 / 3 for number in range(10 * size)},
+        "goals": [
+            {"name": f"goal_{goal}", "subgoals": [f"sub {sub}" for sub in range(size)]}
+            for goal in range(size)
+        ],
+        "status": "active",
+    }
+
+
+def test_states_of_all_sizes_are_the_same_singly_and_in_a_batch(contents: ContentEmbedder) -> None:
+    states = [nested(10), {}, nested(1), "a cat", nested(20), {"x": list(range(3000))}, nested(5), "", 3.5]
+    batch = embed_states(contents, *states)
+    for row, state in zip(batch, states, strict=True):
+        assert row == pytest.approx(embed_states(contents, state)[0], abs=1e-6)
+
+
+def test_the_numbers_of_a_list_add_up_at_their_path(contents: ContentEmbedder) -> None:
+    one, two, both = embed_states(contents, {"x": [1.0]}, {"x": [40.0]}, {"x": [1.0, 40.0]})
+    mean = one + two
+    assert both @ mean / np.linalg.norm(mean) > 0.95
+    turned, repeated = embed_states(contents, {"x": [40.0, 1.0]}, {"x": [1.0, 40.0] * 500})
+    assert turned == pytest.approx(both, abs=1e-5)
+    assert repeated == pytest.approx(both, abs=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_a_number_that_is_none_leaves_the_words(contents: ContentEmbedder) -> None:
+    words, with_nan, with_infinity = embed_states(
+        contents, {"what": "a cat"}, *({"what": "a cat", "x": value} for value in (np.nan, np.inf))
+    )
+    assert with_nan == pytest.approx(words, abs=1e-5)
+    assert with_infinity == pytest.approx(words, abs=1e-5)
 
 
 def test_huge_whole_numbers_keep_their_sign(contents: ContentEmbedder) -> None:
