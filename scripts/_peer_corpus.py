@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 from _peer_systems import Embedder, Item
-from _sentences import MEMORIES, QUERIES, sentences
+
+from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
 
 AGENTS = [f"agent-{number}" for number in range(10)]
 TOP = 10

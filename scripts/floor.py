@@ -29,9 +29,9 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from _sentences import MEMORIES, QUERIES, sentences
 
 from memory import AgentMemorySystem, MemoryConfig
+from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
 from memory.compression.bodies import BodyCodecs, train_dictionary
 from memory.embedding import WordLlamaEmbedder
 

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from memory.benchmarking.errors import BrokenBenchmark, UnknownName, nearest
-from memory.benchmarking.loading import load_file
+from memory.benchmarking.loading import cause_of, load_file
 from memory.benchmarking.targets.base import Capabilities as Capabilities
 from memory.benchmarking.targets.base import Item as Item
 from memory.benchmarking.targets.base import Target as Target
@@ -46,8 +46,10 @@ def load_target(name: str) -> type[Target]:
     try:
         module = load_file(Path(home)) if home.endswith(".py") else import_module(home)
         target = getattr(module, attribute)
-    except (ImportError, AttributeError) as problem:
-        raise BrokenBenchmark(f"target {name!r} can't be loaded: {problem}") from problem
+    except BrokenBenchmark:
+        raise
+    except (Exception, SystemExit) as problem:
+        raise BrokenBenchmark(f"target {name!r} can't be loaded: {cause_of(problem)}") from problem
     if not (isinstance(target, type) and issubclass(target, Target)):
         raise BrokenBenchmark(
             f"target {name!r} is not a class that derives from Target: see docs/targets.md"

@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from memory.benchmarking.targets.base import Capabilities, Found, Item, Settings, Stored, Target
 from memory.config import MemoryConfig
 from memory.intake import NewMemory
@@ -25,6 +28,7 @@ class AgentMemoryTarget(Target):
         transitions=True,
         compression=True,
         metadata_filters=True,
+        vector_queries=True,
     )
 
     def open(self, folder: Path, settings: Settings | None = None) -> None:
@@ -85,6 +89,12 @@ class AgentMemoryTarget(Target):
             hits = self.memory.search(agent_id, query, k, tier=place or "all")
         else:
             hits = self.memory.retrieve_similar_states(agent_id, query, k, place or "all")
+        return [Found(hit.id, hit.score, hit.entry.content) for hit in hits]
+
+    def search_vector(
+        self, agent_id: str, vector: NDArray[np.float32], k: int, place: str | None = None
+    ) -> list[Found]:
+        hits = self.memory.retrieve_similar_states(agent_id, vector, k, place or "all")
         return [Found(hit.id, hit.score, hit.entry.content) for hit in hits]
 
     def update(self, agent_id: str, id: str, content: Any) -> bool:

@@ -10,9 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from memory.benchmarking.errors import NotSupported
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,8 @@ class Capabilities:
     """Moves memories between its tiers."""
     compression: bool = False
     metadata_filters: bool = False
+    vector_queries: bool = False
+    """Can be searched by a vector of the common embedder, without embedding anything."""
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -133,6 +139,12 @@ class Target(ABC):
     def update(self, agent_id: str, id: str, content: Any) -> bool:
         """Replace the content of one memory; False if there is none."""
         raise NotSupported(f"{self.name} can't update")
+
+    def search_vector(
+        self, agent_id: str, vector: NDArray[np.float32], k: int, place: str | None = None
+    ) -> list[Found]:
+        """As `search`, by a vector."""
+        raise NotSupported(f"{self.name} can't be searched by a vector")
 
     def inspect(self, agent_id: str, ids: Sequence[str]) -> list[Stored | None]:
         """All that is known of some memories, for systems with transitions."""

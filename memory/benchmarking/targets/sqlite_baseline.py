@@ -29,7 +29,7 @@ CREATE INDEX IF NOT EXISTS by_agent ON memories (agent);
 
 class SQLiteBaselineTarget(Target):
     name = "sqlite-baseline"
-    capabilities = Capabilities()
+    capabilities = Capabilities(vector_queries=True)
 
     def open(self, folder: Path, settings: Settings | None = None) -> None:
         self._embedder = ContentEmbedder(WordLlamaEmbedder())
@@ -78,11 +78,17 @@ class SQLiteBaselineTarget(Target):
     def search(
         self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
     ) -> list[Found]:
+        return self.search_vector(agent_id, self._embed([query])[0], k)
+
+    def search_vector(
+        self, agent_id: str, vector: NDArray[np.float32], k: int, place: str | None = None
+    ) -> list[Found]:
         numbers, matrix = self._matrix(agent_id)
         if not numbers:
             return []
-        scores = matrix @ self._embed([query])[0]
-        best = np.argsort(-scores, kind="stable")[:k]
+        scores = matrix @ vector
+        some = np.argpartition(-scores, min(k, len(scores)) - 1)[:k]
+        best = some[np.argsort(-scores[some], kind="stable")]
         ids = [str(numbers[row]) for row in best]
         contents = self.get(agent_id, ids)
         return [

@@ -1,4 +1,4 @@
-"""Seeded sentences of about 20 tokens for the measuring scripts: varied, and never one twice."""
+"""Seeded sentences of about 20 tokens: varied, and never one twice."""
 
 from __future__ import annotations
 

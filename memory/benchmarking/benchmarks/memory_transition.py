@@ -1,0 +1,403 @@
+"""Memory transition: what comes through when memories move down the tiers, what it costs, what stays."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from memory.benchmarking.bench import Bench
+from memory.benchmarking.errors import InvalidResult, NotSupported
+from memory.benchmarking.measure.resources import rss_bytes
+from memory.benchmarking.measure.statistics import percentiles
+from memory.benchmarking.metrics import Metric, declare
+from memory.benchmarking.targets.base import Item, Settings, Stored, Target
+from memory.benchmarking.workloads.states import agent_states
+
+AGENT = "benchmark_agent"
+_STM_SECONDS = 3600.0
+_IM_SECONDS = 24 * 3600.0
+_KINDS = ("state", "action", "interaction")
+_STORES_A_ROUND = 5
+"""Memories that are stored between two rounds of maintenance, where a tier is squeezed."""
+_SEARCHED_PER_LEVEL = 40
+"""Memories of each level that are also looked for by a search; all of them are read by id."""
+
+
+def _needs_transitions(bench: Bench) -> tuple[str, ...]:
+    tiers = bench.capabilities.tiers
+    if not bench.capabilities.transitions:
+        raise NotSupported(f"{bench.target_name} has no transitions between tiers")
+    return tiers
+
+
+def _settings(clock: Any, **limits: int) -> Settings:
+    return Settings(ages={"stm": _STM_SECONDS, "im": _IM_SECONDS}, clock=clock, limits=limits)
+
+
+_SHARE = Metric("", "higher")
+
+
+@declare(
+    headline="ltm/content_exact_rate",
+    rounds=2,
+    avg_similarity=_SHARE,
+    total_transitioned=Metric("", "neither"),
+    correctly_transitioned=Metric("", "neither"),
+    importance_preservation_correlation=Metric("", "neither"),
+)
+def benchmark_transition_accuracy(
+    num_memories: int = 1000,
+    importance_levels: int = 5,
+    similarity_threshold: float = 0.8,
+    bench: Bench | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """What of a memory is still right after it has moved from stm to im and on to ltm.
+
+    Read it as the share that came through: 1.0 means that nothing was lost or changed. Each memory is
+    read back by id and compared field by field; some are also looked for by a search with what was
+    stored, where `avg_similarity` is how near the search thinks they are (vectors are compressed with
+    loss on the way). `correctly_transitioned` are those in the right tier with the same content, step
+    and kind. The clock is moved, nothing waits.
+
+    Args:
+        num_memories: how many memories move
+        importance_levels: they have importance 1 to this, in turn
+        similarity_threshold: a search must find a memory at least this near to count as preserved
+    """
+    from memory.clock import ManualClock
+
+    bench = bench or Bench()
+    _needs_transitions(bench)
+    clock = ManualClock()
+    items = [
+        Item(
+            AGENT,
+            state,
+            step=number,
+            importance=float(number % importance_levels + 1),
+            kind=_KINDS[number % len(_KINDS)],
+        )
+        for number, state in enumerate(agent_states(num_memories, 1, bench.seed))
+    ]
+    found: dict[str, Any] = {}
+    with bench.target(settings=_settings(clock)) as target:
+        ids = target.add(items, "stm")
+        for tier, seconds in (("im", _STM_SECONDS), ("ltm", _IM_SECONDS)):
+            clock.advance(seconds + 1)
+            target.maintain()
+            found[tier] = _compare(target, tier, ids, items, importance_levels, similarity_threshold)
+    return found
+
+
+def _compare(
+    target: Target,
+    tier: str,
+    ids: Sequence[str],
+    items: Sequence[Item],
+    levels: int,
+    threshold: float,
+) -> dict[str, Any]:
+    stored = target.inspect(AGENT, ids)
+    whole = [
+        entry is not None and entry.place == tier and _same(entry, id_, item)
+        for entry, id_, item in zip(stored, ids, items, strict=True)
+    ]
+    rates = {
+        "total_transitioned": sum(entry is not None and entry.place == tier for entry in stored),
+        "correctly_transitioned": sum(whole),
+        "content_exact_rate": _rate(stored, items, lambda entry, item: entry.content == item.content),
+        "id_exact_rate": sum(
+            entry is not None and entry.id == id_ for entry, id_ in zip(stored, ids, strict=True)
+        )
+        / len(ids),
+        "step_exact_rate": _rate(stored, items, lambda entry, item: entry.step == item.step),
+        "kind_exact_rate": _rate(stored, items, lambda entry, item: entry.kind == item.kind),
+    }
+    by_level: dict[str, Any] = {}
+    preserved: list[tuple[float, float]] = []
+    for level in range(1, levels + 1):
+        numbers = [number for number, item in enumerate(items) if item.importance == level]
+        near = _nearness(target, [numbers[place] for place in _spread(len(numbers))], ids, items)
+        kept = [whole[number] and near.get(number, 1.0) >= threshold for number in numbers]
+        preserved += [(level, float(each)) for each in kept]
+        by_level[f"importance_{level}"] = {
+            "preservation_rate": sum(kept) / len(kept),
+            "avg_similarity": sum(near.values()) / len(near),
+        }
+    correlation = _correlation(preserved)
+    if correlation is None:
+        by_level["importance_preservation_correlation"] = "undefined: every level came through alike"
+    else:
+        by_level["importance_preservation_correlation"] = correlation
+    return {**rates, **by_level}
+
+
+def _same(entry: Stored, id_: str, item: Item) -> bool:
+    return (entry.id, entry.content, entry.step, entry.kind, entry.importance) == (
+        id_,
+        item.content,
+        item.step,
+        item.kind,
+        item.importance,
+    )
+
+
+def _rate(
+    stored: Sequence[Stored | None], items: Sequence[Item], right: Callable[[Stored, Item], bool]
+) -> float:
+    fits = sum(entry is not None and right(entry, item) for entry, item in zip(stored, items, strict=True))
+    return fits / len(items)
+
+
+def _spread(count: int) -> range:
+    return range(0, count, max(1, count // _SEARCHED_PER_LEVEL))
+
+
+def _nearness(
+    target: Target, numbers: Sequence[int], ids: Sequence[str], items: Sequence[Item]
+) -> dict[int, float]:
+    """How near a search with the stored content finds the memory itself; 0 where it does not."""
+    near = {}
+    for number in numbers:
+        hits = target.search(AGENT, items[number].content, 10)
+        near[number] = next((hit.score for hit in hits if hit.id == ids[number]), 0.0)
+    return near
+
+
+def _correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
+    """Spearman's, or None where one side does not vary."""
+    first, second = zip(*pairs, strict=True)
+    if len(set(first)) < 2 or len(set(second)) < 2:
+        return None
+    from scipy.stats import spearmanr
+
+    return float(spearmanr(first, second).statistic)
+
+
+@declare(
+    headline="batch_*/read_p99_during_to_before",
+    read_p99_during_to_before=Metric("×", "lower"),
+    read_p50_during_to_before=Metric("×", "lower"),
+    write_p99_during_to_before=Metric("×", "lower"),
+    cpu_seconds_per_second=Metric("", "neither"),
+    rss_growth_bytes=Metric("B", "lower"),
+    moved=Metric("", "neither"),
+)
+def benchmark_transition_overhead(
+    batch_sizes: Sequence[int] = (100, 1000, 10000),
+    bench: Bench | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """What moving many memories at once costs, and what others feel of it meanwhile.
+
+    Read it as how long a mass transition takes and how much slower an agent's reads and writes get
+    while it runs beside them. Reads and writes come on a schedule (1,000 and 20 a second), as an
+    agent's do, and their latency counts from the scheduled moment, before and during the transition.
+    `timeline` has the reads' p99 in milliseconds for each tenth of the transition.
+
+    Args:
+        batch_sizes: how many memories are due at once
+    """
+    bench = bench or Bench()
+    _needs_transitions(bench)
+    return {f"batch_{size}": _overhead(bench, size) for size in batch_sizes}
+
+
+_READS_PER_SECOND = 1000.0
+_READS_PER_WRITE = 50
+_BEFORE_SECONDS = 1.0
+
+
+def _overhead(bench: Bench, size: int) -> dict[str, Any]:
+    from memory.clock import ManualClock
+
+    clock = ManualClock()
+    states = agent_states(max(size, 200), 1, bench.seed)
+    with bench.target(settings=_settings(clock)) as target:
+        others = target.add([Item("reader", state) for state in states[:200]], "stm")
+        ids = []
+        for start in range(0, size, 1000):
+            part = states[start : min(start + 1000, size)]
+            ids += target.add([Item(AGENT, state, step=start) for state in part], "stm")
+        clock.advance(_STM_SECONDS / 2)  # the reader's own stay where they are
+        target.delete_all("reader")
+        others = target.add([Item("reader", state) for state in states[:200]], "stm")
+        operations = _Operations(target, others, states, bench.seed)
+        operations.run(lambda: False, 0.2)
+        before = operations.run(lambda: False, max(_BEFORE_SECONDS, 4 * bench.seconds))
+        clock.advance(_STM_SECONDS / 2 + 1)
+        rss_before = rss_bytes()
+        cpu_before = time.process_time()
+        mover = threading.Thread(target=target.maintain)
+        start_time = time.perf_counter()
+        mover.start()
+        during = operations.run(lambda: not mover.is_alive(), 600.0)
+        mover.join()
+        seconds = during.ended - start_time
+        cpu = time.process_time() - cpu_before
+        moved = sum(entry is not None and entry.place == "im" for entry in target.inspect(AGENT, ids))
+        if moved != size:
+            raise InvalidResult(f"{moved} of {size} memories moved to im")
+    return {
+        "moved": moved,
+        "transition_duration_seconds": seconds,
+        "moves_per_second": size / seconds,
+        "cpu_seconds_per_second": cpu / seconds,
+        "rss_growth_bytes": max(0, rss_bytes() - rss_before),
+        **_felt(before, during),
+    }
+
+
+class _Felt:
+    """Latencies in milliseconds, from the scheduled moment."""
+
+    def __init__(self) -> None:
+        self.reads: list[float] = []
+        self.writes: list[float] = []
+        self.ended = 0.0
+
+
+class _Operations:
+    """An agent that reads, and sometimes writes, on a schedule."""
+
+    def __init__(self, target: Target, ids: Sequence[str], states: Sequence[Any], seed: int) -> None:
+        self._target = target
+        self._ids = ids
+        self._states = states
+        self._rng = random.Random(seed)
+
+    def run(self, is_over: Callable[[], bool], most_seconds: float) -> _Felt:
+        """Operate until it is over; arrivals that wait for a slow one before them count their waiting."""
+        felt = _Felt()
+        clock = time.perf_counter
+        start = clock()
+        number = 0
+        while True:
+            due = start + number / _READS_PER_SECOND
+            left = due - clock()
+            if left > 0:
+                time.sleep(left)
+            if is_over() or due - start > most_seconds:
+                break
+            number += 1
+            if number % _READS_PER_WRITE == 0:
+                self._target.add_one(Item("writer", self._states[number % len(self._states)]), "stm")
+                felt.writes.append((clock() - due) * 1e3)
+            else:
+                self._target.get_one("reader", self._ids[self._rng.randrange(len(self._ids))])
+                felt.reads.append((clock() - due) * 1e3)
+        felt.ended = clock()
+        return felt
+
+
+def _felt(before: _Felt, during: _Felt) -> dict[str, Any]:
+    figures: dict[str, Any] = {"reads_during": len(during.reads)}
+    if len(during.reads) < 20:
+        reason = "undefined: it was over before twenty reads were due"
+        return {**figures, "read_p99_during_to_before": reason}
+    for name, quantile in (("p50", 0.5), ("p99", 0.99)):
+        first, second = (percentiles(felt.reads, [quantile])[0] for felt in (before, during))
+        figures[f"read_{name}_before_ms"] = first
+        figures[f"read_{name}_during_ms"] = second
+        figures[f"read_{name}_during_to_before"] = second / first
+    if during.writes and before.writes:
+        first, second = (percentiles(felt.writes, [0.99])[0] for felt in (before, during))
+        figures["write_p99_during_ms"] = second
+        figures["write_p99_during_to_before"] = second / first
+    tenth = max(1, len(during.reads) // 10)
+    figures["timeline"] = [
+        round(percentiles(during.reads[start : start + tenth], [0.99])[0], 4)
+        for start in range(0, tenth * 10, tenth)
+        if during.reads[start : start + tenth]
+    ]
+    return figures
+
+
+@declare(
+    headline="shuffled/prioritisation_effectiveness",
+    rounds=2,
+    prioritisation_effectiveness=_SHARE,
+    kept_importance=_SHARE,
+    rank_correlation=_SHARE,
+)
+def benchmark_importance_scoring(
+    tier_limits: Sequence[int] = (100, 50, 20),
+    memories_per_level: Sequence[int] = (100, 50, 30, 15, 5),
+    arrival_orders: Sequence[str] = ("rising", "falling", "shuffled"),
+    bench: Bench | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """What stays, and how high up, when there is not enough room for all memories.
+
+    Read it as how well the memory chooses: `prioritisation_effectiveness` is the worth of what it kept
+    (importance, times 3 in stm, 2 in im, 1 in ltm, 0 where it was forgotten) against the best possible
+    choice, made by an oracle that knows all importances beforehand; 1.0 is as good as can be.
+    `kept_importance` is the same without the tiers' weights. `retention_rate` is the share of a level
+    that is in a tier. The order in which memories arrive must not matter.
+
+    Args:
+        tier_limits: how many memories stm, im and ltm may hold
+        memories_per_level: how many memories there are of importance 1, 2, 3 and so on
+        arrival_orders: rising, falling or shuffled importance
+    """
+    bench = bench or Bench()
+    tiers = _needs_transitions(bench)
+    if len(tier_limits) != len(tiers):
+        raise InvalidResult(
+            f"tier_limits has {len(tier_limits)} numbers: one for each of {', '.join(tiers)}"
+        )
+    levels = [float(level) for level, count in enumerate(memories_per_level, start=1) for _ in range(count)]
+    return {
+        order: _squeeze(bench, _arranged(levels, order, bench.seed), tier_limits)
+        for order in arrival_orders
+    }
+
+
+def _arranged(levels: Sequence[float], order: str, seed: int) -> list[float]:
+    if order == "shuffled":
+        return random.Random(seed).sample(levels, len(levels))
+    if order not in ("rising", "falling"):
+        raise InvalidResult(f"arrival_orders has {order!r}: use rising, falling or shuffled")
+    return sorted(levels, reverse=order == "falling")
+
+
+def _squeeze(bench: Bench, levels: Sequence[float], limits: Sequence[int]) -> dict[str, Any]:
+    from memory.clock import ManualClock
+
+    clock = ManualClock()
+    tiers = bench.capabilities.tiers
+    settings = Settings(limits=dict(zip(tiers, limits, strict=True)), clock=clock)
+    states = agent_states(len(levels), 1, bench.seed)
+    with bench.target(settings=settings) as target:
+        ids = []
+        for step, (state, level) in enumerate(zip(states, levels, strict=True)):
+            ids.append(target.add_one(Item(AGENT, state, step=step, importance=level), tiers[0]))
+            clock.advance(1.0)
+            if step % _STORES_A_ROUND == 0:
+                target.maintain()
+        target.maintain()
+        places = [None if entry is None else entry.place for entry in target.inspect(AGENT, ids)]
+    worth = {tier: float(len(tiers) - number) for number, tier in enumerate(tiers)}
+    kept = [(level, place) for level, place in zip(levels, places, strict=True) if place is not None]
+    best = sorted(levels, reverse=True)
+    ideal_places = [tier for tier, limit in zip(tiers, limits, strict=True) for _ in range(limit)]
+    ideal = sum(level * worth[tier] for level, tier in zip(best, ideal_places, strict=False))
+    heights = [worth[place] if place else 0.0 for place in places]
+    return {
+        "prioritisation_effectiveness": sum(level * worth[place] for level, place in kept) / ideal,
+        "kept_importance": sum(level for level, _ in kept) / sum(best[: sum(limits)]),
+        "rank_correlation": _correlation(list(zip(levels, heights, strict=True))) or 0.0,
+        **{
+            tier: {
+                f"importance_{int(level)}": {
+                    "retention_rate": sum(each == (level, tier) for each in kept) / levels.count(level)
+                }
+                for level in sorted(set(levels))
+            }
+            for tier in tiers
+        },
+    }

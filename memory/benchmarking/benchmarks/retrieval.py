@@ -1,0 +1,349 @@
+"""Retrieval: how fast memories are found, how many of the right ones, and from all tiers at once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from memory.benchmarking.bench import Bench, not_available
+from memory.benchmarking.errors import NotSupported
+from memory.benchmarking.measure.growth import growth
+from memory.benchmarking.measure.timing import Timing
+from memory.benchmarking.metrics import Metric, declare
+from memory.benchmarking.targets.base import Found, Item, Target
+from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+AGENT = "benchmark_agent"
+_EXPONENT = Metric("", "lower")
+
+
+def _embedded(contents: Sequence[Any]) -> NDArray[np.float32]:
+    """Vectors of the embedder that all targets use."""
+    from memory.content import leaves_of
+    from memory.embedding import ContentEmbedder, WordLlamaEmbedder, render
+
+    embedder = ContentEmbedder(WordLlamaEmbedder())
+    return embedder.embed([render(leaves_of(content)) for content in contents])
+
+
+def _add(target: Target, agent: str, contents: Sequence[Any], place: str | None) -> list[str]:
+    """Store in batches of a thousand, as a long life would."""
+    ids: list[str] = []
+    for start in range(0, len(contents), 1000):
+        ids += target.add([Item(agent, content) for content in contents[start : start + 1000]], place)
+    return ids
+
+
+@declare(headline="all/size_*/p50_ms|*/size_*/p50_ms", growth_exponent=_EXPONENT)
+def benchmark_vector_search_latency(
+    data_volumes: Sequence[int] = (100, 1000, 10000, 100000),
+    k: int = 10,
+    queries: int = 100,
+    bench: Bench | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """How long it takes to find the nearest memories to a vector, in each tier and over all of them.
+
+    Read it as what a similarity search adds to an agent's step, without the embedding of the question.
+    `growth_exponent` says how that grows: 1.0 is ten times slower for ten times as many memories, 0
+    is no slower at all. Each tier holds as many memories as the size says; `all` searches the three at
+    once, so its sizes are three times as large.
+
+    Args:
+        data_volumes: how many memories a tier holds
+        k: how many are asked for
+        queries: how many different questions there are
+    """
+    bench = bench or Bench()
+    if not bench.capabilities.vector_queries:
+        raise NotSupported(f"{bench.target_name} can't be searched by a vector")
+    texts = list(islice(sentences(MEMORIES, bench.seed), max(data_volumes)))
+    vectors = list(_embedded(list(islice(sentences(QUERIES, bench.seed + 1), queries))))
+    places = bench.capabilities.places
+    found: dict[str, Any] = {place: {} for place in places}
+    if len(places) > 1:
+        found["all"] = {}
+    with bench.target() as target:
+        for volume in sorted(data_volumes):
+            agent = f"agent with {volume}"
+            for place in places:
+                _add(target, agent, texts[:volume], place)
+            target.flush()
+            for place in places:
+                found[place][f"size_{volume}"] = _search_times(bench, target, agent, vectors, k, place)
+            if len(places) > 1:
+                total = volume * len(places)
+                found["all"][f"size_{total}"] = _search_times(bench, target, agent, vectors, k, None)
+    for place, by_size in found.items():
+        costs = {float(size.removeprefix("size_")): timing["p50_ms"] for size, timing in by_size.items()}
+        by_size.update(_growth_leaves(f"{place} search p50", costs))
+    return found
+
+
+def _search_times(
+    bench: Bench,
+    target: Target,
+    agent: str,
+    vectors: Sequence[NDArray[np.float32]],
+    k: int,
+    place: str | None,
+) -> Timing:
+    hits = target.search_vector(agent, vectors[0], k, place)
+    if not hits:
+        raise AssertionError(f"{target.name} found nothing in {place or 'all tiers'}")
+    return bench.time(
+        lambda vector: target.search_vector(agent, vector, k, place),
+        vectors,
+        label=f"{place or 'all'}, {agent}",
+    )
+
+
+def _growth_leaves(what: str, costs: Mapping[float, float]) -> dict[str, Any]:
+    fit = growth(costs)
+    if fit is None:
+        return {}
+    return {"growth_exponent": fit.exponent, "growth": fit.sentence(what)}
+
+
+_SHARE = Metric("", "higher")
+_PART = Metric("", "neither")
+
+
+@declare(headline="at_cluster_size/recall", rounds=3)
+def benchmark_search_accuracy(
+    clusters: int = 10,
+    items_per_cluster: int = 20,
+    noise: float = 0.2,
+    similarity_thresholds: Sequence[float] = (0.6, 0.7, 0.8),
+    bench: Bench | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """Whether a search with one memory of a kind finds the others of its kind.
+
+    Read it as how far "similar" can be trusted. Each cluster is a situation, its items are the same
+    situation with every value disturbed by `noise`. `at_cluster_size` asks for as many as there are;
+    `threshold_0.7` takes all answers that are at least that similar. `recall_against_exact` compares
+    with a search over all uncompressed vectors: what the target's own index and codecs lose.
+
+    Args:
+        clusters: how many situations there are
+        items_per_cluster: how many memories of each
+        noise: how much of every value is disturbed
+        similarity_thresholds: least similarities for the second way to ask
+    """
+    bench = bench or Bench()
+    if not bench.capabilities.search:
+        raise NotSupported(f"{bench.target_name} has no search")
+    states, labels = _clustered_states(clusters, items_per_cluster, noise, bench.seed)
+    places = bench.capabilities.places
+    with bench.target() as target:
+        ids: list[str] = [""] * len(states)
+        for number, place in enumerate(places):
+            mine = list(range(number, len(states), len(places)))
+            for index, id_ in zip(mine, _add(target, AGENT, [states[i] for i in mine], place), strict=True):
+                ids[index] = id_
+        target.flush()
+        answers = [target.search(AGENT, state, len(states)) for state in states]
+    cluster_of = dict(zip(ids, labels, strict=True))
+    found: dict[str, Any] = {
+        "at_cluster_size": _accuracy(
+            [answer[:items_per_cluster] for answer in answers], labels, cluster_of, items_per_cluster
+        )
+    }
+    for threshold in similarity_thresholds:
+        near = [[hit for hit in answer if hit.score >= threshold] for answer in answers]
+        found[f"threshold_{threshold:g}"] = _accuracy(near, labels, cluster_of, items_per_cluster)
+    found["recall_against_exact"] = _against_exact(states, ids, answers, items_per_cluster)
+    return found
+
+
+_WORDS = {
+    "place": ("cellar", "roof", "harbour", "market", "library", "tunnel", "garden", "station", "barn"),
+    "weather": ("fog", "hail", "sunshine", "drizzle", "storm", "snow", "heat", "wind", "frost"),
+    "task": ("repairing", "guarding", "digging", "trading", "cooking", "mapping", "sailing", "climbing"),
+    "mood": ("calm", "nervous", "cheerful", "tired", "angry", "curious", "bored", "proud", "lonely"),
+    "tool": ("hammer", "lantern", "compass", "rope", "shovel", "net", "radio", "saw", "mirror"),
+}
+_NUMBERS = ("energy", "distance", "temperature", "coins", "altitude")
+
+
+def _clustered_states(
+    clusters: int, items: int, noise: float, seed: int
+) -> tuple[list[dict[str, Any]], list[int]]:
+    """Prototypes and disturbed copies: a word is replaced with the chance `noise`, a number moved by it."""
+    rng = random.Random(seed)
+    states, labels = [], []
+    for label in range(clusters):
+        words = {name: rng.choice(choices) for name, choices in _WORDS.items()}
+        numbers = {name: rng.uniform(1.0, 100.0) for name in _NUMBERS}
+        for _ in range(items):
+            state: dict[str, Any] = {
+                name: rng.choice(_WORDS[name]) if rng.random() < noise else word
+                for name, word in words.items()
+            }
+            state.update(
+                {
+                    name: round(value * (1 + rng.uniform(-noise, noise)), 3)
+                    for name, value in numbers.items()
+                }
+            )
+            states.append(state)
+            labels.append(label)
+    return states, labels
+
+
+def _accuracy(
+    answers: Sequence[Sequence[Found]],
+    labels: Sequence[int],
+    cluster_of: Mapping[str, int],
+    size: int,
+) -> dict[str, float]:
+    """Mean precision, recall and F1; the memory that is asked with belongs to its cluster."""
+    precision = recall = 0.0
+    for answer, label in zip(answers, labels, strict=True):
+        right = sum(cluster_of[hit.id] == label for hit in answer)
+        precision += right / len(answer) if answer else 1.0
+        recall += right / size
+    precision, recall = precision / len(answers), recall / len(answers)
+    f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+    return {"precision": precision, "recall": recall, "f1": f1}
+
+
+def _against_exact(
+    states: Sequence[Any], ids: Sequence[str], answers: Sequence[Sequence[Found]], k: int
+) -> float:
+    import numpy as np
+
+    vectors = _embedded(states)
+    nearest = np.argsort(-(vectors @ vectors.T), axis=1, kind="stable")[:, :k]
+    shared = [
+        len({ids[place] for place in row} & {hit.id for hit in answer[:k]})
+        for row, answer in zip(nearest.tolist(), answers, strict=True)
+    ]
+    return sum(shared) / (k * len(states))
+
+
+@declare(
+    headline="all/p50_ms",
+    im_related_found_rate=_SHARE,
+    ltm_related_found_rate=_SHARE,
+    cross_tier_to_slowest_tier=Metric("×", "lower"),
+    share_from_stm=_PART,
+    share_from_im=_PART,
+    share_from_ltm=_PART,
+)
+def benchmark_cross_tier_retrieval(
+    stm_memories: int = 1000,
+    im_memories: int = 500,
+    ltm_memories: int = 200,
+    related_groups: int = 50,
+    k: int = 20,
+    bench: Bench | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """Whether one question finds what belongs together when it lies in three tiers, and how fast.
+
+    Read `im_related_found_rate` as: of the memories about the question's subject that have moved to im,
+    how many are among the `k` answers; the subject is named in other words around it each time.
+    `cross_tier_to_slowest_tier` compares the median time of one search over all tiers with that of the
+    slowest tier searched alone.
+
+    Args:
+        stm_memories: how many memories are in stm
+        im_memories: how many in im
+        ltm_memories: how many in ltm
+        related_groups: how many subjects have memories in all tiers
+        k: how many answers are asked for
+    """
+    bench = bench or Bench()
+    if not bench.capabilities.search:
+        raise NotSupported(f"{bench.target_name} has no search")
+    tiers = bench.capabilities.tiers
+    sizes = {"stm": stm_memories, "im": im_memories, "ltm": ltm_memories}
+    per_tier = _related_per_tier(sizes, related_groups, k)
+    texts = sentences(MEMORIES, bench.seed)
+    subjects = _subjects(related_groups, bench.seed)
+    rng = random.Random(bench.seed)
+    related: dict[str, dict[int, set[str]]] = {}
+    with bench.target() as target:
+        for tier, size in sizes.items():
+            lines: list[tuple[int | None, str]] = [
+                (group, rng.choice(_ABOUT).format(subject=subject, rest=next(texts)))
+                for group, subject in enumerate(subjects)
+                for _ in range(per_tier[tier])
+            ]
+            lines += [(None, next(texts)) for _ in range(max(0, size - len(lines)))]
+            rng.shuffle(lines)
+            ids = _add(target, AGENT, [text for _, text in lines], tier if tiers else None)
+            related[tier] = {group: set() for group in range(related_groups)}
+            for (group, _), id_ in zip(lines, ids, strict=True):
+                if group is not None:
+                    related[tier][group].add(id_)
+        target.flush()
+        questions = [f"What do we know about {subject}?" for subject in subjects]
+        answers = [{hit.id for hit in target.search(AGENT, question, k)} for question in questions]
+        found: dict[str, Any] = _found_rates(related, answers, tiers)
+        found["all"] = bench.time(
+            lambda question: target.search(AGENT, question, k), questions, label="all tiers"
+        )
+        for tier in tiers:
+            found[tier] = bench.time(
+                lambda question, tier=tier: target.search(AGENT, question, k, tier),
+                questions,
+                label=tier,
+            )
+    if tiers:
+        slowest = max(found[tier]["p50_ms"] for tier in tiers)
+        found["cross_tier_to_slowest_tier"] = found["all"]["p50_ms"] / slowest
+    else:
+        found["cross_tier_to_slowest_tier"] = not_available(f"{bench.target_name} has no tiers")
+    return found
+
+
+_ABOUT = (
+    "Notes on {subject}: {rest}",
+    "{rest} That also concerns {subject}.",
+    "About {subject}, somebody said: {rest}",
+)
+_FIRST = (
+    "amber", "silver", "hidden", "northern", "quiet", "broken", "golden", "crooked", "frozen", "distant",
+)  # fmt: skip
+_SECOND = ("falcon", "lighthouse", "orchard", "glacier", "clockwork", "caravan", "viaduct", "monastery")
+
+
+def _subjects(count: int, seed: int) -> list[str]:
+    """Names of projects, each a pair of words that no other has."""
+    pairs = [f"project {first} {second}" for first in _FIRST for second in _SECOND]
+    random.Random(seed).shuffle(pairs)
+    numbered = [f"{pair} {number}" for number in range(2, 2 + count // len(pairs)) for pair in pairs]
+    return (pairs + numbered)[:count]
+
+
+def _related_per_tier(sizes: Mapping[str, int], groups: int, k: int) -> dict[str, int]:
+    """How many memories of a subject each tier gets: some everywhere, together not more than `k`."""
+    wanted = {"stm": 8, "im": 4, "ltm": 2}
+    fitting = {tier: max(1, min(count, sizes[tier] // groups)) for tier, count in wanted.items()}
+    while sum(fitting.values()) > k and fitting["stm"] > 1:
+        fitting["stm"] -= 1
+    return fitting
+
+
+def _found_rates(
+    related: Mapping[str, Mapping[int, set[str]]], answers: Sequence[set[str]], tiers: Sequence[str]
+) -> dict[str, Any]:
+    rates: dict[str, Any] = {}
+    total = sum(len(answer) for answer in answers) or 1
+    for tier, groups in related.items():
+        there = sum(len(ids) for ids in groups.values())
+        found = sum(len(groups[number] & answer) for number, answer in enumerate(answers))
+        # Without tiers the same memories lie in one place: found or not, they count alike.
+        rates[f"{tier}_related_found_rate"] = found / there
+        if tiers:
+            rates[f"share_from_{tier}"] = found / total
+    return rates
