@@ -96,10 +96,14 @@ def _short(value: float) -> float:
 
 
 def _plant(tree: dict[str, Any], path: str, value: Any) -> None:
+    """Put a leaf in its place. Where rounds gave a leaf and a branch of one name, the branch stands."""
     *branches, leaf = path.split(SEPARATOR)
     for branch in branches:
-        tree = tree.setdefault(branch, {})
-    tree[leaf] = value
+        if not isinstance(tree.get(branch), dict):
+            tree[branch] = {}
+        tree = tree[branch]
+    if not isinstance(tree.get(leaf), dict):
+        tree[leaf] = value
 
 
 def headline_of(patterns: str, metrics: Mapping[str, Figure], units: Mapping[str, Unit]) -> str:

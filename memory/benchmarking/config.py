@@ -100,6 +100,8 @@ class BenchmarkConfig:
             value = os.fspath(value)
         if name in self._sections:
             if not isinstance(value, Mapping):
+        if name == "targets" and isinstance(value, list | tuple):
+            value = list(dict.fromkeys(value))
                 raise InvalidBenchmarkConfig(
                     f"{name} is {short(value)}: a section is a table of parameters"
                 )
@@ -214,6 +216,11 @@ def _setting_kinds() -> dict[str, Any]:
 
 def _profile(name: object) -> Profile:
     if not isinstance(name, str) or name not in PROFILES:
+def setting_names() -> set[str]:
+    """What a category can't be called."""
+    return {"profile", *_setting_kinds()}
+
+
         raise UnknownName(f"there is no profile {name!r}: {nearest(str(name), PROFILES)}")
     return PROFILES[name]
 
@@ -236,10 +243,13 @@ def read_table(path: Path) -> dict[str, Any]:
 
 
 def _encode(path: Path, values: dict[str, Any]) -> bytes:
-    if path.suffix != ".toml":
-        return json.dumps(values, indent=2).encode() + b"\n"
     try:
         import tomli_w
     except ImportError:
+        if path.suffix != ".toml":
+            return json.dumps(values, indent=2).encode() + b"\n"
         raise needs("tomli-w", "bench", "writing TOML") from None
-    return tomli_w.dumps({key: value for key, value in values.items() if value is not None}).encode()
+
+        return tomli_w.dumps({key: value for key, value in values.items() if value is not None}).encode()
+    except (TypeError, ValueError) as problem:
+        raise InvalidBenchmarkConfig(f"{path} can't hold these settings: {problem}") from None

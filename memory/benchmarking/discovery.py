@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from typing import Any, get_type_hints
 
 from memory.benchmarking import benchmarks as package
 from memory.benchmarking.errors import BrokenBenchmark, UnknownName, nearest
+from memory.benchmarking.files import LOGS, ROUNDS
 from memory.benchmarking.loading import cause_of, load_file
 
 PREFIX = "benchmark_"
@@ -113,10 +115,14 @@ def discover(paths: Iterable[str | Path] = ()) -> Found:
     """Everything there is. A module that can't be loaded does not hide the others."""
     found: dict[str, Benchmark] = {}
     problems: dict[str, BrokenBenchmark] = {}
-    for category, load, source in _places(paths):
+    files = [Path(path) for path in paths]
+    for category, load, source in _places(files):
         try:
             module = load()
-            for benchmark in benchmarks_of(module, category, source):
+            benchmarks = benchmarks_of(module, category, source)
+            if benchmarks:
+                _check_category(category, source)
+            for benchmark in benchmarks:
                 other = found.setdefault(benchmark.full_name, benchmark)
                 if other.function is not benchmark.function:
                     where = benchmark.source or benchmark.module
@@ -126,11 +132,23 @@ def discover(paths: Iterable[str | Path] = ()) -> Found:
                     )
         except BrokenBenchmark as problem:
             problems[category] = problem
+    for path in files:
+        if path.stem not in problems and not any(_is_in(path, each) for each in found.values()):
+            problems[path.stem] = BrokenBenchmark(
+                f"{path} holds no function whose name starts with {PREFIX}"
+            )
     return Found(tuple(found.values()), problems)
 
 
+def _is_in(path: Path, benchmark: Benchmark) -> bool:
+    """Whether a benchmark is in this file, or in a file of this folder (which may hold helpers too)."""
+    if benchmark.source is None:
+        return False
+    return path.resolve() in (Path(benchmark.source), Path(benchmark.source).parent)
+
+
 def _places(
-    paths: Iterable[str | Path],
+    paths: Iterable[Path],
 ) -> Iterable[tuple[str, Callable[[], ModuleType], str | None]]:
     for module in pkgutil.iter_modules(package.__path__):
         if not module.name.startswith("_"):
@@ -138,13 +156,20 @@ def _places(
             yield module.name, lambda name=name: _import(name), None  # type: ignore[misc]
     for category, name in _announced().items():
         yield category, lambda name=name: _import(name), None  # type: ignore[misc]
-    for path in map(Path, paths):
+    for path in paths:
         files = sorted(path.glob("*.py")) if path.is_dir() else [path]
-        if not files:
-            raise BrokenBenchmark(f"{path} holds no Python file")
         for file in files:
             if not file.name.startswith("_"):
                 yield file.stem, lambda file=file: load_file(file), str(file.resolve())  # type: ignore[misc]
+
+
+def _check_category(category: str, source: str | None) -> None:
+    """A category is a folder of a run and a section of the configuration, beside what is there already."""
+    from memory.benchmarking.config import setting_names  # a round does not need it
+
+    if category in {ROUNDS, LOGS, *setting_names()} or not re.fullmatch(r"[\w-]+", category):
+        where = f"{source}: rename the file" if source else "rename the entry point"
+        raise BrokenBenchmark(f"{category!r} can't be the name of a category ({where})")
 
 
 def _announced() -> dict[str, str]:
@@ -156,7 +181,7 @@ def _announced() -> dict[str, str]:
 def _import(name: str) -> ModuleType:
     try:
         return import_module(name)
-    except Exception as problem:
+    except (Exception, SystemExit) as problem:
         sys.modules.pop(name, None)
         raise BrokenBenchmark(f"{name} can't be loaded: {cause_of(problem)}") from problem
 
@@ -171,8 +196,6 @@ def benchmarks_of(module: ModuleType, category: str, source: str | None = None) 
         and inspect.isfunction(function)
         and function.__module__ == module.__name__
     ]
-    if source is not None and not found:
-        raise BrokenBenchmark(f"{source} holds no function whose name starts with {PREFIX}")
     for benchmark in found:
         _check(benchmark)
     return found

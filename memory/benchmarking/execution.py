@@ -26,7 +26,7 @@ import msgspec
 from memory.benchmarking.aggregate import make_result, params_digest
 from memory.benchmarking.config import BenchmarkConfig
 from memory.benchmarking.environment import describe
-from memory.benchmarking.errors import BenchmarkError, DamagedResult, InvalidBenchmarkConfig
+from memory.benchmarking.errors import BenchmarkError, DamagedResult, InvalidBenchmarkConfig, ResultNotSaved
 from memory.benchmarking.executors.local import LocalExecutor, Outcome
 from memory.benchmarking.files import (
     LOGS,
@@ -47,8 +47,6 @@ from memory.benchmarking.worker import load_benchmark
 
 SCRATCH = ".scratch"
 _LOCK = ".lock"
-_LOG_CHARACTERS = 100_000
-"""Of a failed round's output, the last ones are kept."""
 
 
 class Listener:
@@ -124,13 +122,16 @@ class Execution:
         self._listener = listener or Listener()
         self._rounds: dict[str, dict[int, Round]] = {case.key: {} for case in run.cases}
         self._attempted: dict[str, int] = dict.fromkeys(self._rounds, 0)
+        self._saved: dict[str, int] = {}
+        """How many rounds are in a case's result, as far as this process has written it."""
         self._cases = {case.key: case for case in run.cases}
 
     def carry_out(self) -> Run:
         """Run what is missing, and save everything."""
         start = time.perf_counter()
         with _only_one(self.folder):
-            _sweep(self.folder.parent / SCRATCH)
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            _sweep(self._scratch.parent)
             self._take_up()
             jobs = list(self._jobs())
             total = sum(map(self.run.rounds_of, self.run.cases))
@@ -153,6 +154,10 @@ class Execution:
                 self._conclude(time.perf_counter() - start)
         return self.run
 
+    @property
+    def _scratch(self) -> Path:
+        return (self.folder.parent / SCRATCH / self.folder.name).resolve()
+
     # -- what there is to do ------------------------------------------------------------------
 
     def _take_up(self) -> None:
@@ -170,7 +175,6 @@ class Execution:
         self.run.failures = []
 
     def _jobs(self) -> Iterator[Job]:
-        scratch = (self.folder.parent / SCRATCH / self.folder.name).resolve()
         for case, number in order_of_rounds(self.run.cases, self.run.rounds, self.run.seed):
             if number not in self._rounds[case.key]:
                 yield Job(
@@ -178,7 +182,7 @@ class Execution:
                     number=number,
                     seed=round_seed(self.run.seed, number),
                     seconds=self.run.seconds,
-                    scratch=str(scratch / f"{case.key}.{number}"),
+                    scratch=str(self._scratch / f"{case.key}.{number}"),
                     answer=str((self.folder / ROUNDS / f"{case.key}.{number}.msgpack").resolve()),
                 )
 
@@ -225,7 +229,7 @@ class Execution:
         log = None
         if outcome.log.strip():
             log = f"{LOGS}/{outcome.job.case.key}.{outcome.job.number}.log"
-            write_whole(self.folder / log, outcome.log[-_LOG_CHARACTERS:].encode())
+            write_whole(self.folder / log, outcome.log.encode())
         self.run.failures.append(
             Failure(
                 case=outcome.job.case.key,
@@ -267,6 +271,7 @@ class Execution:
         )
         others = [known for known in self.run.results if known.file != ref.file]
         self.run.results = sorted([*others, ref], key=self._place)
+        self._saved[case.key] = len(rounds)
 
     def _place(self, ref: ResultRef) -> int:
         """In the order of the plan, whatever the order of ending."""
@@ -278,8 +283,16 @@ class Execution:
 
     def _conclude(self, seconds: float) -> None:
         """Save what there is, however the run ended."""
+        try:
+            self._save_all(seconds)
+        finally:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            _remove_if_empty(self._scratch.parent)
+
+    def _save_all(self, seconds: float) -> None:
         for case in self.run.cases:
-            if len(self._rounds[case.key]) < self.run.rounds_of(case):
+            # Also what an earlier attempt measured to the end, and was killed before it could save it.
+            if self._saved.get(case.key, 0) < len(self._rounds[case.key]):
                 self._save_case(case)
         wanted = {case.key: self.run.rounds_of(case) for case in self.run.cases}
         missing = any(len(rounds) < wanted[key] for key, rounds in self._rounds.items())
@@ -291,8 +304,6 @@ class Execution:
         write_run(self.folder, self.run)
         if self.run.status == "complete":
             shutil.rmtree(self.folder / ROUNDS, ignore_errors=True)
-        shutil.rmtree(self.folder.parent / SCRATCH / self.folder.name, ignore_errors=True)
-        _remove_if_empty(self.folder.parent / SCRATCH)
 
     @contextmanager
     def _signals(self, executor: LocalExecutor) -> Iterator[None]:
@@ -321,7 +332,11 @@ class Execution:
 
 
 def _declared(case: Case) -> Declaration:
-    return declaration_of(load_benchmark(case).function)
+    """What the benchmark says of itself; nothing where it is gone since its rounds were measured."""
+    try:
+        return declaration_of(load_benchmark(case).function)
+    except (BenchmarkError, ImportError):
+        return Declaration()
 
 
 def _moment(outcome: Outcome, record: Round, before: Any, now: Any) -> Moment:
@@ -344,14 +359,26 @@ def _now() -> str:
 
 @contextmanager
 def _only_one(folder: Path) -> Iterator[None]:
-    """A run is carried out by one process at a time."""
-    with open(folder / _LOCK, "w") as lock:
+    """A run is carried out by one process at a time. FileNotFoundError if there is no such folder."""
+    path = folder / _LOCK
+    try:
+        lock = open(path, "w")  # noqa: SIM115 - closed below
+    except FileNotFoundError:
+        raise
+    except OSError as problem:
+        raise ResultNotSaved(f"{path} can't be written: {problem.strerror or problem}") from problem
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_ours = path.exists() and os.path.samestat(os.fstat(lock.fileno()), path.stat())
         except OSError:
-            raise BenchmarkError(f"run {folder.name} is going on in another process") from None
-        yield
-    (folder / _LOCK).unlink(missing_ok=True)
+            is_ours = False
+        if not is_ours:  # or its owner has just finished, and removed the file that we hold
+            raise BenchmarkError(f"run {folder.name} is going on in another process")
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def _sweep(scratch: Path) -> None:

@@ -139,7 +139,7 @@ def write_samples(path: Path, rounds: Iterable[Round]) -> None:
             )
     if arrays:
         buffer = io.BytesIO()
-        np.savez_compressed(buffer, allow_pickle=False, **arrays)
+        np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
         write_whole(path, buffer.getvalue())
 
 
@@ -199,6 +199,8 @@ def run_folders(output_dir: Path) -> list[Path]:
             names = sorted(entry.name for entry in entries if entry.is_dir())
     except FileNotFoundError:
         return []
+    except OSError as problem:
+        raise UnknownName(f"{output_dir} can't be read: {problem.strerror or problem}") from problem
     return [output_dir / name for name in names if (output_dir / name / RUN_FILE).is_file()]
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 import traceback
+from contextlib import suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-from memory.benchmarking.errors import BrokenBenchmark
+from memory.benchmarking.errors import BenchmarkError, BrokenBenchmark
+
+_MOST_CHARACTERS = 500
+"""Of an exception's text; a whole page of it is in the log."""
 
 
 def load_file(path: Path) -> ModuleType:
@@ -28,20 +32,34 @@ def load_file(path: Path) -> ModuleType:
     sys.path.insert(0, str(path.parent))
     try:
         spec.loader.exec_module(module)
-    except Exception as problem:
+    except (Exception, SystemExit) as problem:
         sys.modules.pop(name, None)
         raise BrokenBenchmark(f"{path.name} can't be loaded: {cause_of(problem, path)}") from problem
     finally:
-        sys.path.remove(str(path.parent))
+        with suppress(ValueError):  # the file has taken it off itself
+            sys.path.remove(str(path.parent))
     return module
 
 
 def cause_of(problem: BaseException, path: Path | None = None) -> str:
     """An exception in one line, with the place in the user's file where it came from."""
-    what = traceback.format_exception_only(problem)[-1].strip()
+    what = _one_line(problem)
     if isinstance(problem, SyntaxError):
         return f"{what} ({problem.filename}, line {problem.lineno})"
     frames = traceback.extract_tb(problem.__traceback__)
     ours = [frame for frame in frames if path is None or frame.filename == str(path)]
+    if isinstance(problem, BenchmarkError) and (path is None or not ours):
+        return what  # it says all by itself
     place = ours[-1] if ours else (frames[-1] if frames else None)
     return what if place is None else f"{what} ({place.filename}, line {place.lineno})"
+
+
+def _one_line(problem: BaseException) -> str:
+    if isinstance(problem, BenchmarkError):
+        text = str(problem)
+    else:
+        lines = traceback.format_exception_only(problem)
+        # A syntax error shows its place first, indented; notes come after everything.
+        text = next(line for line in lines if not line.startswith(" "))
+    text = " ".join(text.split()).encode(errors="backslashreplace").decode()
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"

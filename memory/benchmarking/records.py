@@ -11,6 +11,7 @@ A run is a folder:
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Literal
 
 import msgspec
@@ -19,6 +20,9 @@ FORMAT = 1
 """Of the files; a reader refuses a larger one."""
 SEPARATOR = "/"
 """Between the parts of a metric's path: `complexity_1/batch_100/stm/one_by_one/p50_ms`."""
+
+_MOST_LETTERS = 40
+"""Of a target's name in a file's name; its end says more than its beginning, which may be a path."""
 
 Status = Literal["running", "interrupted", "failed", "complete"]
 Reason = Literal["exception", "crash", "timeout", "memory", "killed", "left processes"]
@@ -46,6 +50,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     def key(self) -> str:
         """A file name that no other case of the run has."""
         target = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in self.target)
+        if target != self.target or len(target) > _MOST_LETTERS:
+            digest = hashlib.sha256(self.target.encode()).hexdigest()[:6]
+            target = f"{target[-_MOST_LETTERS:].lstrip('-.')}-{digest}"
         return f"{self.category}.{self.benchmark}@{target}"
 
 

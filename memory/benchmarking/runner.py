@@ -20,7 +20,7 @@ from typing import Any
 
 from memory.benchmarking.config import BenchmarkConfig
 from memory.benchmarking.discovery import Found, discover
-from memory.benchmarking.errors import NothingMeasured
+from memory.benchmarking.errors import InvalidBenchmarkConfig, NothingMeasured
 from memory.benchmarking.execution import Execution, Listener, new_run, old_run
 from memory.benchmarking.files import find_run
 from memory.benchmarking.plan import make_cases
@@ -55,6 +55,8 @@ class BenchmarkRunner(FunctionSuite):
         listener: Listener | None = None,
     ) -> None:
         super().__init__(name)
+        if workers < 1:
+            raise InvalidBenchmarkConfig(f"workers is {workers}: use a whole number ≥ 1")
         self.config = config or BenchmarkConfig()
         self.workers = workers
         self._paths = tuple(paths)

@@ -18,6 +18,7 @@ import time
 import traceback
 from array import array
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -51,11 +52,13 @@ def main() -> None:
         answer = run_job(job, lambda **event: _tell(events, event))
         write_whole(Path(job.answer), msgspec.msgpack.encode(answer))
     except BaseException as problem:
-        traceback.print_exc()
         _tell(events, {"event": "failed", "message": cause_of(problem, _source(job.case))})
         code = EXIT_EXCEPTION
-    sys.stdout.flush()
-    sys.stderr.flush()
+        with suppress(OSError):  # the log may be on the disk that is full
+            traceback.print_exc()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # the benchmark may have closed or replaced it
+            stream.flush()
     # Not by the usual way: a thread that the benchmark left behind would keep the process alive.
     os._exit(code)
 
@@ -98,6 +101,8 @@ def run_job(job: Job, tell: Callable[..., None]) -> Round:
     """Load the benchmark and its target, run it once, and take its result apart."""
     load_start = time.perf_counter()
     benchmark = load_benchmark(job.case)
+    if job.case.source:
+        sys.path.insert(0, str(Path(job.case.source).parent))  # for what it imports while it runs
     load_target(job.case.target)
     loaded = time.perf_counter()
     tell(event="loaded", seconds=loaded - load_start)
@@ -155,7 +160,11 @@ def take_apart(tree: Any) -> Leaves:
     leaves = Leaves()
     if not isinstance(tree, Mapping | NotAvailable):
         raise InvalidResult(f"the benchmark returned {type(tree).__name__}: it must return a dictionary")
+    seen: set[str] = set()
     for path, leaf in _walk("", tree):
+        if path in seen:
+            raise InvalidResult(f"{path} is in the result twice: two keys are the same when written down")
+        seen.add(path)
         if isinstance(leaf, NotAvailable):
             leaves.not_available[path] = leaf.reason
         elif isinstance(leaf, Timing):
@@ -186,7 +195,10 @@ def _walk(path: str, node: Any) -> Iterator[tuple[str, Any]]:
         yield path, node
         return
     for key, value in node.items():
-        yield from _walk(_join(path, str(key).replace(SEPARATOR, "∕")), value)
+        name = str(key).replace(SEPARATOR, "∕")
+        if not name or not name.isprintable():
+            raise InvalidResult(f"{key!r} can't be a key of the result: use a text that can be printed")
+        yield from _walk(_join(path, name), value)
 
 
 def _join(path: str, name: str) -> str:

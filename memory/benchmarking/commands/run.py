@@ -139,7 +139,7 @@ def _config(arguments: argparse.Namespace, found: Any) -> BenchmarkConfig:
     if arguments.output_dir:
         config.output_dir = arguments.output_dir
     if arguments.target:
-        config.targets = list(dict.fromkeys(arguments.target))
+        config.targets = arguments.target
     return config
 
 
@@ -153,7 +153,7 @@ def _params(text: str | None) -> dict[str, Any]:
         return read_table(Path(text))
     try:
         values: dict[str, Any] = json.loads(text)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise InvalidBenchmarkConfig(f"--params is not JSON: {problem}") from None
     return values
 

@@ -22,12 +22,17 @@ from typing import IO, Any
 
 import msgspec
 
+from memory.benchmarking.errors import ResultNotSaved
 from memory.benchmarking.measure.resources import load_psutil
 from memory.benchmarking.records import Job, Reason, Round
 from memory.benchmarking.worker import EXIT_EXCEPTION
 
 _TICK_SECONDS = 0.25
 """How often time and memory limits are looked at, while nothing happens."""
+_GRACE_SECONDS = 1.0
+"""In which what a round started may end after it."""
+LOG_BYTES = 100_000
+"""Of what a round prints, the last ones are kept."""
 _THREADS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -49,7 +54,7 @@ class Outcome:
     reason: Reason | None = None
     message: str = ""
     log: str = ""
-    """What it printed."""
+    """The end of what it printed."""
     start_seconds: float = 0.0
     """From asking for the process until it began."""
     seconds: float = 0.0
@@ -119,8 +124,11 @@ class LocalExecutor:
 
     def _start(self, job: Job, selector: selectors.BaseSelector) -> None:
         scratch = Path(job.scratch)
-        scratch.mkdir(parents=True, exist_ok=True)
-        log = tempfile.TemporaryFile(dir=scratch.parent)  # noqa: SIM115 - it lives as long as the round
+        try:
+            scratch.mkdir(parents=True, exist_ok=True)
+            log = tempfile.TemporaryFile(dir=scratch.parent)  # noqa: SIM115 - it lives as long as the round
+        except OSError as problem:
+            raise ResultNotSaved(f"{scratch} can't be made: {problem.strerror or problem}") from problem
         reader, writer = os.pipe()
         environment = {
             **os.environ,
@@ -213,33 +221,56 @@ class LocalExecutor:
         assert running.process.stdin is not None
         with suppress(BrokenPipeError):
             running.process.stdin.close()
-        running.log.seek(0)
+        running.log.seek(max(0, running.log.seek(0, os.SEEK_END) - LOG_BYTES))
         log = running.log.read().decode(errors="replace")
         running.log.close()
         shutil.rmtree(running.job.scratch, ignore_errors=True)
         record, reason, message = _judge(running, left)
+        if reason is not None and reason != "killed":
+            # It may have answered before it went wrong; a resumed run must not take that up.
+            Path(running.job.answer).unlink(missing_ok=True)
         began = running.began_at
         start_seconds = max(0.0, began - running.asked_at) if began is not None else seconds
         return Outcome(running.job, record, reason, message, log, start_seconds, seconds)
 
 
 def _end_group(group: int) -> bool:
-    """End what a round left running; whether there was anything."""
-    try:
+    """End what a round left running; whether there was anything.
+
+    What ends by itself right after the round is not counted: Python's own helpers do (the one that looks
+    after shared memory), and a process that has ended is still there until somebody asks for it.
+    """
+    deadline = time.perf_counter() + _GRACE_SECONDS
+    while left := _is_running(group):
+        if time.perf_counter() > deadline:
+            break
+        time.sleep(0.01)
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
+    return left
+
+
+def _is_running(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         return True
-    return True
+    psutil = load_psutil()
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, ProcessLookupError):
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                return True
+    return False
 
 
 def _judge(running: _Running, left: bool) -> tuple[Round | None, Reason | None, str]:
     code = running.process.returncode
     if running.ended is not None:
         return None, *running.ended
-    if code == EXIT_EXCEPTION:
-        return None, "exception", running.message or "it raised; see the log"
+    if code == EXIT_EXCEPTION and running.message:
+        return None, "exception", running.message
     if code < 0:
         name = signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
         if name == "SIGKILL":
@@ -249,9 +280,10 @@ def _judge(running: _Running, left: bool) -> tuple[Round | None, Reason | None, 
         return None, "crash", f"ended by itself with exit code {code}"
     try:
         record = msgspec.msgpack.decode(Path(running.job.answer).read_bytes(), type=Round)
+    except FileNotFoundError:
+        return None, "crash", "ended by itself, without an answer"
     except (OSError, msgspec.MsgspecError) as problem:
-        return None, "crash", f"ended without an answer: {problem}"
+        return None, "crash", f"its answer can't be read: {problem}"
     if left:
-        Path(running.job.answer).unlink()
         return None, "left processes", "left processes running, which would disturb the rounds after it"
     return record, None, ""

@@ -127,11 +127,12 @@ def change(now: Sequence[float], before: Sequence[float], confidence: float = CO
 def _mean_and_error(points: Sequence[float]) -> tuple[float, float, int]:
     """Mean, its standard error, degrees of freedom (0 for a single point: the error is unknown)."""
     count = len(points)
-    mean = math.fsum(points) / count
+    mean = math.fsum(point / count for point in points)
     if count == 1:
         return mean, 0.0, 0
-    variance = math.fsum((point - mean) ** 2 for point in points) / (count - 1)
-    return mean, math.sqrt(variance / count), count - 1
+    # Not by squares: those of figures that are no more than huge are beyond the numbers.
+    spread = math.hypot(*(point - mean for point in points))
+    return mean, spread / math.sqrt(count * (count - 1)), count - 1
 
 
 def student(freedom: float, confidence: float) -> float:
