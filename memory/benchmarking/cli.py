@@ -11,11 +11,11 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from memory.benchmarking.commands import listing, results, run
+from memory.benchmarking.commands import data, listing, results, run
 from memory.benchmarking.errors import EXIT_FAILED, EXIT_INTERRUPTED
 from memory.errors import AgentMemoryError
 
-_COMMANDS = (run, listing, results)
+_COMMANDS = (run, listing, results, data)
 
 
 class _Parser(argparse.ArgumentParser):

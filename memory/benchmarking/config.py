@@ -31,6 +31,7 @@ from memory.benchmarking.sections import (
     MemoryTransitionConfig,
     Names,
     Positive,
+    QualityConfig,
     RetrievalConfig,
     ScalabilityConfig,
     Section,
@@ -50,6 +51,7 @@ class BenchmarkConfig:
     retrieval: RetrievalConfig
     scalability: ScalabilityConfig
     integration: IntegrationConfig
+    quality: QualityConfig
     agent_execution: AgentExecutionConfig
     memory_search: MemorySearchConfig
     context_build: ContextBuildConfig
@@ -98,10 +100,10 @@ class BenchmarkConfig:
             )
         if name == "output_dir" and isinstance(value, os.PathLike):
             value = os.fspath(value)
-        if name in self._sections:
-            if not isinstance(value, Mapping):
         if name == "targets" and isinstance(value, list | tuple):
             value = list(dict.fromkeys(value))
+        if name in self._sections:
+            if not isinstance(value, Mapping):
                 raise InvalidBenchmarkConfig(
                     f"{name} is {short(value)}: a section is a table of parameters"
                 )
@@ -214,13 +216,13 @@ def _setting_kinds() -> dict[str, Any]:
     return {name: kind for name, kind in hints.items() if name not in SECTIONS}
 
 
-def _profile(name: object) -> Profile:
-    if not isinstance(name, str) or name not in PROFILES:
 def setting_names() -> set[str]:
     """What a category can't be called."""
     return {"profile", *_setting_kinds()}
 
 
+def _profile(name: object) -> Profile:
+    if not isinstance(name, str) or name not in PROFILES:
         raise UnknownName(f"there is no profile {name!r}: {nearest(str(name), PROFILES)}")
     return PROFILES[name]
 
@@ -244,12 +246,12 @@ def read_table(path: Path) -> dict[str, Any]:
 
 def _encode(path: Path, values: dict[str, Any]) -> bytes:
     try:
-        import tomli_w
-    except ImportError:
         if path.suffix != ".toml":
             return json.dumps(values, indent=2).encode() + b"\n"
-        raise needs("tomli-w", "bench", "writing TOML") from None
+        import tomli_w
 
         return tomli_w.dumps({key: value for key, value in values.items() if value is not None}).encode()
+    except ImportError:
+        raise needs("tomli-w", "bench", "writing TOML") from None
     except (TypeError, ValueError) as problem:
         raise InvalidBenchmarkConfig(f"{path} can't hold these settings: {problem}") from None

@@ -83,6 +83,7 @@ _FULL: Sizes = {
         "hook_implementation": {"num_steps": 1000},
         "framework_integration": {"frameworks": ["gymnasium", "langgraph"], "training_iterations": 10},
     },
+    "quality": {"retrieval_quality": {"data_sets": ["synthetic"], "conversations": 20, "sessions": 12}},
     "agent_execution": {
         "simple_invocation": {"iterations": 100},
         "session_creation": {"iterations": 100},
@@ -177,6 +178,7 @@ _QUICK = _changed(
             "hook_implementation": {"num_steps": 100},
             "framework_integration": {"training_iterations": 2},
         },
+        "quality": {"retrieval_quality": {"conversations": 3}},
         "agent_execution": {
             "simple_invocation": {"iterations": 20},
             "session_creation": {"iterations": 20},

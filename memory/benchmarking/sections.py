@@ -224,6 +224,12 @@ class IntegrationConfig(Section):
     training_iterations: Count
 
 
+class QualityConfig(Section):
+    data_sets: Names
+    conversations: Count
+    sessions: Count
+
+
 class AgentExecutionConfig(Section):
     iterations: Count
 
@@ -247,6 +253,7 @@ SECTIONS: dict[str, type[Section]] = {
     "retrieval": RetrievalConfig,
     "scalability": ScalabilityConfig,
     "integration": IntegrationConfig,
+    "quality": QualityConfig,
     "agent_execution": AgentExecutionConfig,
     "memory_search": MemorySearchConfig,
     "context_build": ContextBuildConfig,

@@ -3,9 +3,10 @@
 The answer to a question is often next to the turn that shares its words. A memory therefore takes a
 share of its neighbours' scores, and of the best score within four turns.
 
-Memories that name no session are one chain in the order of storing, which counts only if they cohere:
-if consecutive ones are more alike than any two are. That holds for a conversation that was stored turn
-by turn, and not for a heap of documents.
+That holds where they cohere: where consecutive ones are more alike than any two are, as in a
+conversation that was stored turn by turn, and not in a heap of documents or in notes that only share a
+session. Memories that name no session are one chain in the order of storing, and must show that they
+cohere; those that name one are taken to, until enough of them show that they don't.
 """
 
 from __future__ import annotations
@@ -31,6 +32,29 @@ COHERENCE_PAIRS = 64
 _BEFORE, _AFTER, _BEFORE_2, _AFTER_2 = range(4)
 
 
+class _Likeness:
+    """How alike consecutive memories are, against any two on average."""
+
+    def __init__(self, dimensions: int) -> None:
+        self._pairs = 0
+        self._alike = 0.0
+        self._summed = np.zeros(dimensions, np.float64)
+        self._count = 0
+
+    def observe(self, before: Floats, after: Floats, all_of_them: Floats) -> None:
+        self._alike += float(np.einsum("ij,ij->", before, after))
+        self._pairs += len(after)
+        self._summed += all_of_them.sum(axis=0)
+        self._count += len(all_of_them)
+
+    def coheres(self, *, if_unknown: bool) -> bool:
+        if self._pairs < COHERENCE_PAIRS or self._count < 2:
+            return if_unknown
+        any_two = (float(self._summed @ self._summed) - self._count) / (self._count * (self._count - 1))
+        consecutive = self._alike / self._pairs
+        return (consecutive - any_two) / max(1 - any_two, 1e-9) >= COHERENCE
+
+
 class Chains:
     """Links between the memories of one agent, kept up with each one that is added.
 
@@ -45,11 +69,8 @@ class Chains:
         self._free = np.empty(0, np.bool_)
         self._ends: dict[int, int] = {}
         self._free_count = 0
-        # Of memories without a session: how alike consecutive ones are, and any two on average.
-        self._pairs = 0
-        self._alike = 0.0
-        self._summed = np.zeros(dimensions, np.float64)
-        self._summed_count = 0
+        self._free_likeness = _Likeness(dimensions)
+        self._session_likeness = _Likeness(dimensions)
         self._last: Floats | None = None
 
     @property
@@ -90,24 +111,29 @@ class Chains:
 
     def observe(self, positions: NDArray[np.int64], vectors: Floats) -> None:
         """Learn how alike consecutive memories are, from their unit vectors in the order of storing."""
-        chosen = vectors[self._free[positions]]
-        if not len(chosen):
-            return
-        before = chosen[:-1] if self._last is None else np.vstack((self._last, chosen[:-1]))
-        after = chosen[1:] if self._last is None else chosen
-        self._alike += float(np.einsum("ij,ij->", before, after))
-        self._pairs += len(after)
-        self._summed += chosen.sum(axis=0)
-        self._summed_count += len(chosen)
-        self._last = chosen[-1:].copy()
+        is_free = self._free[positions]
+        chosen = vectors[is_free]
+        if len(chosen):
+            before = chosen[:-1] if self._last is None else np.vstack((self._last, chosen[:-1]))
+            self._free_likeness.observe(before, chosen[1:] if self._last is None else chosen, chosen)
+            self._last = chosen[-1:].copy()
+        if len(chosen) < len(positions):
+            named = positions[~is_free]
+            before_named = self._links[_BEFORE, named]
+            # A predecessor that was observed in an earlier call is left out: one pair of many.
+            rows = np.minimum(np.searchsorted(positions, before_named), len(positions) - 1)
+            is_here = (positions[rows] == before_named) & (before_named != named)
+            own = vectors[~is_free]
+            self._session_likeness.observe(vectors[rows[is_here]], own[is_here], own)
 
     def context(self, scores: Floats) -> Floats | None:
         """What each memory's surroundings add to its score; None where nothing is linked."""
         links, weights = self._links[:, : self.count], self._weights[:, : self.count]
-        if self._free_count and not self._coheres():
-            if self._free_count == self.count:
+        alone = self._standing_alone()
+        if alone is not None:
+            if alone.all():
                 return None
-            links, weights = self._without_free(links, weights)
+            links, weights = _cut(links, weights, alone)
         context: Floats = weights[0] * scores[links[0]]
         for step in (_AFTER, _BEFORE_2, _AFTER_2):
             context += weights[step] * scores[links[step]]
@@ -118,21 +144,16 @@ class Chains:
         context += PEAK_SHARE * peak
         return context
 
-    def _coheres(self) -> bool:
-        count = self._summed_count
-        if self._pairs < COHERENCE_PAIRS or count < 2:
-            return False
-        any_two = (float(self._summed @ self._summed) - count) / (count * (count - 1))
-        consecutive = self._alike / self._pairs
-        return (consecutive - any_two) / max(1 - any_two, 1e-9) >= COHERENCE
-
-    def _without_free(self, links: NDArray[np.int32], weights: Floats) -> tuple[NDArray[np.int32], Floats]:
-        """The links with memories that name no session standing alone."""
+    def _standing_alone(self) -> NDArray[np.bool_] | None:
+        """Memories whose neighbours say nothing about them; None where there are none such."""
         free = self._free[: self.count]
-        near, far = NEIGHBOUR_SHARES
-        alone = np.array([near, near, far, far], np.float32)[:, None] * np.float32(MISSING)
-        own = np.arange(self.count, dtype=np.int32)
-        return np.where(free, own, links), np.where(free, alone, weights)
+        free_alone = self._free_count > 0 and not self._free_likeness.coheres(if_unknown=False)
+        named_alone = self._free_count < self.count and not self._session_likeness.coheres(if_unknown=True)
+        if free_alone and named_alone:
+            return np.ones(self.count, np.bool_)
+        if free_alone:
+            return free
+        return ~free if named_alone else None
 
     def _link(self, step: int, source: NDArray[np.int64], target: NDArray[np.int64], weight: float) -> None:
         self._links[step, source] = target
@@ -148,3 +169,13 @@ class Chains:
         free = np.zeros(rows, np.bool_)
         free[:old] = self._free
         self._links, self._weights, self._free = links, weights, free
+
+
+def _cut(
+    links: NDArray[np.int32], weights: Floats, alone: NDArray[np.bool_]
+) -> tuple[NDArray[np.int32], Floats]:
+    """The links, with some memories linked to nothing but themselves."""
+    near, far = NEIGHBOUR_SHARES
+    own_weights = np.array([near, near, far, far], np.float32)[:, None] * np.float32(MISSING)
+    own = np.arange(len(alone), dtype=np.int32)
+    return np.where(alone, own, links), np.where(alone, own_weights, weights)

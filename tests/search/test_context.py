@@ -135,3 +135,39 @@ def test_equal_or_zero_vectors_do_not_count_as_a_conversation() -> None:
     same = unit(np.ones((200, DIMENSIONS)))
     assert observed(same, []).context(scores) is None
     assert observed(np.zeros((200, DIMENSIONS)), []).context(scores) is None
+
+
+def in_sessions(vectors: np.ndarray, length: int) -> Chains:
+    """Sessions of this length, their memories observed block by block."""
+    chains = Chains(DIMENSIONS)
+    for start in range(0, len(vectors), 50):
+        part = vectors[start : start + 50]
+        positions = np.arange(start, start + len(part))
+        chains.extend(positions // length)
+        chains.observe(positions, part)
+    return chains
+
+
+def test_neighbours_in_a_session_count_until_enough_of_them_show_nothing_in_common() -> None:
+    rng = np.random.default_rng(1)
+    scores = rng.random(400).astype(np.float32)
+    unrelated = unit(rng.standard_normal((400, DIMENSIONS)).astype(np.float32))
+    assert in_sessions(unrelated, 20).context(scores) is None
+    assert in_sessions(unrelated[:40], 20).context(scores[:40]) is not None, "too few to tell"
+    wandering = drifting(400).astype(np.float32)
+    assert in_sessions(wandering, 20).context(scores) is not None
+
+
+def test_a_heap_of_notes_stands_alone_beside_a_conversation_in_sessions() -> None:
+    rng = np.random.default_rng(2)
+    notes = unit(rng.standard_normal((200, DIMENSIONS)).astype(np.float32))
+    turns = drifting(200).astype(np.float32)
+    chains = Chains(DIMENSIONS)
+    chains.extend(np.concatenate([np.full(200, NO_SESSION), np.arange(200) // 20]))
+    chains.observe(np.arange(400), np.vstack((notes, turns)))
+    scores = np.zeros(400, np.float32)
+    scores[[100, 300]] = 1.0
+    context = chains.context(scores)
+    assert context is not None
+    assert context[101] == 0
+    assert context[301] > 0

@@ -1,0 +1,204 @@
+"""Quality: whether the memory finds what answers a question."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from memory.benchmarking.bench import Bench, Score
+from memory.benchmarking.errors import NotSupported, needs
+from memory.benchmarking.measure.ranking import clustered_mean, ranking_figures, separation
+from memory.benchmarking.metrics import Metric, declare
+from memory.benchmarking.targets.base import Item, Target
+from memory.benchmarking.workloads.collections import Collection
+from memory.benchmarking.workloads.conversations import synthetic_collections
+from memory.benchmarking.workloads.datasets import load_data_set
+from memory.benchmarking.workloads.published import resolve
+
+DEPTH = 10
+SYNTHETIC = "synthetic"
+_RULER = "scifact"
+_RULER_FIGURE, _RULER_SLACK = 0.679, 0.005
+"""nDCG@10 of stemmed BM25 on SciFact: whoever gets something else measures something else."""
+
+Answer = Sequence[tuple[str, float]]
+"""Ids of passages with their scores, the best first."""
+System = Callable[[Collection], list[Answer]]
+_RATE = Metric("", "higher")
+
+
+@declare(
+    headline="synthetic/target/all_questions/recall_at_5|*/target/all_questions/recall_at_5",
+    rounds=1,
+    any_at_1=_RATE,
+    any_at_5=_RATE,
+    any_at_10=_RATE,
+    all_at_1=_RATE,
+    all_at_5=_RATE,
+    all_at_10=_RATE,
+    no_answer_separation=_RATE,
+)
+def benchmark_retrieval_quality(
+    data_sets: Sequence[str] = (SYNTHETIC,),
+    conversations: int = 20,
+    sessions: int = 12,
+    bench: Bench | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """How many of the passages that answer a question are among the first the memory finds.
+
+    Read R@5 (`recall_at_5`) as: of the memories that an agent needs for its answer, the share that five
+    results bring. Beside the target stand `random`, `newest_first` and plain stemmed `bm25` on the same
+    data: a memory that does not beat them is not worth having. Intervals are over questions, clustered
+    by conversation. `no_answer_separation` is the chance that a question with an answer scores higher
+    than one without (0.5 is luck). The target gets the passages and the text of the questions, nothing
+    else; it is asked for 10, or fewer than there are passages.
+
+    Args:
+        data_sets: `synthetic`, names from `membench data`, or paths (LoCoMo, LongMemEval, BEIR)
+        conversations: how many synthetic conversations
+        sessions: how many sessions each of them has
+    """
+    bench = bench or Bench()
+    if not bench.capabilities.search:
+        raise NotSupported(f"{bench.target_name} has no search")
+    found: dict[str, Any] = {}
+    ruler = "not checked: it needs the data set scifact (membench data fetch scifact)"
+    for name in data_sets:
+        if name == SYNTHETIC:
+            key, digest = SYNTHETIC, f"made from seed 0, {conversations} conversations"
+            # The same in every round and run: a figure of quality must not change with the dice.
+            collections = synthetic_collections(conversations, sessions, seed=0)
+        else:
+            data_set = load_data_set(resolve(name))
+            key, digest = data_set.name, data_set.sha256
+            collections = list(data_set.collections)
+        results = {system: _judge(answers) for system, answers in _answers(bench, collections)}
+        found[key] = {**results, "sha256": digest}
+        if key == _RULER:
+            ruler = _ruler_says(results["bm25"]["all_questions"]["ndcg_at_10"].value)
+    return {**found, "ruler": ruler}
+
+
+def _ruler_says(figure: float) -> str:
+    if abs(figure - _RULER_FIGURE) <= _RULER_SLACK:
+        return f"right: stemmed BM25 has nDCG@10 {figure:.3f} on SciFact, as published"
+    return f"NOT TO BE TRUSTED: stemmed BM25 has nDCG@10 {figure:.3f} on SciFact, not {_RULER_FIGURE}"
+
+
+def _answers(
+    bench: Bench, collections: Sequence[Collection]
+) -> list[tuple[str, list[tuple[Collection, list[Answer]]]]]:
+    systems: dict[str, System] = {
+        "target": lambda collection: _ask_target(bench, collection),
+        "bm25": _ask_bm25,
+        "newest_first": _newest_first,
+        "random": _at_random,
+    }
+    return [
+        (name, [(collection, ask(collection)) for collection in collections])
+        for name, ask in systems.items()
+    ]
+
+
+def _depth(collection: Collection) -> int:
+    """Below the number of passages: who gives back everything has found everything."""
+    return max(1, min(DEPTH, len(collection.passages) - 1))
+
+
+def _ask_target(bench: Bench, collection: Collection) -> list[Answer]:
+    with bench.target() as target:
+        ids = _store(target, collection)
+        target.flush()
+        return [
+            [
+                (ids[hit.id], hit.score)
+                for hit in target.search(collection.id, question.text, _depth(collection))
+            ]
+            for question in collection.questions
+        ]
+
+
+def _store(target: Target, collection: Collection) -> dict[str, str]:
+    """Store all passages; from the target's ids to ours."""
+    ids: dict[str, str] = {}
+    for start in range(0, len(collection.passages), 1000):
+        part = collection.passages[start : start + 1000]
+        items = [
+            Item(collection.id, each.text, metadata=each.metadata, kind="message", timestamp=each.timestamp)
+            for each in part
+        ]
+        ids.update(zip(target.add(items), (each.id for each in part), strict=True))
+    return ids
+
+
+def _ask_bm25(collection: Collection) -> list[Answer]:
+    """Lucene's BM25 (k1 1.2, b 0.75) over stemmed words without stop words, from the library bm25s."""
+    try:
+        import bm25s
+    except ImportError:
+        raise needs("bm25s", "bench", "the quality benchmarks") from None
+    import Stemmer
+
+    def words(texts: list[str]) -> Any:
+        return bm25s.tokenize(
+            texts, stopwords="en", stemmer=Stemmer.Stemmer("english"), show_progress=False
+        )
+
+    if not collection.questions:
+        return []
+    index = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
+    index.index(words([passage.text for passage in collection.passages]), show_progress=False)
+    places, scores = index.retrieve(
+        words([question.text for question in collection.questions]),
+        k=_depth(collection),
+        show_progress=False,
+    )
+    return [
+        [
+            (collection.passages[place].id, float(score))
+            for place, score in zip(row, row_scores, strict=True)
+        ]
+        for row, row_scores in zip(places.tolist(), scores.tolist(), strict=True)
+    ]
+
+
+def _newest_first(collection: Collection) -> list[Answer]:
+    order = sorted(
+        range(len(collection.passages)),
+        key=lambda place: (collection.passages[place].timestamp or 0.0, place),
+        reverse=True,
+    )
+    answer = [(collection.passages[place].id, 0.0) for place in order[: _depth(collection)]]
+    return [answer for _ in collection.questions]
+
+
+def _at_random(collection: Collection) -> list[Answer]:
+    rng = random.Random(collection.id)
+    ids = [passage.id for passage in collection.passages]
+    return [[(id_, 0.0) for id_ in rng.sample(ids, _depth(collection))] for _ in collection.questions]
+
+
+def _judge(answered: list[tuple[Collection, list[Answer]]]) -> dict[str, Any]:
+    """Means over questions, of all and of each category; and whether scores tell what has no answer."""
+    groups: dict[str, list[tuple[str, dict[str, float]]]] = {}
+    best: dict[bool, list[float]] = {True: [], False: []}
+    for collection, answers in answered:
+        for question, answer in zip(collection.questions, answers, strict=True):
+            best[bool(question.grades)].append(answer[0][1] if answer else 0.0)
+            if not question.grades:
+                continue
+            figures = ranking_figures([id_ for id_, _ in answer], question.grades)
+            for group in dict.fromkeys(("all_questions", question.category)):
+                groups.setdefault(group, []).append((collection.id, figures))
+    found: dict[str, Any] = {}
+    for group, entries in groups.items():
+        clusters = [cluster for cluster, _ in entries]
+        found[group] = {"questions": len(entries)}
+        for name in entries[0][1]:
+            estimate = clustered_mean([figures[name] for _, figures in entries], clusters)
+            found[group][name] = Score(estimate.value, estimate.low, estimate.high)
+    if best[True] and best[False]:
+        found["no_answer_separation"] = separation(best[True], best[False])
+    return found

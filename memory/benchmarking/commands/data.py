@@ -1,0 +1,66 @@
+"""`membench data`: public data sets for the quality benchmarks, fetched and checked."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from memory.benchmarking.errors import EXIT_FINE
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "data",
+        help="public data sets for the quality benchmarks",
+        description="Public data sets for the quality benchmarks. None comes with the package.",
+        epilog="MEMBENCH_DATA names the folder that they are kept in (default: your cache folder).",
+    )
+    commands = parser.add_subparsers(dest="data_command", metavar="COMMAND", required=True)
+    listing = commands.add_parser("list", help="which there are, and which are here")
+    listing.set_defaults(execute=_list)
+    fetching = commands.add_parser("fetch", help="download one and check its digest")
+    fetching.add_argument("name")
+    fetching.add_argument("--url", help="a mirror of the same file")
+    fetching.set_defaults(execute=_fetch)
+    checking = commands.add_parser("check", help="read a data set and say what is in it")
+    checking.add_argument("data_set", help="a name, a JSON file of LoCoMo or LongMemEval, a folder of BEIR")
+    checking.set_defaults(execute=_check)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    from memory.benchmarking.display import table
+    from memory.benchmarking.workloads.published import PUBLISHED, data_folder
+
+    rows = [
+        (each.name, each.size, each.licence, "here" if (data_folder() / each.file).exists() else "not here")
+        for each in PUBLISHED.values()
+    ]
+    print(table(rows, ("name", "size", "licence", "")))
+    print(f"\nfolder: {data_folder()}\nfetch one: membench data fetch NAME")
+    return EXIT_FINE
+
+
+def _fetch(arguments: argparse.Namespace) -> int:
+    from memory.benchmarking.workloads.published import fetch
+
+    place = fetch(arguments.name, url=arguments.url)
+    print(
+        f"{place}\nuse it: membench run --category quality --set quality.data_sets=synthetic,{arguments.name}"
+    )
+    return EXIT_FINE
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from collections import Counter
+
+    from memory.benchmarking.workloads.datasets import load_data_set
+    from memory.benchmarking.workloads.published import resolve
+
+    found = load_data_set(resolve(arguments.data_set))
+    passages = sum(len(each.passages) for each in found.collections)
+    categories = Counter(question.category for each in found.collections for question in each.questions)
+    print(f"{found.name}: {found.form}, {len(found.collections)} collections, {passages:,} passages")
+    for category, count in sorted(categories.items()):
+        print(f"  {count:6,} questions  {category}")
+    print(f"SHA-256 {found.sha256}")
+    return EXIT_FINE
