@@ -6,9 +6,10 @@ from functools import cache
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from vector_samples import Floats, low_rank, unit
 
-from memory.compression.vectors import AutoencoderCodec, VectorCodec, load_codec, make_codec
+from memory.compression.vectors import AutoencoderCodec, VectorCodec, _network, load_codec, make_codec
 from memory.compression.vectors._signed import NO_VECTOR
 
 DIMENSIONS = 48
@@ -94,3 +95,28 @@ def test_batches_need_not_divide_the_data(batch_size: int) -> None:
     codec = trained(epochs=2, batch_size=batch_size)
     assert len(codec.history) == 2
     assert codec.history[1] < codec.history[0]
+
+
+def test_slopes_are_those_of_the_loss() -> None:
+    """Against finite differences of the loss in double precision, with so many levels that no code is
+    rounded: the rounding's slope is left out on purpose."""
+    rng = np.random.default_rng(3)
+    layers = _network.shapes(10, 8, 4)
+    weights = [part.astype(np.float32) for part in _network.initial(layers, rng)]
+    weights = [part + rng.normal(size=part.shape).astype(np.float32) * np.float32(0.1) for part in weights]
+    rows = unit(rng.normal(size=(6, 10)))
+    slopes = [np.empty_like(part) for part in weights]
+    _network.loss_and_slopes(rows, weights, slopes, levels=1e6)
+
+    def loss(changed: list[NDArray[np.float64]]) -> float:
+        out = _network.from_code(_network.to_code(rows.astype(np.float64), changed), changed)
+        return float(np.mean(1 - np.sum(out * rows, axis=1) / np.linalg.norm(out, axis=1)))
+
+    for place, part in enumerate(weights):
+        for at in np.ndindex(part.shape):
+            sides = []
+            for sign in (1, -1):
+                changed = [each.astype(np.float64) for each in weights]
+                changed[place][at] += sign * 1e-5
+                sides.append(loss(changed))
+            assert slopes[place][at] == pytest.approx((sides[0] - sides[1]) / 2e-5, abs=2e-5)

@@ -13,7 +13,6 @@ from vector_samples import Floats, clustered
 
 from memory.compression.vectors import (
     CODEC_NAMES,
-    AutoencoderCodec,
     CodecNeedsMoreData,
     CodecNotFitted,
     InvalidCodecOption,
@@ -298,13 +297,3 @@ def test_options_that_cannot_work_are_refused(name: str, options: dict[str, floa
 def test_dimensions_are_a_positive_whole_number(dimensions: int) -> None:
     with pytest.raises(InvalidCodecOption, match="dimensions"):
         make_codec("int8", dimensions)
-
-
-def test_only_training_needs_autograd(monkeypatch: pytest.MonkeyPatch) -> None:
-    saved = fitted("autoencoder").save()
-    monkeypatch.setitem(__import__("sys").modules, "autograd", None)
-    rows = clustered(100, DIMENSIONS, seed=0)
-    codec = load_codec(saved)
-    assert codec.decode(codec.encode(rows)).shape == rows.shape
-    with pytest.raises(ModuleNotFoundError, match=r"\[neural\]"):
-        AutoencoderCodec(DIMENSIONS).fit(rows)

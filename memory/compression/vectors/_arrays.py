@@ -11,6 +11,11 @@ Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.uint8]
 
+SMALL_PRODUCT = 250_000
+"""OpenBLAS works on a product of fewer multiplications in the calling thread alone. Waking others
+for each of these thousands of small products gains nothing, and on a busy machine waiting for
+them was measured to take ten times as long."""
+
 
 class CodecError(AgentMemoryError, ValueError):
     """What all errors of the vector codecs have in common."""
