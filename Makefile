@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart test lint types format clean floor overhead quality peers
+.PHONY: bench quickstart test lint types format docs clean floor overhead quality peers
 
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
@@ -30,6 +30,10 @@ format: $(INSTALLED)
 # The figures of docs/performance.md.
 floor: $(INSTALLED)
 	$(BIN)/python scripts/floor.py --million
+
+# docs/benchmarks.md, from the benchmarks themselves.
+docs: $(INSTALLED)
+	$(BIN)/python scripts/benchmark_docs.py
 
 # What the benchmark's own clock adds to a figure (docs/measuring.md).
 overhead: $(INSTALLED)

@@ -21,6 +21,8 @@ from memory.benchmarking import benchmarks as package
 from memory.benchmarking.errors import BrokenBenchmark, UnknownName, nearest
 from memory.benchmarking.files import LOGS, ROUNDS
 from memory.benchmarking.loading import cause_of, load_file
+from memory.benchmarking.metrics import Metric, declaration_of
+from memory.benchmarking.profiles import PROFILES
 
 PREFIX = "benchmark_"
 GROUP = "agentmemory.benchmarks"
@@ -47,6 +49,24 @@ class Benchmark:
         """The first sentence of its docstring."""
         text = inspect.getdoc(self.function) or ""
         return " ".join(text.split("\n\n")[0].split())
+
+    @property
+    def description(self) -> str:
+        """Its docstring without the list of parameters."""
+        return (inspect.getdoc(self.function) or "").partition("\nArgs:")[0].strip()
+
+    @property
+    def about_parameters(self) -> dict[str, str]:
+        """What its docstring says of each parameter."""
+        lines = (inspect.getdoc(self.function) or "").partition("\nArgs:")[2].splitlines()
+        pairs = (line.strip().partition(": ") for line in lines)
+        return {name: about for name, colon, about in pairs if colon}
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """The figures that it says it reports."""
+        declared = declaration_of(self.function)
+        return {name: declared.metric(name) for name in declared.reports}
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -150,7 +170,7 @@ def _is_in(path: Path, benchmark: Benchmark) -> bool:
 def _places(
     paths: Iterable[Path],
 ) -> Iterable[tuple[str, Callable[[], ModuleType], str | None]]:
-    for module in pkgutil.iter_modules(package.__path__):
+    for module in sorted(pkgutil.iter_modules(package.__path__), key=_specified_order):
         if not module.name.startswith("_"):
             name = f"{package.__name__}.{module.name}"
             yield module.name, lambda name=name: _import(name), None  # type: ignore[misc]
@@ -170,6 +190,12 @@ def _check_category(category: str, source: str | None) -> None:
     if category in {ROUNDS, LOGS, *setting_names()} or not re.fullmatch(r"[\w-]+", category):
         where = f"{source}: rename the file" if source else "rename the entry point"
         raise BrokenBenchmark(f"{category!r} can't be the name of a category ({where})")
+
+
+def _specified_order(module: pkgutil.ModuleInfo) -> tuple[int, str]:
+    """As the specification lists the categories."""
+    order = list(PROFILES["full"].sizes)
+    return (order.index(module.name) if module.name in order else len(order), module.name)
 
 
 def _announced() -> dict[str, str]:

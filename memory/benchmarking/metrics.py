@@ -6,7 +6,7 @@ A metric whose direction is unknown is shown, and never called better or worse.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -61,18 +61,35 @@ class Declaration:
     metrics: Mapping[str, Metric] | None = None
     rounds: int | None = None
     """The most rounds that make sense: figures that follow from the data alone don't need many."""
+    reports: tuple[str, ...] = ()
+    """The names of its figures, for the documents; a test compares them with what it returns."""
+
+    def metric(self, leaf: str) -> Metric:
+        return metric_of(leaf, self.metrics)
+
+
+TIMED = (
+    "throughput_ops_per_second", "total_time_seconds", "items_processed", "mean_ms", "p50_ms", "p95_ms",
+    "p99_ms", "max_ms", "cpu_ms", "wall_to_cpu",
+)  # fmt: skip
+"""The figures that every `bench.time` gives."""
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def declare(
-    headline: str = "", *, rounds: int | None = None, **metrics: Metric
+    headline: str = "",
+    *,
+    rounds: int | None = None,
+    reports: Sequence[str] = (),
+    **metrics: Metric,
 ) -> Callable[[Function], Function]:
     """Mark a benchmark's headline figure and the metrics whose names don't tell unit and direction."""
 
     def mark(function: Function) -> Function:
-        function.__benchmark__ = Declaration(headline, metrics, rounds)  # type: ignore[attr-defined]
+        names = tuple(dict.fromkeys((*reports, *metrics)))
+        function.__benchmark__ = Declaration(headline, metrics, rounds, names)  # type: ignore[attr-defined]
         return function
 
     return mark

@@ -43,6 +43,13 @@ _SHARE = Metric("", "higher")
 @declare(
     headline="ltm/content_exact_rate",
     rounds=2,
+    reports=[
+        "content_exact_rate",
+        "id_exact_rate",
+        "step_exact_rate",
+        "kind_exact_rate",
+        "preservation_rate",
+    ],
     avg_similarity=_SHARE,
     total_transitioned=Metric("", "neither"),
     correctly_transitioned=Metric("", "neither"),
@@ -180,6 +187,16 @@ def _correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
 
 @declare(
     headline="batch_*/read_p99_during_to_before",
+    reports=[
+        "transition_duration_seconds",
+        "moves_per_second",
+        "read_p50_before_ms",
+        "read_p50_during_ms",
+        "read_p99_before_ms",
+        "read_p99_during_ms",
+        "write_p99_during_ms",
+    ],
+    reads_during=Metric("", "neither"),
     read_p99_during_to_before=Metric("×", "lower"),
     read_p50_during_to_before=Metric("×", "lower"),
     write_p99_during_to_before=Metric("×", "lower"),
@@ -320,6 +337,7 @@ def _felt(before: _Felt, during: _Felt) -> dict[str, Any]:
 @declare(
     headline="shuffled/prioritisation_effectiveness",
     rounds=2,
+    reports=["retention_rate"],
     prioritisation_effectiveness=_SHARE,
     kept_importance=_SHARE,
     rank_correlation=_SHARE,

@@ -31,6 +31,8 @@ _RATE = Metric("", "higher")
 @declare(
     headline="synthetic/target/all_questions/recall_at_5|*/target/all_questions/recall_at_5",
     rounds=1,
+    reports=["recall_at_1", "recall_at_5", "recall_at_10", "ndcg_at_10", "mrr"],
+    questions=Metric("", "neither"),
     any_at_1=_RATE,
     any_at_5=_RATE,
     any_at_10=_RATE,

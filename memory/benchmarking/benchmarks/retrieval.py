@@ -11,7 +11,7 @@ from memory.benchmarking.bench import Bench, not_available
 from memory.benchmarking.errors import NotSupported
 from memory.benchmarking.measure.growth import growth
 from memory.benchmarking.measure.timing import Timing
-from memory.benchmarking.metrics import Metric, declare
+from memory.benchmarking.metrics import TIMED, Metric, declare
 from memory.benchmarking.targets.base import Found, Item, Target
 from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
 
@@ -40,7 +40,7 @@ def _add(target: Target, agent: str, contents: Sequence[Any], place: str | None)
     return ids
 
 
-@declare(headline="all/size_*/p50_ms|*/size_*/p50_ms", growth_exponent=_EXPONENT)
+@declare(headline="all/size_*/p50_ms|*/size_*/p50_ms", reports=TIMED, growth_exponent=_EXPONENT)
 def benchmark_vector_search_latency(
     data_volumes: Sequence[int] = (100, 1000, 10000, 100000),
     k: int = 10,
@@ -115,7 +115,11 @@ _SHARE = Metric("", "higher")
 _PART = Metric("", "neither")
 
 
-@declare(headline="at_cluster_size/recall", rounds=3)
+@declare(
+    headline="at_cluster_size/recall",
+    rounds=3,
+    reports=["precision", "recall", "f1", "recall_against_exact"],
+)
 def benchmark_search_accuracy(
     clusters: int = 10,
     items_per_cluster: int = 20,
@@ -231,6 +235,8 @@ def _against_exact(
 
 @declare(
     headline="all/p50_ms",
+    reports=TIMED,
+    stm_related_found_rate=_SHARE,
     im_related_found_rate=_SHARE,
     ltm_related_found_rate=_SHARE,
     cross_tier_to_slowest_tier=Metric("×", "lower"),

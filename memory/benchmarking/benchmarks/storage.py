@@ -10,7 +10,7 @@ from typing import Any
 from memory.benchmarking.bench import Bench, not_available
 from memory.benchmarking.measure.resources import disk_bytes
 from memory.benchmarking.measure.timing import Timing
-from memory.benchmarking.metrics import Metric, declare
+from memory.benchmarking.metrics import TIMED, Metric, declare
 from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads.states import agent_states
 
@@ -29,7 +29,8 @@ def _items(count: int, complexity: int, seed: int) -> list[Item]:
 
 @declare(
     headline="complexity_1/batch_*/stm/one_by_one/throughput_ops_per_second"
-    "|*/one_by_one/throughput_ops_per_second"
+    "|*/one_by_one/throughput_ops_per_second",
+    reports=TIMED,
 )
 def benchmark_write_throughput(
     batch_sizes: Sequence[int] = (10, 100, 1000, 10000),
@@ -85,7 +86,7 @@ def _write(
         }
 
 
-@declare(headline="stm/single/p50_ms|*/single/p50_ms")
+@declare(headline="stm/single/p50_ms|*/single/p50_ms", reports=TIMED)
 def benchmark_read_latency(
     num_samples: int = 1000,
     batch_sizes: Sequence[int] = (10, 50, 100),
@@ -142,6 +143,7 @@ _ROOM = Metric("B", "lower")
 
 @declare(
     headline="complexity_1/ltm/disk_bytes_per_memory|*/disk_bytes_per_memory",
+    reports=["memories_per_mb"],
     disk_bytes_per_memory=_ROOM,
     ram_bytes_per_memory=_ROOM,
     content_bytes_per_memory=Metric("B", "neither"),

@@ -44,9 +44,8 @@ def _fetch(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.workloads.published import fetch
 
     place = fetch(arguments.name, url=arguments.url)
-    print(
-        f"{place}\nuse it: membench run --category quality --set quality.data_sets=synthetic,{arguments.name}"
-    )
+    print(place)
+    print(f"use it: membench run --category quality --set quality.data_sets=synthetic,{arguments.name}")
     return EXIT_FINE
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memory.benchmarking.errors import EXIT_FAILED, EXIT_FINE
+
+if TYPE_CHECKING:
+    from memory.benchmarking.discovery import Benchmark
 
 
 def add_parser(subparsers: Any) -> None:
@@ -42,6 +45,10 @@ def execute(arguments: argparse.Namespace) -> int:
                     "benchmark": each.name,
                     "summary": each.summary,
                     "parameters": {name: _plain(value) for name, value in each.defaults.items()},
+                    "figures": {
+                        name: {"unit": metric.unit, "better": metric.better}
+                        for name, metric in each.metrics.items()
+                    },
                 }
                 for each in benchmarks
             ],
@@ -64,8 +71,7 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple | set) else value
 
 
-def _print(benchmarks: list[Any], verbose: bool) -> None:
-    import inspect
+def _print(benchmarks: list[Benchmark], verbose: bool) -> None:
     from textwrap import indent
 
     category = None
@@ -77,8 +83,16 @@ def _print(benchmarks: list[Any], verbose: bool) -> None:
             print(f"  {benchmark.name:24} {benchmark.summary}")
             continue
         print(f"  {benchmark.name}")
-        print(indent(inspect.getdoc(benchmark.function) or "(no description)", "      "))
+        print(indent(benchmark.description or "(no description)", "      "))
+        print("      parameters:")
         for name, value in benchmark.defaults.items():
-            print(f"      {name} = {json.dumps(_plain(value), default=str)}")
+            about = benchmark.about_parameters.get(name, "")
+            print(
+                f"        {name} = {json.dumps(_plain(value), default=str)}" + (f": {about}" * bool(about))
+            )
+        print("      figures:")
+        for name, metric in benchmark.metrics.items():
+            better = {"higher": "higher is better", "lower": "lower is better", "neither": "no direction"}
+            print(f"        {name}: {metric.unit or 'number'}, {better[metric.better]}")
         print()
     print()
