@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Annotated, Any, get_type_hints
 
 import msgspec
@@ -56,7 +57,7 @@ class Section:
 
     def __init__(self, category: str, sizes: Mapping[str, Parameters]) -> None:
         object.__setattr__(self, "_category", category)
-        object.__setattr__(self, "_profile", {name: dict(values) for name, values in sizes.items()})
+        object.__setattr__(self, "_profile", deepcopy(dict(sizes)))  # its lists may be changed in place
         object.__setattr__(self, "_shared", {})
         object.__setattr__(self, "_parts", {name: {} for name in sizes})
         object.__setattr__(self, "_kinds", self._own_kinds())
