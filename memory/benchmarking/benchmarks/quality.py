@@ -150,8 +150,11 @@ def _ask_bm25(collection: Collection) -> list[Answer]:
 
     if not collection.questions:
         return []
+    passages = words([passage.text for passage in collection.passages])
+    if not any(len(ids) for ids in passages.ids):
+        return _newest_first(collection)  # nothing but stop words: there is nothing to rank by
     index = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
-    index.index(words([passage.text for passage in collection.passages]), show_progress=False)
+    index.index(passages, show_progress=False)
     places, scores = index.retrieve(
         words([question.text for question in collection.questions]),
         k=_depth(collection),

@@ -1,0 +1,179 @@
+"""Public data sets: read in the form they are published in, fetched and checked, never trusted blindly."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import threading
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from memory.benchmarking.cli import main
+from memory.benchmarking.errors import DamagedResult, InvalidBenchmarkConfig, UnknownName
+from memory.benchmarking.workloads import published
+from memory.benchmarking.workloads.datasets import load_data_set
+from memory.benchmarking.workloads.published import fetch, resolve
+
+
+def write_beir(folder: Path, test_folder: bool = True) -> Path:
+    (folder / "qrels").mkdir(parents=True)
+    documents = [
+        {"_id": "1", "title": "Cats", "text": "purr"},
+        {"_id": "2", "title": "", "text": "Dogs bark"},
+    ]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, documents)))
+    queries = [{"_id": "q1", "text": "who purrs"}, {"_id": "q2", "text": "not judged"}]
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
+    name = "qrels/test.tsv" if test_folder else "qrels.tsv"
+    (folder / name).write_text("query-id\tcorpus-id\tscore\nq1\t1\t2\nq1\t2\t0\nq1\tgone\t1\n")
+    return folder
+
+
+@pytest.mark.parametrize("test_folder", [True, False])
+def test_a_folder_of_beir_is_read_with_its_grades(tmp_path: Path, test_folder: bool) -> None:
+    found = load_data_set(write_beir(tmp_path / "mine", test_folder))
+    assert (found.name, found.form, len(found.collections)) == ("mine", "beir", 1)
+    collection = found.collections[0]
+    assert [(each.id, each.text) for each in collection.passages] == [
+        ("1", "Cats purr"),
+        ("2", "Dogs bark"),
+    ]
+    assert [(each.text, each.grades) for each in collection.questions] == [("who purrs", {"1": 2, "2": 0})]
+
+
+def test_locomo_is_read_turn_by_turn_with_its_evidence(tmp_path: Path) -> None:
+    sample = {
+        "sample_id": "conv-1",
+        "conversation": {
+            "session_1_date_time": "1:56 pm on 8 May, 2023",
+            "session_1": [
+                {"speaker": "Ann", "dia_id": "D1:1", "text": "Hello"},
+                {"speaker": "Ben", "dia_id": "D1:2", "text": "I moved"},
+            ],
+        },
+        "qa": [
+            {"question": "Who moved?", "evidence": ["D1:2; D9:9"], "category": 4},
+            {"question": "No evidence?", "evidence": [], "category": 5},
+        ],
+    }
+    path = tmp_path / "locomo.json"
+    path.write_text(json.dumps([sample]))
+    (collection,) = load_data_set(path).collections
+    assert [passage.metadata["speaker"] for passage in collection.passages] == ["Ann", "Ben"]
+    assert collection.passages[0].timestamp == 1683554160.0
+    assert [(q.text, q.category, q.grades) for q in collection.questions] == [
+        ("Who moved?", "single_hop", {"D1:2": 1})
+    ]
+
+
+def test_longmemeval_is_read_question_by_question(tmp_path: Path) -> None:
+    sample = {
+        "question_id": "7",
+        "question_type": "single-session-user",
+        "question": "Where do I live?",
+        "haystack_session_ids": ["s1"],
+        "haystack_dates": ["2023/05/20 (Sat) 02:21"],
+        "haystack_sessions": [
+            [
+                {"role": "user", "content": "I live in Ghent", "has_answer": True},
+                {"role": "assistant", "content": "Ok"},
+            ]
+        ],
+    }
+    path = tmp_path / "lme.json"
+    path.write_text(json.dumps([sample, {**sample, "question_id": "8_abs"}]))
+    answered, unanswerable = load_data_set(path).collections
+    assert answered.questions[0].grades == {"s1:0": 1}
+    assert unanswerable.questions[0].category == "no_answer"
+    assert unanswerable.questions[0].grades == {}
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '[{"a": 1}]', '[{"conversation": 3, "qa": []}]', "[1, 2]"]
+)
+def test_anything_else_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(content)
+    with pytest.raises(InvalidBenchmarkConfig) as caught:
+        load_data_set(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_that_is_not_beir_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(
+        InvalidBenchmarkConfig, match=r"corpus.jsonl, queries.jsonl, qrels/test.tsv is missing"
+    ):
+        load_data_set(tmp_path)
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A real HTTP server over a folder."""
+    folder = tmp_path / "mirror"
+    folder.mkdir()
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=folder)) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield folder, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def archive(folder: Path) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as packed:
+        for path in sorted(write_beir(folder / "scifact").rglob("*")):
+            packed.write(path, path.relative_to(folder))
+    return buffer.getvalue()
+
+
+def test_a_fetched_set_is_checked_put_in_place_and_found_by_name(
+    mirror: tuple[Path, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder, address = mirror
+    data = archive(tmp_path / "made")
+    (folder / "scifact.zip").write_bytes(data)
+    known = replace(published.PUBLISHED["scifact"], sha256=hashlib.sha256(data).hexdigest())
+    monkeypatch.setitem(published.PUBLISHED, "scifact", known)
+    monkeypatch.setenv("MEMBENCH_DATA", str(tmp_path / "kept"))
+    with pytest.raises(InvalidBenchmarkConfig, match="membench data fetch scifact"):
+        resolve("scifact")
+    for _ in range(2):  # again is fine: it replaces what is there
+        assert main(["data", "fetch", "scifact", "--url", f"{address}/scifact.zip"]) == 0
+    assert resolve("scifact") == tmp_path / "kept" / "scifact"
+    assert main(["data", "check", "scifact"]) == 0
+    assert "1 questions" in capsys.readouterr().out
+    assert main(["data", "list"]) == 0
+    assert "here" in capsys.readouterr().out
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["scifact"]
+
+
+def test_another_file_than_the_published_one_is_not_kept(mirror: tuple[Path, str], tmp_path: Path) -> None:
+    folder, address = mirror
+    (folder / "locomo10.json").write_text("[]")
+    with pytest.raises(DamagedResult, match="nothing was kept"):
+        fetch("locomo", tmp_path / "kept", url=f"{address}/locomo10.json")
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
+def test_what_cannot_be_fetched_is_one_clear_line(mirror: tuple[Path, str], tmp_path: Path) -> None:
+    with pytest.raises(InvalidBenchmarkConfig, match="can't be fetched"):
+        fetch("locomo", tmp_path, url=f"{mirror[1]}/nothing")
+    with pytest.raises(UnknownName, match="did you mean 'locomo'"):
+        fetch("lokomo", tmp_path)

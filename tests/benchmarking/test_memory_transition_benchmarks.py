@@ -1,0 +1,88 @@
+"""The transition benchmarks see what came through, what it cost, what stayed, and when that is wrong."""
+
+from __future__ import annotations
+
+import pytest
+from broken_targets import place_of
+
+from memory.benchmarking import Bench
+from memory.benchmarking.benchmarks.memory_transition import (
+    benchmark_importance_scoring,
+    benchmark_transition_accuracy,
+    benchmark_transition_overhead,
+)
+from memory.benchmarking.errors import InvalidResult, NotSupported
+
+SQUEEZED = {"tier_limits": [6, 4, 2], "memories_per_level": [6, 4, 3, 2, 1]}
+
+
+def test_everything_comes_through_both_transitions_unchanged() -> None:
+    found = benchmark_transition_accuracy(num_memories=40)
+    assert set(found) == {"im", "ltm"}
+    for tier in found.values():
+        assert tier["total_transitioned"] == tier["correctly_transitioned"] == 40
+        for name in ("content", "id", "step", "kind"):
+            assert tier[f"{name}_exact_rate"] == 1.0
+        for level in range(1, 6):
+            assert tier[f"importance_{level}"]["preservation_rate"] == 1.0
+            assert tier[f"importance_{level}"]["avg_similarity"] > 0.99
+
+
+def test_a_lost_field_is_seen() -> None:
+    found = benchmark_transition_accuracy(num_memories=20, bench=Bench(target=place_of("ForgetsSteps")))
+    assert found["ltm"]["step_exact_rate"] == 0.5
+    assert found["ltm"]["content_exact_rate"] == 1.0
+    assert found["ltm"]["correctly_transitioned"] == 10
+
+
+def test_a_memory_that_did_not_move_is_not_counted_as_moved() -> None:
+    bench = Bench(target=place_of("NeverMoves"))
+    found = benchmark_transition_accuracy(num_memories=10, bench=bench)
+    assert found["im"]["total_transitioned"] == 0
+    assert found["im"]["importance_1"]["preservation_rate"] == 0
+    with pytest.raises(InvalidResult, match="0 of 50 memories moved"):
+        benchmark_transition_overhead(batch_sizes=[50], bench=bench)
+
+
+@pytest.mark.parametrize("order", ["rising", "falling", "shuffled"])
+def test_the_most_important_stay_highest_whatever_the_order_of_arrival(order: str) -> None:
+    found = benchmark_importance_scoring(**SQUEEZED, arrival_orders=[order])[order]
+    assert found["prioritisation_effectiveness"] == pytest.approx(1.0)
+    assert found["kept_importance"] == pytest.approx(1.0)
+    assert found["stm"]["importance_5"]["retention_rate"] == 1.0
+    retained = sum(found[tier]["importance_1"]["retention_rate"] for tier in ("stm", "im", "ltm"))
+    assert retained == pytest.approx(2 / 6), "twelve places, ten memories above level 1"
+
+
+def test_a_memory_that_ignores_importance_is_seen() -> None:
+    bench = Bench(target=place_of("IgnoresImportance"))
+    found = benchmark_importance_scoring(**SQUEEZED, arrival_orders=["falling"], bench=bench)["falling"]
+    assert found["prioritisation_effectiveness"] < 0.9
+
+
+def test_what_cannot_be_squeezed_is_an_error() -> None:
+    with pytest.raises(InvalidResult, match="tier_limits has 2 numbers"):
+        benchmark_importance_scoring(tier_limits=[1, 2])
+    with pytest.raises(InvalidResult, match="'sideways'"):
+        benchmark_importance_scoring(**SQUEEZED, arrival_orders=["sideways"])
+
+
+def test_a_mass_transition_is_timed_and_its_readers_are_watched() -> None:
+    found = benchmark_transition_overhead(batch_sizes=[300], bench=Bench(seconds=0.01))["batch_300"]
+    assert found["moved"] == 300
+    assert found["moves_per_second"] == pytest.approx(300 / found["transition_duration_seconds"])
+    assert found["reads_during"] > 0
+    if found["reads_during"] >= 20:
+        ratio = found["read_p99_during_ms"] / found["read_p99_before_ms"]
+        assert found["read_p99_during_to_before"] == pytest.approx(ratio)
+        assert len(found["timeline"]) == 10
+
+
+@pytest.mark.parametrize(
+    "benchmark",
+    [benchmark_transition_accuracy, benchmark_transition_overhead, benchmark_importance_scoring],
+)
+def test_a_system_without_transitions_is_told_apart(benchmark: object) -> None:
+    assert callable(benchmark)
+    with pytest.raises(NotSupported, match="sqlite-baseline has no transitions"):
+        benchmark(bench=Bench(target="sqlite-baseline"))

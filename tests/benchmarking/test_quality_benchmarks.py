@@ -1,0 +1,109 @@
+"""Quality: the target stands beside plain systems, and labels never reach it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broken_targets import place_of
+
+from memory.benchmarking import Bench
+from memory.benchmarking.benchmarks.quality import _ruler_says, benchmark_retrieval_quality
+from memory.benchmarking.errors import InvalidBenchmarkConfig
+from memory.benchmarking.workloads.conversations import synthetic_collections
+
+FEW = {"conversations": 2, "sessions": 5}
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    return benchmark_retrieval_quality(**FEW)
+
+
+def test_the_target_beats_chance_and_stands_beside_the_plain_systems(found: dict[str, Any]) -> None:
+    systems = found["synthetic"]
+    assert set(systems) == {"target", "bm25", "newest_first", "random", "sha256"}
+    recall = {
+        name: systems[name]["all_questions"]["recall_at_10"].value for name in systems if name != "sha256"
+    }
+    assert recall["target"] > recall["random"] + 0.3
+    assert recall["target"] > recall["newest_first"] + 0.3
+    assert recall["bm25"] > recall["random"] + 0.2
+
+
+def test_every_figure_has_an_interval_that_holds_it(found: dict[str, Any]) -> None:
+    for group, figures in found["synthetic"]["target"].items():
+        if group == "no_answer_separation":
+            assert 0 <= figures <= 1
+            continue
+        for name, score in figures.items():
+            if name != "questions":
+                assert 0 <= score.low <= score.value <= score.high <= 1, (group, name)
+
+
+def test_categories_add_up_to_all_questions(found: dict[str, Any]) -> None:
+    groups = {name: group for name, group in found["synthetic"]["bm25"].items() if isinstance(group, dict)}
+    total = groups.pop("all_questions")
+    assert set(groups) == {"fact", "update", "hops", "time"}
+    assert sum(group["questions"] for group in groups.values()) == total["questions"]
+    weighted = sum(group["questions"] * group["mrr"].value for group in groups.values())
+    assert total["mrr"].value == pytest.approx(weighted / total["questions"])
+
+
+def test_a_bad_ranking_is_seen(found: dict[str, Any]) -> None:
+    bad = benchmark_retrieval_quality(**FEW, bench=Bench(target=place_of("FindsTheWrongOnes")))
+    worse = bad["synthetic"]["target"]["all_questions"]["recall_at_5"].value
+    assert worse < found["synthetic"]["target"]["all_questions"]["recall_at_5"].value / 3
+
+
+def test_the_same_conversations_are_asked_whatever_the_seed_of_the_round() -> None:
+    one = benchmark_retrieval_quality(**FEW, bench=Bench(target="sqlite-baseline", seed=1))
+    two = benchmark_retrieval_quality(**FEW, bench=Bench(target="sqlite-baseline", seed=2))
+    assert one == two
+
+
+def test_the_ruler_says_whether_it_can_be_trusted() -> None:
+    assert _ruler_says(0.6791).startswith("right")
+    assert _ruler_says(0.66).startswith("NOT TO BE TRUSTED")
+    assert "needs the data set scifact" in benchmark_retrieval_quality(conversations=1, sessions=2)["ruler"]
+
+
+def test_a_small_scope_is_never_given_back_whole(tmp_path: Path) -> None:
+    """Three passages, ten asked for: everything would be found by giving back everything."""
+    turns = [
+        {"speaker": "Ann", "dia_id": f"D1:{n}", "text": text} for n, text in enumerate(("a", "b", "c"))
+    ]
+    sample = {
+        "sample_id": "tiny",
+        "conversation": {"session_1_date_time": "1:56 pm on 8 May, 2023", "session_1": turns},
+        "qa": [{"question": "zzz", "evidence": ["D1:0", "D1:1", "D1:2"], "category": 1}],
+    }
+    path = tmp_path / "tiny.json"
+    path.write_text(json.dumps([sample]))
+    found = benchmark_retrieval_quality(data_sets=[str(path)])["tiny"]
+    for system in ("target", "bm25", "newest_first", "random"):
+        assert found[system]["all_questions"]["recall_at_10"].value <= 2 / 3
+
+
+def test_a_data_set_that_is_not_there_is_an_error_that_says_how_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(InvalidBenchmarkConfig, match="there is no data set"):
+        benchmark_retrieval_quality(data_sets=[str(tmp_path / "nothing.json")])
+
+
+def test_conversations_follow_from_their_seed_and_hold_their_answers() -> None:
+    one, two = synthetic_collections(2, 6, seed=1), synthetic_collections(2, 6, seed=2)
+    assert one == synthetic_collections(2, 6, seed=1) != two
+    for collection in one:
+        texts = {passage.id: passage for passage in collection.passages}
+        assert len(texts) == len(collection.passages)
+        moments = [passage.timestamp for passage in collection.passages]
+        assert moments == sorted(moments, key=lambda moment: moment or 0)
+        categories = {question.category for question in collection.questions}
+        assert categories == {"fact", "update", "hops", "time", "no_answer"}
+        for question in collection.questions:
+            assert set(question.grades) <= set(texts)
+            assert bool(question.grades) == (question.category != "no_answer")
+            if question.category == "hops":
+                assert len(question.grades) == 2
