@@ -58,8 +58,9 @@ def _parameters(
         **overrides,
     }
     try:
-        plain: dict[str, Any] = msgspec.to_builtins(params)
-    except TypeError as problem:
+        # As the round will get them, and as they will be read from the run's files.
+        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(params))
+    except (TypeError, ValueError) as problem:
         raise InvalidBenchmarkConfig(
             f"{benchmark.full_name} has a parameter that can't be written down: {problem}"
         ) from None
