@@ -68,7 +68,7 @@ BELOW: dict[str, set[str]] = {
     "transition": {"clock", "compression", "config", "entry", "errors", "importance", "storage"},
     "keeper": {"errors", "transition"},
 }
-ABOVE = {"agent", "benchmarking", "finding", "hooks", "intake", "system", "transfer"}
+ABOVE = {"agent", "benchmarking", "finding", "hooks", "intake", "integrations", "system", "transfer"}
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))
@@ -111,6 +111,12 @@ def test_nothing_but_the_benchmark_knows_of_the_benchmark() -> None:
     for module in MODULES:
         if layer_of(module) != "benchmarking":
             assert not any(layer_of(name) == "benchmarking" for name in imported(module)), module
+
+
+def test_nothing_but_the_benchmark_knows_of_the_integrations() -> None:
+    for module in MODULES:
+        if layer_of(module) not in ("benchmarking", "integrations"):
+            assert not any(layer_of(name) == "integrations" for name in imported(module)), module
 
 
 def test_the_search_knows_neither_finding_nor_system() -> None:
