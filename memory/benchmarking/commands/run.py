@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,7 +53,7 @@ def add_parser(subparsers: Any) -> None:
     )
     how = parser.add_argument_group("how")
     how.add_argument("--profile", metavar="NAME", help="quick, standard (default) or full")
-    how.add_argument("--config", metavar="FILE", help="JSON or TOML, as BenchmarkConfig.save writes it")
+    how.add_argument("--config", metavar="FILE", help="JSON or TOML (default: $MEMBENCH_CONFIG)")
     how.add_argument("--params", metavar="JSON", help="parameters as JSON, or a file that holds it")
     how.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="storage.batch_sizes=10,100"
@@ -121,8 +122,9 @@ def _config(arguments: argparse.Namespace, found: Any) -> BenchmarkConfig:
     from memory.benchmarking.profiles import DEFAULT_PROFILE
 
     known = [(each.category, each.name, each.kinds) for each in found.benchmarks]
-    if arguments.config:
-        config = BenchmarkConfig.load(arguments.config, profile=arguments.profile, known=known)
+    file = arguments.config or os.environ.get("MEMBENCH_CONFIG")
+    if file:
+        config = BenchmarkConfig.load(file, profile=arguments.profile, known=known)
     else:
         config = BenchmarkConfig(arguments.profile or DEFAULT_PROFILE)
         for each in known:
