@@ -149,7 +149,7 @@ def read_samples(path: Path) -> Mapping[tuple[int, str], Samples]:
 
     found: dict[tuple[int, str], dict[str, bytes]] = {}
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
             for name in arrays.files:
                 number, _, rest = name.partition("/")
                 timing, _, what = rest.rpartition("/")
