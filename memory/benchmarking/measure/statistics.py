@@ -107,17 +107,19 @@ def change(now: Sequence[float], before: Sequence[float], confidence: float = CO
     """Welch's interval for the ratio of two sets of rounds, on logarithms; None where there is no ratio."""
     if not now or not before or not all(0 < value < math.inf for value in (*now, *before)):
         return None
+    has_interval = len(now) > 1 and len(before) > 1
     if len(set(now)) == 1 and len(set(before)) == 1:
         # Divided as they are: rounding in the logarithms must not make a change out of none.
         ratio = now[0] / before[0]
-        bound = ratio if len(now) > 1 and len(before) > 1 else None
-        return Change(ratio, bound, bound)
+        return Change(ratio, ratio, ratio) if has_interval else Change(ratio)
     mean_now, error_now, freedom_now = _mean_and_error([math.log(value) for value in now])
     mean_before, error_before, freedom_before = _mean_and_error([math.log(value) for value in before])
     difference = mean_now - mean_before
-    if not freedom_now or not freedom_before:
+    if not has_interval:
         return Change(_exp(difference))
     error = math.hypot(error_now, error_before)
+    if error == 0:  # neighbouring numbers with one logarithm
+        return Change(*(_exp(difference),) * 3)
     share_now, share_before = (error_now / error) ** 4, (error_before / error) ** 4
     freedom = 1 / (share_now / freedom_now + share_before / freedom_before)
     reach = student(freedom, confidence) * error
