@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory.benchmarking.measure.timing import time_calls
@@ -58,6 +58,7 @@ def test_a_unit_says_more_than_how_the_name_begins() -> None:
     assert metric_of("recall_percent") == Metric("%", "higher")
 
 
+@settings(deadline=None)
 @given(st.text(max_size=20))
 def test_what_is_declared_counts_before_the_name(leaf: str) -> None:
     declared = Metric("apples", "higher")

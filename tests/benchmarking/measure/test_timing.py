@@ -81,7 +81,7 @@ class SlowItems(Sequence[int]):
 
 
 @given(calls=st.integers(1, 300), blocks=st.integers(1, 20), warm_up=st.integers(0, 5))
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 def test_with_one_call_a_sample_the_number_of_calls_is_exact(calls: int, blocks: int, warm_up: int) -> None:
     seen: list[int] = []
     found = time_calls(
@@ -92,7 +92,7 @@ def test_with_one_call_a_sample_the_number_of_calls_is_exact(calls: int, blocks:
 
 
 @given(calls=st.integers(1, 3000), operation_ns=st.integers(1, 20_000))
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 def test_grouped_calls_are_those_asked_for_and_less_than_a_sample_more(
     calls: int, operation_ns: int
 ) -> None:
@@ -120,6 +120,7 @@ def test_round_numbers_of_calls_come_out_exactly(hands: HandClock, calls: int, o
     assert time_calls(lambda: hands.work(operation_ns), calls=calls).calls == calls
 
 
+@settings(deadline=None)
 @given(samples=st.integers(1, 500), blocks=st.integers(1, 30))
 def test_blocks_are_nearly_equal_and_none_is_empty(samples: int, blocks: int) -> None:
     sizes = timing._split(samples, blocks)
@@ -206,7 +207,7 @@ def test_fetching_items_is_off_both_clocks(hands: HandClock, operation_ns: int) 
 
 
 @given(reading_ns=st.integers(1, 500), operation_ns=st.integers(5, 1_000_000))
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 def test_the_clock_is_at_most_its_share_of_a_figure(reading_ns: int, operation_ns: int) -> None:
     clock = HandClock(reading_ns)
     patch = clock.patched
@@ -274,6 +275,7 @@ def test_the_figures_of_one_sample_are_that_sample() -> None:
     assert len(found) == len(dict(found))
 
 
+@settings(deadline=None)
 @given(
     samples=st.lists(st.integers(0, 10**10), min_size=1, max_size=50),
     per_sample=st.integers(1, 50),
