@@ -135,7 +135,7 @@ class BenchmarkReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and dictionaries, as they are in the file."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
+        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return plain
 
     def to_json(self) -> str:
