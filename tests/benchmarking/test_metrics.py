@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory.benchmarking.measure.timing import time_calls
-from memory.benchmarking.metrics import Declaration, Metric, declaration_of, declare, metric_of
+from memory.benchmarking.metrics import TIMED, Declaration, Metric, declaration_of, declare, metric_of
 
 
 @pytest.mark.parametrize(
@@ -68,6 +68,7 @@ def test_what_is_declared_counts_before_the_name(leaf: str) -> None:
 
 def test_every_figure_of_a_timing_is_known() -> None:
     timing = time_calls(lambda: sum(range(1000)), calls=50)
+    assert tuple(timing) == TIMED
     without_direction = {name for name in timing if metric_of(name).better == "neither"}
     assert without_direction == {"total_time_seconds", "items_processed", "wall_to_cpu"}
 
@@ -78,7 +79,8 @@ def test_a_function_carries_what_it_declares() -> None:
         return 1
 
     assert benchmark_orchard() == 1
-    assert declaration_of(benchmark_orchard) == Declaration(
-        "*/p50_ms", {"apples": Metric("apples", "higher")}
-    )
+    found = declaration_of(benchmark_orchard)
+    assert found.headline == "*/p50_ms"
+    assert found.metric("apples") == Metric("apples", "higher")
+    assert found.reports == ("apples",)
     assert declaration_of(lambda: None) == Declaration()
