@@ -126,13 +126,13 @@ class LiveProgress(_Counting):
         from rich.console import Console
         from rich.live import Live
 
+        self._figures: dict[str, tuple[Job, str]] = {}
+        self._stopping = False
         self._console = Console(file=stream, highlight=False, markup=False)
         # Twice a second: drawing takes CPU time from what is being measured.
         self._live = Live(
             get_renderable=self._draw, console=self._console, refresh_per_second=2, transient=True
         )
-        self._figures: dict[str, tuple[Job, str]] = {}
-        self._stopping = False
 
     def began(self, run: Run, folder: Path, done: int, total: int) -> None:
         super().began(run, folder, done, total)

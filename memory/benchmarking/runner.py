@@ -13,6 +13,7 @@ and, for functions of your own in this process, the small interface:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,9 +21,9 @@ from typing import Any
 
 from memory.benchmarking.config import BenchmarkConfig
 from memory.benchmarking.discovery import Found, discover
-from memory.benchmarking.errors import InvalidBenchmarkConfig, NothingMeasured
+from memory.benchmarking.errors import BenchmarkError, InvalidBenchmarkConfig, NothingMeasured
 from memory.benchmarking.execution import Execution, Listener, new_run, old_run
-from memory.benchmarking.files import find_run
+from memory.benchmarking.files import find_run, read_run, run_folders
 from memory.benchmarking.plan import make_cases
 from memory.benchmarking.records import Case, Run
 from memory.benchmarking.small import FunctionSuite
@@ -94,8 +95,14 @@ class BenchmarkRunner(FunctionSuite):
         return self._carry_out(*new_run(self.config, cases, workers=self.workers))
 
     def resume(self, run_id: str = "latest") -> FinishedRun:
-        """Run what an earlier run has not finished, under the settings that it began with."""
-        folder = find_run(Path(self.config.output_dir), run_id)
+        """Run what an earlier run has not finished, under the settings that it began with.
+
+        The latest is the latest of those that are not complete.
+        """
+        output_dir = Path(self.config.output_dir)
+        folder = (_latest_unfinished(output_dir) if run_id == "latest" else None) or find_run(
+            output_dir, run_id
+        )
         return self._carry_out(folder, old_run(folder))
 
     def _carry_out(self, folder: Path, run: Run) -> FinishedRun:
@@ -105,3 +112,11 @@ class BenchmarkRunner(FunctionSuite):
             reasons = {failure.message for failure in finished.failures}
             raise NothingMeasured(f"no round gave a figure: {'; '.join(sorted(reasons))} (see {folder})")
         return FinishedRun(folder, finished, execution.interrupted)
+
+
+def _latest_unfinished(output_dir: Path) -> Path | None:
+    for folder in reversed(run_folders(output_dir)):
+        with suppress(BenchmarkError):  # a damaged one can't be resumed
+            if read_run(folder).status != "complete":
+                return folder
+    return None
