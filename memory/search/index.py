@@ -21,6 +21,7 @@ from memory.search.vectors import VectorBlock
 from memory.storage import AgentState, Change, ChangeKind, Features, IndexColumns, MemoryStore
 
 BLOCK = 1 << 16
+_NOTHING = AgentState(0, 0)  # taken in so far
 _UNKNOWN = 1  # a pulse that says: look
 GONE = 255  # the tier of a memory that was deleted
 _RELOAD_SHARE = 8  # read anew when more than an eighth of the positions are gone …
@@ -83,7 +84,7 @@ class AgentIndex:
         self._reset()
 
     def _reset(self) -> None:
-        self._state = AgentState(0, 0)
+        self._state = _NOTHING
         self._pulse = _UNKNOWN
         self.count = 0
         self.gone = 0
@@ -112,14 +113,14 @@ class AgentIndex:
 
     def _catch_up(self) -> None:
         seen = self._state
+        if seen == _NOTHING:
+            # All rows are read as they are, so what happened to them before does not matter.
+            seen = AgentState(0, self._store.state(self._agent).last_change)
         state, changes, rows = self._store.catch_up(self._agent, seen.last_seq, seen.last_change)
         if changes is None:
-            # Which changes there were does not matter any more: all rows are read as they are.
-            seen = self._store.state(self._agent)
             self._reset()
-            state, _, rows = self._store.catch_up(self._agent, 0, seen.last_change)
-            state = AgentState(state.last_seq, seen.last_change)
-            changes = []
+            self._catch_up()
+            return
         self.changed_size = True
         replaced: list[int] = []
         for change in changes:

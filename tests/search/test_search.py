@@ -16,6 +16,7 @@ from small_embedder import DIMENSIONS, small_embedder
 
 from memory import AgentMemorySystem, Hit, ManualClock, MemoryConfig
 from memory.search import index as index_module
+from memory.storage import SQLiteStore
 
 Open = Callable[..., AgentMemorySystem]
 TIERS = ("stm", "im", "ltm")
@@ -629,6 +630,21 @@ def test_dropping_caches_frees_them_and_changes_no_answer(memory: AgentMemorySys
     assert memory.get_memory_statistics()["bytes_in_cache"] == 0
     assert answers(memory, texts[:5]) == before
     memory.drop_caches("nobody")
+
+
+def test_a_first_search_does_not_read_what_happened_before(
+    open_memory: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = open_memory(embedder=small_embedder())
+    ids = store(memory, [*corpus(100), "zebra crossing"])
+    for id_ in ids[:50]:
+        memory.delete("ann", id_)
+    memory.drop_caches()
+    with monkeypatch.context() as patched:
+        patched.setattr(SQLiteStore, "_changes", lambda *_: pytest.fail("the log was read"))
+        assert memory.search("ann", "zebra", 1)[0].id == ids[-1]
+    memory.delete("ann", ids[-1])
+    assert ids[-1] not in ids_of(memory.search("ann", "zebra", 100))
 
 
 def test_many_agents_stay_within_the_cache(open_memory: Open) -> None:
