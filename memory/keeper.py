@@ -10,10 +10,9 @@ import logging
 import threading
 from collections.abc import Callable
 
-from memory.transition import Transitions
+from memory.transition import STEP_BACK_SECONDS, Transitions
 
 _log = logging.getLogger(__name__)
-_STEP_BACK_SECONDS = 0.002
 
 
 class Keeper:
@@ -85,12 +84,13 @@ class Keeper:
             self._transitions.by_capacity(sorted(agents | touched), self._pause)
             if not self._stopped.is_set():
                 self._transitions.fit_codecs()
+                self._transitions.give_back_space(self._pause)
         except Exception:
             # The memories are safe where they are. Whatever it was must not end the thread: the next
             # round tries again.
-            _log.warning("moving memories down the tiers failed, will try again", exc_info=True)
+            _log.warning("maintenance failed, will try again", exc_info=True)
             with self._lock:
                 self._due |= agents
 
     def _pause(self) -> bool:
-        return not self._stopped.wait(_STEP_BACK_SECONDS)
+        return not self._stopped.wait(STEP_BACK_SECONDS)

@@ -28,7 +28,7 @@ from memory.keeper import Keeper
 from memory.records import RecordCache
 from memory.search import IndexCache, query_vector_of
 from memory.storage import MemoryStore, Row, SQLiteStore
-from memory.transition import TransitionReport, Transitions
+from memory.transition import TransitionReport, Transitions, step_back
 
 if TYPE_CHECKING:
     from memory.agent import AgentMemory
@@ -326,11 +326,13 @@ class AgentMemorySystem(Finding):
     # -- transitions --------------------------------------------------------------------------
 
     def maintain(self) -> TransitionReport:
-        """Do now, to the end, what the background does by and by: age, limits, fitting codecs."""
+        """Do now, to the end, what the background does by and by: age, limits, fitting codecs, and
+        giving back what is free in the file."""
         self._save_uses()
         report, _ = self._transitions.by_age()
         report += self._transitions.by_capacity(self._store.agents())
         self._transitions.fit_codecs()
+        self._transitions.give_back_space(step_back)
         return report
 
     def force_transition_to_im(self, percentage: float = 100, agent_id: str | None = None) -> int:

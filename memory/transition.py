@@ -7,6 +7,7 @@ a deletion or another process that moves the same rows can't lose or double one.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
@@ -24,6 +25,8 @@ _log = logging.getLogger(__name__)
 
 _BELOW = {Tier.STM: Tier.IM, Tier.IM: Tier.LTM}
 _SAMPLED_AGENTS = 64
+
+STEP_BACK_SECONDS = 0.002
 
 
 class TransitionReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +133,12 @@ class Transitions:
         self._forms.fit(vectors, bodies)
         return True
 
+    def give_back_space(self, pause: Callable[[], bool]) -> None:
+        """Let the store return what moves and deletions have left free, where that is worth it."""
+        for _ in self._store.shrink():
+            if not pause():
+                return
+
     def _move(self, agent: str, seqs: Sequence[int], source: Tier) -> int:
         target = _BELOW[source]
         readable = [seq for seq in seqs if (agent, seq) not in self._unreadable]
@@ -181,6 +190,12 @@ class Transitions:
         if len(rows) < wanted:  # few agents have much: take it from whoever has
             rows = list(islice(self._store.all_rows(), wanted))
         return rows[:wanted]
+
+
+def step_back() -> bool:
+    """A pause for whoever has nothing to do between two transactions: writers get their turn."""
+    time.sleep(STEP_BACK_SECONDS)
+    return True
 
 
 def _moved(target: Tier, count: int) -> TransitionReport:

@@ -41,7 +41,7 @@ class Connections:
         self._path = path
         self._disk = disk
         self._busy_timeout = busy_timeout
-        self._read_only = read_only
+        self.read_only = read_only
         self._closed = False
         self.lock = threading.RLock()
         """Held while this process writes."""
@@ -110,7 +110,7 @@ class Connections:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """The writer inside one transaction: committed at the end, taken back on any exception."""
-        if self._read_only:
+        if self.read_only:
             raise StoreReadOnly(f"{self._path} was opened with read_only=True")
         with self.lock:
             connection = self._writing_connection()
@@ -133,6 +133,27 @@ class Connections:
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
+
+    def checkpoint(self) -> int:
+        """Bring the log into the file and cut both to their length, as far as that is possible without
+        waiting; how many pages must stay in the log for now, because somebody reads an earlier state."""
+        if self._path is None:
+            return 0
+        connection = self.reader()
+        try:
+            # First most of it, beside writers. What is left then holds them up for a moment only.
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            (patience,) = connection.execute("PRAGMA busy_timeout").fetchone()
+            connection.execute("PRAGMA busy_timeout = 0")
+            try:
+                [(_, logged, done)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                connection.execute(f"PRAGMA busy_timeout = {patience}")
+            return int(logged - done)
+        except sqlite3.Error as problem:
+            self.complain(problem)
+        finally:
+            self.release(connection)
 
     def complain(self, problem: sqlite3.Error) -> NoReturn:
         """Say in the package's own words what SQLite said."""
@@ -175,7 +196,7 @@ class Connections:
         except sqlite3.Error as problem:
             self.complain(problem)
         try:
-            if writing and not self._read_only:
+            if writing and not self.read_only:
                 level = "FULL" if self._disk else "NORMAL"
                 connection.execute(f"PRAGMA synchronous = {level}")
             else:
@@ -212,7 +233,7 @@ class Connections:
         self.lock.release()
 
     def _mode(self) -> str:
-        if not self._read_only or self._path is None:
+        if not self.read_only or self._path is None:
             return "rw"
         # Without the right to make a -shm file SQLite can't read at all, unless it is told that nobody
         # writes. That is so as long as there is no log, which is looked for anew at every read.

@@ -282,5 +282,11 @@ class MemoryStore(ABC):
         """
 
     @abstractmethod
+    def shrink(self) -> Iterator[int]:
+        """Give space that nothing uses any more back to the system, if that is worth it: the bytes of
+        each slice, after the short transaction that it took. Stopping in between is fine.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """Release files and connections; what was acknowledged stays."""

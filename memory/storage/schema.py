@@ -108,7 +108,9 @@ def create_file(path: Path) -> None:
 
 def create_tables(connection: sqlite3.Connection) -> None:
     # Before WAL is switched on, so that the marks are in the file's own first page from the start.
+    # Each of the next two must come before the first table, and the size of a page before the other.
     connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # free pages can be given back
     connection.executescript(f"BEGIN; {TABLES} COMMIT;")
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
@@ -120,6 +122,17 @@ def check_file(path: Path) -> None:
     The file is looked at through SQLite, without locks and without its log. To open and close it
     ourselves would drop all locks that this process has on it (https://sqlite.org/howtocorrupt.html).
     """
+    while True:
+        size = path.stat().st_size
+        try:
+            return _check_once(path)
+        except StoreCorrupt:
+            # Another process may just have made it longer or shorter: its parts then were of two moments.
+            if path.stat().st_size == size:
+                raise
+
+
+def _check_once(path: Path) -> None:
     hint = "give ltm_config.db_path another path, or restore the file from a copy"
     if path.stat().st_size == 0:
         raise StoreCorrupt(f"{path} is empty, not an AgentMemory database: {hint}")

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from memory.errors import StoreCorrupt, StoreFull, StoreReadOnly
 from memory.storage._connections import Connections
-from memory.storage._writing import SQLiteWriting
+from memory.storage._shrinking import SQLiteShrinking
 from memory.storage.pulse import Pulse, any_slot, change_slot
 from memory.storage.schema import check_file, create_file, create_tables
 
 
-class SQLiteStore(SQLiteWriting):
-    """Opens, checks and closes the file; what it does with it is in its two halves."""
+class SQLiteStore(SQLiteShrinking):
+    """Opens, checks and closes the file; reading, writing and shrinking it are modules of their own."""
 
     def __init__(
         self,

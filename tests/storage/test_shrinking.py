@@ -1,0 +1,445 @@
+"""What moves and deletions leave free is given back to the file system, and nothing else changes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from many_memories import ALL, MANY, contents, fill, text
+from small_embedder import small_embedder
+from subprocesses import PATIENCE, run_python, start_python
+from threads import until_done
+
+from memory import AgentMemorySystem, MemoryConfig
+from memory.storage import _shrinking, schema
+
+OpenMemory = Callable[..., AgentMemorySystem]
+
+
+@pytest.fixture
+def open_small(open_memory: OpenMemory) -> OpenMemory:
+    return lambda **settings: open_memory(**{"embedder": small_embedder(), **settings})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "memory.db"
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """`start_python` for processes that may go on for ever if a test fails."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start_one(script: str, *arguments: object) -> subprocess.Popen[str]:
+        started.append(start_python(script, *arguments))
+        return started[-1]
+
+    yield start_one
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed file with memories of ann's and, between them, the space that bob's have left."""
+    config = MemoryConfig(maintenance="manual")
+    path = tmp_path_factory.mktemp("model") / "memory.db"
+    config.ltm_config.db_path = str(path)
+    with AgentMemorySystem(config, embedder=small_embedder()) as memory:
+        for start in range(0, MANY, 100):
+            for agent in ("bob", "ann"):
+                fill(memory, agent, range(start, start + 100))
+        memory.delete_all("bob")
+    count, free = pages(path)
+    assert free > 0.4 * count
+    return path
+
+
+@pytest.fixture
+def roomy(model: Path, path: Path) -> Path:
+    """The test's own copy of it."""
+    return Path(shutil.copy(model, path))
+
+
+def pages(path: Path) -> tuple[int, int]:
+    """How many pages the file has, and how many of them are free."""
+    connection = sqlite3.connect(path)
+    try:
+        names = ("page_count", "freelist_count")
+        count, free = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+        return count, free
+    finally:
+        connection.close()
+
+
+def sound(path: Path) -> bool:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    finally:
+        connection.close()
+
+
+def check_that_it_is_small(path: Path) -> None:
+    """The file is as long as its pages, of which few are free, and its log is empty or gone."""
+    count, free = pages(path)
+    assert os.path.getsize(path) == count * schema.PAGE_SIZE
+    assert free <= max(64, count // 16)
+    log = Path(f"{path}-wal")
+    assert not log.exists() or log.stat().st_size == 0
+
+
+def make_old(path: Path) -> None:
+    """Make of a closed file what an earlier version would have: one that can't be shrunk in slices."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA auto_vacuum = NONE")
+    connection.execute("VACUUM")
+    connection.close()
+
+
+# -- what gets smaller ------------------------------------------------------------------------
+
+
+def test_a_bulk_move_followed_by_maintenance_makes_the_file_smaller(
+    open_small: OpenMemory, path: Path
+) -> None:
+    memory = open_small(stm={"memory_limit": None}, im={"memory_limit": None})
+    fill(memory, "ann")
+    memory.force_consolidation()
+    before = os.path.getsize(path)
+    hits = [(hit.id, hit.score) for hit in memory.search("ann", "memory 77 of many things")]
+    count, free = pages(path)
+    assert free > count / 2
+
+    memory.maintain()
+
+    check_that_it_is_small(path)
+    assert os.path.getsize(path) < before / 2
+    assert pages(path)[1] > 32, "some are left for the next memories"
+    assert memory.get_memory_statistics()["tiers"] == {"stm": 0, "im": 0, "ltm": MANY}
+    for one in (memory, open_small()):
+        assert contents(one, "ann") == ALL
+        assert one.get("ann", "77").content == text(77)
+        assert [(hit.id, hit.score) for hit in one.search("ann", "memory 77 of many things")] == hits
+    assert sound(path)
+
+
+def test_deleting_everything_followed_by_maintenance_makes_the_file_smaller(
+    open_small: OpenMemory, path: Path
+) -> None:
+    memory = open_small()
+    fill(memory, "ann")
+    memory.add("bob", "stays", id="stays")
+    memory.delete_all("ann")
+    memory.maintain()
+    check_that_it_is_small(path)
+    assert os.path.getsize(path) < 1_000_000
+    assert memory.get("bob", "stays").content == "stays"
+    fill(memory, "ann")
+    assert contents(memory, "ann") == ALL
+
+
+def test_memories_between_free_pages_stay_as_they_are(open_small: OpenMemory, roomy: Path) -> None:
+    memory = open_small(path=roomy)
+    assert contents(memory, "ann") == ALL
+    memory.maintain()
+    check_that_it_is_small(roomy)
+    assert contents(memory, "ann") == ALL
+    memory.drop_caches()
+    assert contents(memory, "ann") == ALL
+    assert contents(memory, "bob") == {}
+    assert sound(roomy)
+
+
+def test_the_background_makes_the_file_smaller_without_being_asked(
+    open_small: OpenMemory, roomy: Path
+) -> None:
+    memory = open_small(
+        path=roomy,
+        maintenance="background",
+        maintenance_interval_seconds=0.01,
+        stm={"memory_limit": None},
+    )
+    before = os.path.getsize(roomy)
+    memory.add("ann", "wakes it", id="new")
+    deadline = time.monotonic() + PATIENCE
+    while os.path.getsize(roomy) > before * 0.6:
+        assert time.monotonic() < deadline, "the background does not make the file smaller"
+        time.sleep(0.01)
+    assert contents(memory, "ann") == ALL | {"new": "wakes it"}
+
+
+def test_a_memory_in_ram_gets_smaller_too(open_small: OpenMemory) -> None:
+    memory = open_small(path=":memory:")
+    fill(memory, "ann")
+    fill(memory, "bob")
+    before = memory.get_memory_statistics()["bytes_on_disk"]
+    memory.delete_all("bob")
+    memory.maintain()
+    assert memory.get_memory_statistics()["bytes_on_disk"] < before * 0.6
+    assert contents(memory, "ann") == ALL
+
+
+# -- what stays as it is ----------------------------------------------------------------------
+
+
+def test_a_file_in_steady_use_keeps_its_size(open_small: OpenMemory, path: Path) -> None:
+    """Free pages are for the next memories: one page in eight is not worth taking away."""
+    memory = open_small(stm={"memory_limit": None})
+    fill(memory, "ann")
+    for round_number in range(5):
+        ids = [f"{round_number} {n}" for n in range(MANY // 10)]
+        memory.add_many({"agent_id": "ann", "content": text(0), "id": id} for id in ids)
+        memory.delete_many("ann", ids)
+        count, free = pages(path)
+        memory.maintain()
+        assert pages(path) == (count, free)
+        assert free > 64
+
+
+def test_a_file_of_an_earlier_version_works_and_keeps_its_size(open_small: OpenMemory, roomy: Path) -> None:
+    make_old(roomy)
+    with open_small(path=roomy) as memory:
+        fill(memory, "bob")
+        memory.delete_all("bob")
+    before = roomy.read_bytes()
+    with open_small(path=roomy, stm={"memory_limit": None}) as memory:
+        memory.maintain()
+    assert roomy.read_bytes() == before
+    with open_small(path=roomy) as memory:
+        assert contents(memory, "ann") == ALL
+        memory.force_consolidation()
+        memory.maintain()
+        assert contents(memory, "ann") == ALL
+    assert len(roomy.read_bytes()) == len(before)
+    assert sound(roomy)
+
+
+def test_a_file_of_an_earlier_version_can_be_converted_as_the_guide_says(
+    open_small: OpenMemory, roomy: Path
+) -> None:
+    make_old(roomy)
+    connection = sqlite3.connect(roomy, isolation_level=None)
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.execute("VACUUM")
+    connection.close()
+    memory = open_small(path=roomy)
+    fill(memory, "bob")
+    memory.delete_all("bob")
+    memory.maintain()
+    check_that_it_is_small(roomy)
+    assert contents(memory, "ann") == ALL
+
+
+def test_reading_only_gives_nothing_back(open_small: OpenMemory, roomy: Path) -> None:
+    before = roomy.read_bytes()
+    with open_small(path=roomy, read_only=True, stm={"memory_limit": None}) as memory:
+        memory.maintain()
+        assert contents(memory, "ann") == ALL
+    assert roomy.read_bytes() == before
+
+
+# -- beside others ----------------------------------------------------------------------------
+
+
+def test_it_goes_in_small_steps_and_can_be_stopped_between_them(
+    open_small: OpenMemory, roomy: Path
+) -> None:
+    with open_small(path=roomy) as memory:
+        count, _ = pages(roomy)
+        memory._transitions.give_back_space(lambda: False)
+        assert count - 70 <= pages(roomy)[0] < count
+    with open_small(path=roomy) as memory:
+        memory.maintain()
+        assert contents(memory, "ann") == ALL
+    check_that_it_is_small(roomy)
+
+
+def test_whoever_reads_an_earlier_state_is_waited_for_without_filling_the_log(
+    open_small: OpenMemory, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_shrinking, "_LOG_PAGES", 100)
+    memory = open_small(stm={"memory_limit": None})
+    fill(memory, "ann")
+    fill(memory, "bob")
+    rows = memory._store.all_rows("bob")
+    read = [next(rows).id]
+    memory.delete_all("bob")
+    logged = os.path.getsize(f"{path}-wal")
+    assert logged > 100 * schema.PAGE_SIZE
+    for _ in range(3):
+        memory.maintain()
+    assert os.path.getsize(f"{path}-wal") == logged
+    read += [row.id for row in rows]
+    assert sorted(read) == sorted(ALL)
+    memory.maintain()
+    check_that_it_is_small(path)
+    assert contents(memory, "ann") == ALL
+
+
+def test_threads_read_and_write_while_pages_are_given_back(open_small: OpenMemory, roomy: Path) -> None:
+    memory = open_small(path=roomy, stm={"memory_limit": None})
+    written: dict[str, str] = {}
+
+    def shrink() -> None:
+        for _ in range(3):
+            memory.maintain()
+            fill(memory, "bob")
+            memory.delete_all("bob")
+
+    def write() -> None:
+        id = f"new {len(written)}"
+        memory.add("cid", id, id=id)
+        written[id] = id
+
+    def read() -> None:
+        for number in range(0, MANY, 50):
+            assert memory.get("ann", str(number)).content == text(number)
+        assert len(memory.recent("ann", 10 * MANY)) == MANY
+
+    until_done(shrink, write, read)
+    assert contents(memory, "ann") == ALL
+    assert contents(memory, "cid") == written
+
+
+def test_processes_read_write_and_open_while_pages_are_given_back(
+    open_small: OpenMemory, start: Callable[..., subprocess.Popen[str]], roomy: Path
+) -> None:
+    script = """
+from many_memories import ALL, contents, text
+path, role = sys.argv[1:]
+memory = open_memory(path, stm={"memory_limit": None})
+print("ready", flush=True)
+written = {}
+while not os.path.exists(path + ".done"):
+    if role == "writer":
+        id = f"new {len(written)}"
+        memory.add("cid", id, id=id)
+        written[id] = id
+        assert memory.update("ann", id[-1], importance=2.0)
+    elif role == "reader":
+        assert contents(memory, "ann") == ALL
+        assert memory.search("ann", "memory 77")
+    else:
+        with open_memory(path, read_only=True) as other:
+            assert other.get("ann", "77").content == text(77)
+print(json.dumps(written))
+memory.close()
+"""
+    processes = {role: start(script, roomy, role) for role in ("writer", "reader", "opener")}
+    for process in processes.values():
+        assert process.stdout.readline() == "ready\n", process.communicate()
+    memory = open_small(path=roomy, stm={"memory_limit": None})
+    for _ in range(3):
+        memory.maintain()
+        fill(memory, "bob")
+        memory.delete_all("bob")
+    Path(f"{roomy}.done").touch()
+    outputs = {}
+    for role, process in processes.items():
+        outputs[role], complaints = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, complaints) == (0, ""), f"{role}: {complaints}"
+    memory.maintain()
+    check_that_it_is_small(roomy)
+    assert contents(memory, "ann") == ALL
+    assert contents(memory, "cid") == json.loads(outputs["writer"])
+    assert sound(roomy)
+
+
+def test_a_file_that_changes_its_length_while_it_is_looked_at_is_not_called_damaged(
+    roomy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process's checkpoint may fall between two looks: here after it was found short."""
+    whole, has_log = roomy.read_bytes(), schema._has_log
+    roomy.write_bytes(whole[: len(whole) // 2])
+
+    def has_log_and_is_whole_now(path: Path) -> bool:
+        path.write_bytes(whole)
+        return has_log(path)
+
+    monkeypatch.setattr(schema, "_has_log", has_log_and_is_whole_now)
+    schema.check_file(roomy)
+
+
+# -- kills ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", [0, 7, 100, 400, 1_000, 2_000, 4_000])
+def test_a_kill_while_pages_are_given_back_loses_nothing(
+    open_small: OpenMemory, roomy: Path, after: int
+) -> None:
+    """The process is killed from inside the store, after so many steps of SQLite's machine."""
+    script = """
+import signal
+memory = open_memory(sys.argv[1], stm={"memory_limit": None})
+with memory._store._connections.writing() as connection:
+    pass
+left = int(sys.argv[2])
+def count():
+    global left
+    left -= 1
+    if left < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+connection.set_progress_handler(count, 1)
+memory.maintain()
+"""
+    process = start_python(script, roomy, after)
+    _, complaints = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, complaints) == (-signal.SIGKILL, "")
+    check_that_nothing_is_lost(open_small, roomy)
+
+
+@pytest.mark.parametrize("share", [0.95, 0.8, 0.65])
+def test_a_kill_while_the_file_gets_shorter_loses_nothing(
+    open_small: OpenMemory, start: Callable[..., subprocess.Popen[str]], roomy: Path, share: float
+) -> None:
+    script = """
+from many_memories import fill
+memory = open_memory(sys.argv[1], stm={"memory_limit": None})
+print("ready", flush=True)
+while True:
+    memory.maintain()
+    fill(memory, "bob")
+    memory.delete_all("bob")
+"""
+    before = os.path.getsize(roomy)
+    process = start(script, roomy)
+    assert process.stdout.readline() == "ready\n", process.communicate()
+    deadline = time.monotonic() + PATIENCE
+    while os.path.getsize(roomy) > before * share:
+        assert time.monotonic() < deadline, "the file does not get shorter"
+    process.kill()
+    process.communicate(timeout=PATIENCE)
+    check_that_nothing_is_lost(open_small, roomy)
+
+
+def check_that_nothing_is_lost(open_small: OpenMemory, path: Path) -> None:
+    with open_small(path=path, stm={"memory_limit": None}) as memory:
+        assert contents(memory, "ann") == ALL
+        assert contents(memory, "bob") in ({}, ALL)
+        memory.delete_all("bob")
+        memory.maintain()
+        assert contents(memory, "ann") == ALL
+    check_that_it_is_small(path)
+    assert sound(path)
+
+
+def test_a_new_file_can_be_shrunk_from_the_start(tmp_path: Path) -> None:
+    run_python("open_memory(sys.argv[1]).close()", tmp_path / "memory.db")
+    connection = sqlite3.connect(tmp_path / "memory.db")
+    values = [
+        connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("auto_vacuum", "page_size", "journal_mode")
+    ]
+    connection.close()
+    assert values == [2, schema.PAGE_SIZE, "wal"]
