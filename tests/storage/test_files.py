@@ -551,6 +551,40 @@ for number in range(0, 4_500, 100):
     run_python(script, before=_small_disk())
 
 
+def test_a_full_disk_may_keep_free_pages_from_being_given_back_and_loses_nothing() -> None:
+    script = """
+from memory.errors import StoreFull
+path = "/mnt/memory.db"
+memory = open_memory(path, stm={"memory_limit": None})
+kept = {str(number): f"{number} " + "x" * 3_000 for number in range(100)}
+for agent, count in (("ann", 50), ("bob", 340), ("ann", 100)):
+    batch = [{"agent_id": agent, "content": f"{n} " + "x" * 3_000, "id": str(n)} for n in range(count)]
+    memory.add_many(batch)
+memory.close()
+memory = open_memory(path, stm={"memory_limit": None})
+memory.delete_all("bob")
+def contents():
+    return {entry.id: entry.content for entry in memory.recent("ann", 1_000)}
+with open("/mnt/ballast", "wb", buffering=0) as ballast:
+    try:
+        while True:
+            ballast.write(bytes(4096))
+    except OSError:
+        pass
+for _ in range(2):
+    try:
+        memory.maintain()
+    except StoreFull as problem:
+        assert path in str(problem), problem
+    assert contents() == kept
+os.remove("/mnt/ballast")
+memory.maintain()
+assert contents() == kept
+assert os.path.getsize(path) < 1_200_000, os.path.getsize(path)
+"""
+    run_python(script, before=_small_disk())
+
+
 def test_a_new_file_on_a_full_disk_is_named() -> None:
     script = """
 from memory.errors import StoreError
