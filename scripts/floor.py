@@ -308,12 +308,17 @@ def disk(folder: Path) -> Iterator[Line]:
         memory.maintain()
         memory.force_consolidation()
         assert memory.get_memory_statistics()["tiers"]["ltm"] == len(texts)
+        left = os.path.getsize(folder / "moved.db") / len(texts)
+        memory.maintain()  # gives free pages back
     used = _bytes_in_use(folder / "moved.db") / len(texts)
     moved = os.path.getsize(folder / "moved.db") / len(texts)
-    yield Line("… moved down from stm: pages in use", f"{raw:,.0f}", f"{used:,.0f}", used / raw, "", None)
-    yield Line(
-        "… the file, with pages free for reuse", f"{raw:,.0f}", f"{moved:,.0f}", moved / raw, "", None
-    )
+    for what, size in (
+        ("… moved down from stm: pages in use", used),
+        ("… the file right after the move", left),
+    ):
+        yield Line(what, f"{raw:,.0f}", f"{size:,.0f}", size / raw, "", None)
+    what, ratio = "… the file after the next maintenance", moved / raw
+    yield Line(what, f"{raw:,.0f}", f"{moved:,.0f}", ratio, "≤ 0.5 ×", ratio <= 0.5)
 
 
 def _bytes_in_use(path: Path) -> int:
