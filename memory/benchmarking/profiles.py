@@ -44,8 +44,10 @@ _FULL: Sizes = {
         "embedding_quality": {
             "test_data_categories": ["navigation", "dialogue", "inventory"],
             "samples": 100,
+            "corpus_vectors": 2000,
+            "training_vectors": 2000,
         },
-        "compression_ratio": {"dataset_sizes": [100, 1000, 10000]},
+        "compression_ratio": {"dataset_sizes": [100, 1000, 10000], "settle_memories": 2000},
         "training_efficiency": {"data_sizes": [1000, 10000, 100000], "epochs": 10, "batch_size": 32},
     },
     "memory_transition": {
@@ -122,8 +124,9 @@ _STANDARD = _changed(
             "memory_efficiency": {"num_memories": 1000, "data_complexity_levels": [1, 5]},
         },
         "compression": {
+            "embedding_quality": {"corpus_vectors": 1000},
             "compression_ratio": {"dataset_sizes": [100, 1000]},
-            "training_efficiency": {"data_sizes": [1000, 10000]},
+            "training_efficiency": {"data_sizes": [1000, 4000]},
         },
         "memory_transition": {"transition_overhead": {"batch_sizes": [100, 1000]}},
         "retrieval": {"vector_search_latency": {"data_volumes": [100, 1000, 10000]}},
@@ -152,7 +155,13 @@ _QUICK = _changed(
             },
         },
         "compression": {
-            "compression_ratio": {"dataset_sizes": [100]},
+            "embedding_quality": {
+                "test_data_categories": ["dialogue"],
+                "samples": 50,
+                "corpus_vectors": 500,
+                "training_vectors": 500,
+            },
+            "compression_ratio": {"dataset_sizes": [100], "settle_memories": 0},
             "training_efficiency": {"data_sizes": [500], "epochs": 3},
         },
         "memory_transition": {

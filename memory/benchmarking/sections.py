@@ -180,7 +180,10 @@ class StorageConfig(Section):
 class CompressionConfig(Section):
     test_data_categories: Names
     samples: Count
+    corpus_vectors: Count
+    training_vectors: Count
     dataset_sizes: Sizes
+    settle_memories: Annotated[int, Meta(ge=0)]
     data_sizes: Sizes
     epochs: Count
     batch_size: Count

@@ -13,8 +13,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.benchmarking.targets.base import Capabilities, Found, Item, Settings, Stored, Target
+from memory.benchmarking.targets.base import (
+    Capabilities,
+    Coding,
+    Found,
+    Item,
+    Kept,
+    Settings,
+    Stored,
+    Target,
+    VectorForm,
+)
+from memory.compression.vectors import CODEC_NAMES, VectorCodec, make_codec
 from memory.config import MemoryConfig
+from memory.content import decode_body, encode_body
+from memory.embedding import WordLlamaEmbedder
+from memory.entry import Tier
 from memory.intake import NewMemory
 from memory.system import AgentMemorySystem
 
@@ -27,7 +41,10 @@ class AgentMemoryTarget(Target):
         tiers=("stm", "im", "ltm"),
         transitions=True,
         compression=True,
+        forms=True,
         metadata_filters=True,
+        threads=True,
+        processes=True,
         vector_queries=True,
     )
 
@@ -116,6 +133,49 @@ class AgentMemoryTarget(Target):
             else Stored(entry.id, entry.content, entry.tier, entry.step, entry.kind, entry.importance)
             for entry in self.memory.get_many(agent_id, ids)
         ]
+
+    def kept(self, agent_id: str, ids: Sequence[str]) -> Kept:
+        system, wanted = self.memory, set(ids)
+        by_id = {row.id: row for row in system._store.all_rows(agent_id) if row.id in wanted}
+        rows = [by_id[id_] for id_ in ids]
+        if not rows:
+            return Kept(0, ())
+        content_bytes = sum(len(row.body) for row in rows)
+        as_written = [(row.vector_codec, row.vector, None) for row in rows]
+        forms = [
+            VectorForm(
+                system.get_encoder(rows[0].tier.label).name,
+                sum(len(row.vector) for row in rows) / len(rows),
+                system._forms.to_float32(as_written),
+            )
+        ]
+        if all(row.fine is not None for row in rows):
+            finest = [(row.vector_codec, row.vector, row.fine) for row in rows]
+            forms.append(
+                VectorForm(
+                    "int8",
+                    sum(len(row.fine or b"") for row in rows) / len(rows),
+                    system._forms.to_float32(finest),
+                )
+            )
+        return Kept(content_bytes, tuple(forms))
+
+    def coding(self, place: str) -> Coding:
+        forms, tier = self.memory._forms, Tier.parse(place)
+        return Coding(
+            encode_content=lambda content: forms.body_for(tier, encode_body(content, {})),
+            decode_content=lambda written: decode_body(forms.raw_body(*written))[0],
+            encode_vectors=lambda vectors: forms.vectors_for(tier, vectors),
+            decode_vectors=forms.to_float32,
+        )
+
+    @classmethod
+    def codec(cls, name: str, **options: Any) -> VectorCodec:
+        return make_codec(name, WordLlamaEmbedder.dimensions, **options)
+
+    @classmethod
+    def codec_names(cls) -> tuple[str, ...]:
+        return CODEC_NAMES
 
     def maintain(self) -> None:
         self.memory.maintain()

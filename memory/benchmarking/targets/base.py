@@ -7,10 +7,10 @@ never left out without a word.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from memory.benchmarking.errors import NotSupported
 
@@ -43,6 +43,53 @@ class Stored:
     step: int | None = None
     kind: str | None = None
     importance: float | None = None
+
+
+@dataclass(frozen=True)
+class VectorForm:
+    """One form in which the vectors of some memories are kept."""
+
+    name: str
+    bytes_per_vector: float
+    vectors: NDArray[np.float32]
+    """As they are read back from it, one row a memory."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a target really keeps of some memories."""
+
+    content_bytes: int
+    """Of all their contents together, without keys and indexes."""
+    forms: tuple[VectorForm, ...]
+    """The smallest first. Where there are several, each is kept: their bytes add up."""
+
+
+@dataclass(frozen=True)
+class Coding:
+    """How one place writes contents and vectors and reads them back, by itself and without storing.
+
+    What the encoders give is handed to the decoders as it is.
+    """
+
+    encode_content: Callable[[Any], Any]
+    decode_content: Callable[[Any], Any]
+    encode_vectors: Callable[[NDArray[np.float32]], Any]
+    decode_vectors: Callable[[Any], NDArray[np.float32]]
+
+
+class Codec(Protocol):
+    """A way to write vectors that the users of a system can pick."""
+
+    @property
+    def bytes_per_vector(self) -> int: ...
+
+    def fit(self, vectors: NDArray[np.float32], /) -> object:
+        """Learn from vectors; where there is something learnt and it can, it learns on."""
+
+    def encode(self, vectors: NDArray[np.float32], /) -> NDArray[np.uint8]: ...
+
+    def decode(self, codes: NDArray[np.uint8], /) -> NDArray[np.float32]: ...
 
 
 @dataclass(frozen=True)
@@ -82,7 +129,14 @@ class Capabilities:
     transitions: bool = False
     """Moves memories between its tiers."""
     compression: bool = False
+    """Has several codecs for vectors to pick from."""
+    forms: bool = False
+    """Shows how it keeps contents and vectors (see `kept` and `coding`)."""
     metadata_filters: bool = False
+    threads: bool = False
+    """Threads may share one open store."""
+    processes: bool = False
+    """Processes may have the same folder open, and see at once what another one has stored."""
     vector_queries: bool = False
     """Can be searched by a vector of the common embedder, without embedding anything."""
 
@@ -149,6 +203,24 @@ class Target(ABC):
     def inspect(self, agent_id: str, ids: Sequence[str]) -> list[Stored | None]:
         """All that is known of some memories, for systems with transitions."""
         raise NotSupported(f"{self.name} has no tiers")
+
+    def kept(self, agent_id: str, ids: Sequence[str]) -> Kept:
+        """How the contents and vectors of some memories of one place lie in the store."""
+        raise NotSupported(f"{self.name} does not show in what form it keeps memories")
+
+    def coding(self, place: str) -> Coding:
+        """How contents and vectors are written in a place now."""
+        raise NotSupported(f"{self.name} does not show in what form it keeps memories")
+
+    @classmethod
+    def codec(cls, name: str, **options: Any) -> Codec:
+        """One of the codecs named by `codec_names`, new and not fitted."""
+        raise NotSupported(f"{cls.name} has no codecs to pick from")
+
+    @classmethod
+    def codec_names(cls) -> tuple[str, ...]:
+        """All codecs for vectors that a user of the system can pick."""
+        raise NotSupported(f"{cls.name} has no codecs to pick from")
 
     def maintain(self) -> None:
         """Do now, to the end, what the settings' limits and ages ask for."""

@@ -15,7 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.benchmarking.targets.base import WHOLE, Capabilities, Found, Item, Settings, Target
+from memory.benchmarking.targets.base import (
+    WHOLE,
+    Capabilities,
+    Coding,
+    Found,
+    Item,
+    Kept,
+    Settings,
+    Target,
+    VectorForm,
+)
 from memory.content import leaves_of
 from memory.embedding import ContentEmbedder, WordLlamaEmbedder, render
 
@@ -29,7 +39,7 @@ CREATE INDEX IF NOT EXISTS by_agent ON memories (agent);
 
 class SQLiteBaselineTarget(Target):
     name = "sqlite-baseline"
-    capabilities = Capabilities(vector_queries=True)
+    capabilities = Capabilities(vector_queries=True, forms=True)
 
     def open(self, folder: Path, settings: Settings | None = None) -> None:
         self._embedder = ContentEmbedder(WordLlamaEmbedder())
@@ -125,6 +135,30 @@ class SQLiteBaselineTarget(Target):
     def count(self) -> dict[str, int]:
         return {WHOLE: int(self._db.execute("SELECT count(*) FROM memories").fetchone()[0])}
 
+    def kept(self, agent_id: str, ids: Sequence[str]) -> Kept:
+        rows = [
+            self._db.execute(
+                "SELECT length(content), vector FROM memories WHERE number = ? AND agent = ?",
+                (int(id_), agent_id),
+            ).fetchone()
+            for id_ in ids
+        ]
+        vectors = self._unpack([row[1] for row in rows])
+        width = sum(len(row[1]) for row in rows) / max(len(rows), 1)
+        return Kept(sum(row[0] for row in rows), (VectorForm("float32", width, vectors),))
+
+    def coding(self, place: str) -> Coding:
+        return Coding(
+            encode_content=json.dumps,
+            decode_content=json.loads,
+            encode_vectors=lambda vectors: [vector.tobytes() for vector in vectors],
+            decode_vectors=self._unpack,
+        )
+
+    def _unpack(self, blobs: Sequence[bytes]) -> NDArray[np.float32]:
+        joined = np.frombuffer(b"".join(blobs), dtype=np.float32)
+        return joined.reshape(len(blobs), self._embedder.dimensions)
+
     def _embed(self, contents: Sequence[Any]) -> NDArray[np.float32]:
         return self._embedder.embed([render(leaves_of(content)) for content in contents])
 
@@ -134,9 +168,10 @@ class SQLiteBaselineTarget(Target):
             rows = self._db.execute(
                 "SELECT number, vector FROM memories WHERE agent = ?", (agent_id,)
             ).fetchall()
-            joined = np.frombuffer(b"".join(row[1] for row in rows), dtype=np.float32)
-            matrix = joined.reshape(len(rows), self._embedder.dimensions)
-            known = self._vectors[agent_id] = ([row[0] for row in rows], matrix)
+            known = self._vectors[agent_id] = (
+                [row[0] for row in rows],
+                self._unpack([row[1] for row in rows]),
+            )
         return known
 
     def _forget(self, *agents: str) -> None:

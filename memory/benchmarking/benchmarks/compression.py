@@ -1,0 +1,385 @@
+"""Compression: what smaller vectors and contents lose, what they save, and what fitting them costs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memory.benchmarking.bench import Bench, NotAvailable, not_available
+from memory.benchmarking.errors import NotSupported
+from memory.benchmarking.measure.resources import disk_bytes, traced_peak_bytes
+from memory.benchmarking.metrics import Metric, declare
+from memory.benchmarking.targets import load_target
+from memory.benchmarking.targets.base import Coding, Item, Kept, Target
+from memory.benchmarking.workloads.kinds import contents_of, mixed_contents
+
+if TYPE_CHECKING:
+    from memory.benchmarking.benchmarks._compression_vectors import Floats
+
+_CORPUS = "agent of the corpus"
+_SAMPLES = "agent of the samples"
+_BATCH = 1000
+"""Memories stored at once, and the vectors or contents that a coding is timed with."""
+
+
+@declare(
+    headline="mixed/tiers/ltm_small_code/neighbour_recall_at_10|*/ltm_small_code/neighbour_recall_at_10"
+    "|*/codecs/pq/neighbour_recall_at_10|*/neighbour_recall_at_10",
+    rounds=1,
+    reports=["fit_seconds", "encode_ops_per_second", "decode_ops_per_second"],
+    reconstruction_mse=Metric("", "lower"),
+    cosine_similarity=Metric("", "higher"),
+    neighbour_recall_at_10=Metric("", "higher"),
+    bytes_per_vector=Metric("B", "lower"),
+    vs_full_ratio=Metric("×", "lower"),
+)
+def benchmark_embedding_quality(
+    test_data_categories: Sequence[str] = ("navigation", "dialogue", "inventory"),
+    samples: int = 100,
+    corpus_vectors: int = 2000,
+    training_vectors: int = 2000,
+    bench: Bench | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """What a vector loses in each tier and in each codec, and how many of its neighbours are still found.
+
+    Read `neighbour_recall_at_10` beside `bytes_per_vector`: `pick` names the codec that keeps the most
+    within a quarter, a sixteenth and a thirty-second of the full vector. Codecs and stores are fitted on
+    other data of the same kind; those of `mixed` on all kinds at once, which is harder. Where a tier
+    keeps a small code and a finer form beside it, `ltm` is both (searched by the finer one, both counted
+    in bytes), and `ltm_small_code` is the small one alone.
+
+    Args:
+        test_data_categories: kinds of data: navigation, dialogue, inventory
+        samples: how many vectors are tested, of each kind
+        corpus_vectors: among how many others their neighbours are
+        training_vectors: how many the codecs are fitted on; the store's own need 2,000
+    """
+    bench = bench or Bench()
+    if not (bench.capabilities.forms or bench.capabilities.compression):
+        raise NotSupported(f"{bench.target_name} shows neither its codecs nor how it keeps vectors")
+    found: dict[str, Any] = {}
+    for kind in test_data_categories:
+        training = contents_of(kind, training_vectors, bench.seed + 1)
+        contents = contents_of(kind, samples + corpus_vectors, bench.seed)
+        tested, corpus = contents[:samples], contents[samples:]
+        found[kind] = {
+            "tiers": _tiers(bench, training, tested, corpus),
+            **_codecs(bench, kind, training, tested, corpus),
+        }
+    if len(test_data_categories) > 1:
+        training = mixed_contents(training_vectors, bench.seed + 1, test_data_categories)
+        contents = mixed_contents(samples + corpus_vectors, bench.seed, test_data_categories)
+        found["mixed"] = {"tiers": _tiers(bench, training, contents[:samples], contents[samples:])}
+    return found
+
+
+def _codecs(
+    bench: Bench, kind: str, training: Sequence[Any], tested: Sequence[Any], corpus: Sequence[Any]
+) -> dict[str, Any]:
+    from memory.benchmarking.benchmarks._compression_vectors import embedded, picks, through_codec
+
+    target = load_target(bench.target_name)
+    if not target.capabilities.compression:
+        return {"codecs": not_available(f"{bench.target_name} has no codecs to pick from")}
+    seen, samples, others = embedded(training), embedded(tested), embedded(corpus)
+    codecs = {
+        name: through_codec(bench, target.codec(name), f"{kind}, {name}", seen, samples, others)
+        for name in target.codec_names()
+    }
+    return {"codecs": codecs, "pick": picks(codecs)}
+
+
+def _tiers(
+    bench: Bench, training: Sequence[Any], tested: Sequence[Any], corpus: Sequence[Any]
+) -> dict[str, Any]:
+    from memory.benchmarking.benchmarks._compression_vectors import embedded, quality
+
+    places = bench.capabilities.places
+    if not bench.capabilities.forms:
+        reason = f"{bench.target_name} does not show in what form it keeps vectors"
+        return {place: not_available(reason) for place in places}
+    sample = [Item(_CORPUS, content) for content in training]
+    samples, others = embedded(tested), embedded(corpus)
+    found: dict[str, Any] = {}
+    for place in places:
+        with bench.target(sample) as target:
+            kept_samples = _stored(target, place, _SAMPLES, tested)
+            kept_corpus = _stored(target, place, _CORPUS, corpus)
+        pairs = list(zip(kept_samples.forms, kept_corpus.forms, strict=True))
+        widths = [form.bytes_per_vector for form, _ in pairs]
+        for number, (read_back, kept) in enumerate(pairs):
+            finest = number == len(pairs) - 1
+            figures = quality(
+                samples,
+                read_back.vectors,
+                others,
+                kept.vectors,
+                sum(widths) if finest else widths[number],
+            )
+            name = place if finest else f"{place}_small_code"
+            written_as = " + ".join(form.name for form, _ in pairs) if finest else kept.name
+            found[name] = figures | {"codec": written_as}
+    return found
+
+
+def _stored(target: Target, place: str, agent: str, contents: Sequence[Any]) -> Kept:
+    return target.kept(agent, _add(target, place, [Item(agent, content) for content in contents]))
+
+
+def _add(target: Target, place: str, items: Sequence[Item]) -> list[str]:
+    ids = [
+        id_
+        for start in range(0, len(items), _BATCH)
+        for id_ in target.add(items[start : start + _BATCH], place)
+    ]
+    target.flush()
+    return ids
+
+
+_SAVED = Metric("×", "higher")
+_SIZE = Metric("B", "lower")
+
+
+@declare(
+    headline="size_*/ltm/raw_to_kept_ratio|*/raw_to_kept_ratio",
+    rounds=2,
+    reports=[
+        f"{verb}_{what}_ops_per_second" for what in ("content", "vectors") for verb in ("encode", "decode")
+    ],
+    raw_content_bytes_per_memory=Metric("B", "neither"),
+    raw_vector_bytes_per_memory=Metric("B", "neither"),
+    disk_bytes_per_memory=_SIZE,
+    content_bytes_per_memory=_SIZE,
+    vector_bytes_per_memory=_SIZE,
+    raw_to_disk_ratio=_SAVED,
+    raw_to_kept_ratio=_SAVED,
+    raw_to_content_ratio=_SAVED,
+    raw_to_vector_ratio=_SAVED,
+    stm_to_im_ratio=_SAVED,
+    im_to_ltm_ratio=_SAVED,
+    stm_to_ltm_ratio=_SAVED,
+)
+def benchmark_compression_ratio(
+    dataset_sizes: Sequence[int] = (100, 1000, 10000),
+    settle_memories: int = 2000,
+    bench: Bench | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """How much smaller memories are in each tier than their JSON and float32 vectors, and at what speed.
+
+    Read `raw_to_kept_ratio` as what compression saves: content and vector, raw ÷ as kept. Beside it,
+    `raw_to_disk_ratio` is what is left of that once keys and search indexes are stored, too: by how much
+    a store in use grew, for the same memories. The ratios between tiers compare the growth. `coding` is
+    the pure speed of writing and reading the forms, contents one by one and vectors by the batch.
+
+    Args:
+        dataset_sizes: how many memories are stored, a third each of navigation, dialogue and inventory
+        settle_memories: how many others the store holds already, and has fitted its codecs on
+    """
+    bench = bench or Bench()
+    sample = [Item(_CORPUS, content) for content in mixed_contents(settle_memories, bench.seed + 1)]
+    found: dict[str, Any] = {}
+    with bench.folder() as base:
+        _used_store(bench, base, sample)
+        for size in dataset_sizes:
+            found[f"size_{size}"] = _sizes(bench, base, mixed_contents(size, bench.seed))
+        found["coding"] = {
+            place: _coding_speed(bench, base, place, mixed_contents(_BATCH, bench.seed))
+            for place in bench.capabilities.places
+        }
+    return found
+
+
+def _used_store(bench: Bench, base: Path, sample: Sequence[Item]) -> None:
+    """A store that is fitted and in use.
+
+    What was deleted while settling has left room in its files; storing the same again fills it, so that
+    what is stored next makes the files grow.
+    """
+    with bench.target_folder(sample) as folder:
+        with bench.open_target(folder) as target:
+            if sample:
+                _add(target, bench.capabilities.places[0], sample)
+        shutil.copytree(folder, base, dirs_exist_ok=True)
+
+
+def _sizes(bench: Bench, base: Path, contents: Sequence[Any]) -> dict[str, Any]:
+    import msgspec
+
+    from memory.benchmarking.benchmarks._compression_vectors import FULL_BYTES
+
+    raw_content = sum(len(msgspec.json.encode(content)) for content in contents) / len(contents)
+    found: dict[str, Any] = {
+        "raw_content_bytes_per_memory": raw_content,
+        "raw_vector_bytes_per_memory": float(FULL_BYTES),
+    }
+    grown = {}
+    for place in bench.capabilities.places:
+        disk, kept = _grown(bench, base, place, contents)
+        grown[place] = disk
+        found[place] = {
+            "disk_bytes_per_memory": disk,
+            "raw_to_disk_ratio": _ratio(raw_content + FULL_BYTES, disk),
+            **_as_kept(kept, raw_content, FULL_BYTES, len(contents)),
+        }
+    for upper, lower in (("stm", "im"), ("im", "ltm"), ("stm", "ltm")):
+        found[f"{upper}_to_{lower}_ratio"] = (
+            _ratio(grown[upper], grown[lower])
+            if upper in grown and lower in grown
+            else not_available(f"{bench.target_name} has no {upper} and {lower}")
+        )
+    return found
+
+
+def _ratio(size: float, disk: float) -> float | NotAvailable:
+    if size > 0 and disk > 0:
+        return size / disk
+    return not_available("the files did not grow, they had room for so few: use a larger size")
+
+
+def _grown(
+    bench: Bench, base: Path, place: str, contents: Sequence[Any]
+) -> tuple[float, Kept | NotSupported]:
+    """By how many bytes a memory the store grew, and what it keeps of the memories."""
+    kept: Kept | NotSupported
+    with bench.folder() as folder:
+        shutil.copytree(base, folder, dirs_exist_ok=True)
+        with bench.open_target(folder) as target:
+            ids = _add(target, place, [Item(_SAMPLES, content) for content in contents])
+            try:
+                kept = target.kept(_SAMPLES, ids)
+            except NotSupported as reason:
+                kept = reason
+        return (disk_bytes(folder) - disk_bytes(base)) / len(contents), kept
+
+
+def _as_kept(
+    kept: Kept | NotSupported, raw_content: float, raw_vector: float, count: int
+) -> dict[str, Any]:
+    if isinstance(kept, NotSupported):
+        return {"raw_to_kept_ratio": not_available(str(kept))}
+    content = kept.content_bytes / count
+    vector = sum(form.bytes_per_vector for form in kept.forms)
+    return {
+        "content_bytes_per_memory": content,
+        "vector_bytes_per_memory": vector,
+        "raw_to_content_ratio": raw_content / content,
+        "raw_to_vector_ratio": raw_vector / vector,
+        "raw_to_kept_ratio": (raw_content + raw_vector) / (content + vector),
+    }
+
+
+def _coding_speed(bench: Bench, base: Path, place: str, contents: Sequence[Any]) -> Any:
+    from memory.benchmarking.benchmarks._compression_vectors import embedded
+
+    if not bench.capabilities.forms:
+        return not_available(f"{bench.target_name} does not show in what form it keeps memories")
+    vectors = embedded(contents)
+    with bench.folder() as folder:
+        shutil.copytree(base, folder, dirs_exist_ok=True)
+        with bench.open_target(folder) as target:
+            return _time_coding(bench, target.coding(place), place, contents, vectors)
+
+
+def _time_coding(
+    bench: Bench, coding: Coding, place: str, contents: Sequence[Any], vectors: Floats
+) -> dict[str, float]:
+    bodies = [coding.encode_content(content) for content in contents]
+    codes = coding.encode_vectors(vectors)
+    if [coding.decode_content(body) for body in bodies] != list(contents):
+        raise AssertionError(f"{place} gives back other content than was written")
+    count = len(vectors)
+    timings = {
+        "encode_content": bench.time(coding.encode_content, contents, label=f"{place}, contents"),
+        "decode_content": bench.time(coding.decode_content, bodies, label=f"{place}, contents back"),
+        "encode_vectors": bench.time(
+            lambda: coding.encode_vectors(vectors), work=count, label=f"{place}, vectors"
+        ),
+        "decode_vectors": bench.time(
+            lambda: coding.decode_vectors(codes), work=count, label=f"{place}, vectors back"
+        ),
+    }
+    return {f"{name}_ops_per_second": each["throughput_ops_per_second"] for name, each in timings.items()}
+
+
+_TRAINED = ("autoencoder", "pq", "pca")
+
+
+@declare(
+    headline="size_*/autoencoder/training_time_seconds|*/training_time_seconds",
+    rounds=2,
+    reports=["training_time_seconds", "incremental_training_seconds", "peak_memory_bytes"],
+    final_loss=Metric("", "lower"),
+    loss_after_incremental=Metric("", "lower"),
+    inference_time_ms=Metric("ms", "lower"),
+    inference_1000_time_ms=Metric("ms", "lower"),
+)
+def benchmark_training_efficiency(
+    data_sizes: Sequence[int] = (1000, 10000, 100000),
+    epochs: int = 10,
+    batch_size: int = 32,
+    bench: Bench | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """What it costs to train the autoencoder and to train it on, beside the fits of pq and pca.
+
+    Read `training_time_seconds` as what a user pays before a codec can be used, and
+    `incremental_training_seconds` as what following new data costs (a tenth as many vectors, from the
+    weights it has); pq and pca can't learn on. `peak_memory_bytes` is what Python's and NumPy's
+    allocators held at most, traced in a pass of its own, with one epoch. Of many vectors pq takes 16,384
+    by itself; the others take all. `loss_per_epoch` is 1 - cosine, the incremental epochs last.
+
+    Args:
+        data_sizes: how many vectors are trained on, of dialogue; pq needs 256
+        epochs: how often the autoencoder sees each of them
+        batch_size: how many it sees before each step
+    """
+    bench = bench or Bench()
+    if not bench.capabilities.compression:
+        raise NotSupported(f"{bench.target_name} has no codecs to train")
+    from memory.benchmarking.benchmarks._compression_vectors import embedded
+
+    largest = max(data_sizes)
+    vectors = embedded(contents_of("dialogue", largest + max(largest // 10, batch_size), bench.seed))
+    found: dict[str, Any] = {}
+    for size in data_sizes:
+        training, later = vectors[:size], vectors[size : size + max(size // 10, batch_size)]
+        found[f"size_{size}"] = {
+            name: _training(bench, name, size, training, later, epochs, batch_size) for name in _TRAINED
+        }
+    return found
+
+
+def _training(
+    bench: Bench, name: str, size: int, training: Floats, later: Floats, epochs: int, batch_size: int
+) -> dict[str, Any]:
+    target = load_target(bench.target_name)
+    steps = {"batch_size": batch_size} if name == "autoencoder" else {}
+    passes = {"epochs": epochs} if name == "autoencoder" else {}
+    label = f"{name}, {size} vectors"
+    codec = target.codec(name, **steps, **passes)
+    fitting = bench.time(lambda: codec.fit(training), calls=1, warm_up=0, label=label)
+    found: dict[str, Any] = {"training_time_seconds": fitting["total_time_seconds"]}
+    if name == "autoencoder":
+        losses = getattr(codec, "history", [])
+        trained = len(losses)
+        more = bench.time(lambda: codec.fit(later), calls=1, warm_up=0, label=f"{label}, on")
+        found["incremental_training_seconds"] = more["total_time_seconds"]
+        found["final_loss"] = losses[trained - 1]
+        found["loss_after_incremental"] = losses[-1]
+        found["loss_per_epoch"] = [round(loss, 6) for loss in losses]
+    else:
+        found["incremental_training_seconds"] = not_available(f"{name} is fitted anew, not trained on")
+    traced = target.codec(name, **steps, **({"epochs": 1} if passes else {}))
+    found["peak_memory_bytes"] = traced_peak_bytes(lambda: traced.fit(training))
+    thousand = training[:1000]
+    if len(thousand) < 1000:
+        import numpy as np
+
+        thousand = np.resize(training, (1000, training.shape[1]))
+    one = bench.time(codec.encode, [row[None, :] for row in thousand[:100]], label=f"{label}, one")
+    many = bench.time(lambda: codec.encode(thousand), label=f"{label}, 1000")
+    return found | {"inference_time_ms": one["p50_ms"], "inference_1000_time_ms": many["p50_ms"]}
