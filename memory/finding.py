@@ -72,8 +72,8 @@ class Finding:
             return [self.get(agent_id, ids[0])]
         moment = self._records.moment(agent_id)
         entries: dict[str, MemoryEntry] = {}
-        for record in self._store.get(agent_id, list(dict.fromkeys(ids))):
-            entries[record.id] = self._read(record, moment)
+        for entry in self._read_all(self._store.get(agent_id, list(dict.fromkeys(ids))), moment):
+            entries[entry.id] = entry
         return [entries.get(id) for id in ids]
 
     def exists(self, agent_id: str, id: str, tier: TierName | None = None) -> bool:
@@ -241,6 +241,18 @@ class Finding:
             self._records.keep(entry, record.seq, moment)
         return entry
 
+    def _read_all(self, records: Sequence[Record], moment: int) -> list[MemoryEntry]:
+        """The same for many records of one agent."""
+        entries = [self._entry(record) for record in records]
+        cache = self._records
+        cache.uses.extend([(record.agent, record.seq) for record in records])
+        reads = cache.reads
+        for record, entry in zip(records, entries, strict=True):
+            reads[record.tier] += 1
+            if record.tier is Tier.STM:
+                cache.keep(entry, record.seq, moment)
+        return entries
+
     def _caught_up(self, agent_id: str) -> _CaughtUp:
         check_name("agent_id", agent_id)
         return _CaughtUp(self._indexes, agent_id)
@@ -303,8 +315,9 @@ class Finding:
         if len(entries) < len(seqs):
             missing = [seq for seq in seqs if seq not in entries]
             moment = self._records.moment(agent_id)
-            for record in self._store.get_by_seq(agent_id, missing):
-                entries[record.seq] = self._read(record, moment)
+            records = self._store.get_by_seq(agent_id, missing)
+            for record, entry in zip(records, self._read_all(records, moment), strict=True):
+                entries[record.seq] = entry
         return entries
 
     def _in_range(
@@ -330,7 +343,7 @@ class Finding:
             limit=limit,
             newest_first=newest_first,
         )
-        return [self._read(record, moment) for record in records]
+        return self._read_all(records, moment)
 
 
 class _CaughtUp:

@@ -185,14 +185,34 @@ class _Recorder:
         return content
 
 
+_AS_THEY_ARE = frozenset((str, int, bool, type(None)))
+
+
 def to_json(value: Any) -> Any:
     """A value of a program as JSON: arrays as lists, records as objects, the rest by its text."""
-    if value is None or isinstance(value, bool | str):
+    # Each call of the agent waits for this, and nearly everything is of one of these few types.
+    kind = type(value)
+    if kind in _AS_THEY_ARE:
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else repr(value)
+    if kind is dict:
+        return {
+            key if type(key) is str else str(key): child if type(child) in _AS_THEY_ARE else to_json(child)
+            for key, child in value.items()
+        }
+    if kind is list:
+        return [child if type(child) in _AS_THEY_ARE else to_json(child) for child in value]
+    return _other_to_json(value)
+
+
+def _other_to_json(value: Any) -> Any:
+    if isinstance(value, str):
         return value
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
-        return float(value) if math.isfinite(value) else repr(float(value))
+        return to_json(float(value))
     if isinstance(value, Mapping):
         return {str(key): to_json(child) for key, child in value.items()}
     if isinstance(value, list | tuple | Set):

@@ -748,6 +748,22 @@ def test_only_the_direction_of_a_vector_counts(memory: AgentMemorySystem, scale:
         assert hit.score == pytest.approx(1.0, abs=0.01)
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e-7, 1e-6, 1.0, 1e6, 1e7, 1e30])
+def test_nor_does_it_matter_how_the_numbers_of_a_vector_lie(
+    memory: AgentMemorySystem, scale: float
+) -> None:
+    vectors = (unit_vectors(5, DIMENSIONS, 3) * scale).astype(np.float32)
+    columns = np.ascontiguousarray(vectors.T)
+    for number, row in enumerate(vectors):
+        memory.add("ann", number, id=str(number), vector=row)
+    for number in range(len(vectors)):
+        by_row = memory.retrieve_similar_states("ann", vectors[number], 2)
+        by_column = memory.retrieve_similar_states("ann", columns[:, number], 2)
+        assert [hit.id for hit in by_row] == [hit.id for hit in by_column]
+        assert by_row[0].id == str(number)
+        assert [hit.score for hit in by_row] == pytest.approx([hit.score for hit in by_column])
+
+
 def test_a_threshold_bounds_the_cosine(memory: AgentMemorySystem) -> None:
     axis = np.eye(DIMENSIONS)[0]
     other = np.eye(DIMENSIONS)[1]
