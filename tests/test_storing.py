@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
 from enum import StrEnum
 from pathlib import Path
@@ -642,3 +644,14 @@ def test_one_agents_view_stores_for_nobody_else(memory: AgentMemorySystem) -> No
     with pytest.raises(InvalidMemory):
         memory.agent("ann").add_many([{"agent_id": "bob", "content": "x"}])
     assert memory.agents() == []
+
+
+def test_what_was_read_and_deleted_leaves_nothing_in_the_file(open_memory: Open, tmp_path: Path) -> None:
+    memory = open_memory(embedder=small_embedder())
+    kept, *others = (memory.add("ann", f"note {number}", tier="im") for number in range(5))
+    for id_ in (kept, *others):
+        memory.get("ann", id_)
+    memory.delete_many("ann", others)
+    memory.close()
+    with closing(sqlite3.connect(tmp_path / "memory.db")) as file:
+        assert file.execute("SELECT count(*), sum(uses) FROM uses").fetchall() == [(1, 1)]

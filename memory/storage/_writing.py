@@ -167,10 +167,15 @@ class SQLiteWriting(SQLiteReading):
             for agent, counts in uses.items():
                 agent_no = self._number(connection, agent)
                 if agent_no is not None:
+                    # What was deleted since it was read leaves nothing behind.
                     connection.executemany(
-                        "INSERT INTO uses (agent, seq, uses) VALUES (?, ?, ?)"
+                        "INSERT INTO uses (agent, seq, uses) SELECT ?, ?, ?"
+                        " WHERE EXISTS (SELECT 1 FROM memories WHERE key IN (?, ?, ?))"
                         " ON CONFLICT DO UPDATE SET uses = uses + excluded.uses",
-                        [(agent_no, seq, count) for seq, count in counts.items()],
+                        [
+                            (agent_no, seq, count, *(key_of(agent_no, tier, seq) for tier in Tier))
+                            for seq, count in counts.items()
+                        ],
                     )
 
     def save_codec(self, purpose: str, data: bytes) -> StoredCodec:
