@@ -28,7 +28,7 @@ def make_cases(
         raise NothingMeasured("there is no benchmark to run")
     for name in config.targets:
         load_target(name)  # a wrong name is an error before anything runs
-    chosen = _overrides_by_benchmark(benchmarks, overrides or {})
+    chosen = _overrides_by_benchmark(benchmarks, config, overrides or {})
     cases = []
     for benchmark in benchmarks:
         params = _parameters(benchmark, config, chosen[benchmark.full_name])
@@ -68,7 +68,7 @@ def _parameters(
 
 
 def _overrides_by_benchmark(
-    benchmarks: Sequence[Benchmark], overrides: Mapping[str, Any]
+    benchmarks: Sequence[Benchmark], config: BenchmarkConfig, overrides: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
     """Each override for the benchmarks that take it; one that none takes is an error."""
     chosen: dict[str, dict[str, Any]] = {benchmark.full_name: {} for benchmark in benchmarks}
@@ -81,7 +81,9 @@ def _overrides_by_benchmark(
             )
         for benchmark in takers:
             key = f"{benchmark.full_name}.{name}"
-            chosen[benchmark.full_name][name] = checked(key, value, benchmark.kinds[name])
+            # The configuration's type says more than the signature's: a count is no zero.
+            kind = config.section(benchmark.category).kind_of(name, benchmark.name)
+            chosen[benchmark.full_name][name] = checked(key, value, kind)
     return chosen
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any, TextIO
@@ -60,7 +61,7 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
         )
     print(f"\n{_count(run)} in {folder}", file=stream)
     if run.results:
-        print(style.dim(f"more: membench results show {_reference(folder)}"), file=stream)
+        print(style.dim(f"more: membench results show {shlex.quote(_reference(folder))}"), file=stream)
 
 
 def _row(folder: Path, run: Run, ref: ResultRef, result: Result) -> tuple[str, str, str, str]:

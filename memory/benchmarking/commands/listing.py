@@ -56,7 +56,7 @@ def execute(arguments: argparse.Namespace) -> int:
             "profiles": list(PROFILES),
             "problems": {name: str(problem) for name, problem in found.problems.items()},
         }
-        print(json.dumps(document, indent=1))
+        print(json.dumps(document, indent=1, default=str))
     else:
         _print(benchmarks, arguments.verbose)
         if not arguments.category:

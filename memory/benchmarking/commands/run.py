@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -193,7 +194,7 @@ def _finish(arguments: argparse.Namespace, finished: FinishedRun) -> int:
         if arguments.timings:
             print(f"\n{timings_text(finished.run)}")
     if finished.run.status != "complete":
-        place = f" --output-dir {finished.folder.parent}" if arguments.output_dir else ""
+        place = f" --output-dir {shlex.quote(str(finished.folder.parent))}" if arguments.output_dir else ""
         what = "interrupted" if finished.interrupted else "not complete"
         print(
             f"{what}: what was measured is saved; go on with: "
