@@ -81,7 +81,7 @@ class SQLiteBaselineTarget(Target):
 
     def get_one(self, agent_id: str, id: str) -> Any:
         row = self._db.execute(
-            "SELECT content FROM memories WHERE number = ? AND agent = ?", (int(id), agent_id)
+            "SELECT content FROM memories WHERE number = ? AND agent = ?", (id, agent_id)
         ).fetchone()
         return None if row is None else json.loads(row[0])
 
@@ -110,7 +110,7 @@ class SQLiteBaselineTarget(Target):
         vector = self._embed([content])[0]
         changed = self._db.execute(
             "UPDATE memories SET content = ?, vector = ? WHERE number = ? AND agent = ?",
-            (json.dumps(content), vector.tobytes(), int(id), agent_id),
+            (json.dumps(content), vector.tobytes(), id, agent_id),
         ).rowcount
         self._forget(agent_id)
         return changed == 1
@@ -119,7 +119,7 @@ class SQLiteBaselineTarget(Target):
         self._db.execute("BEGIN")
         removed = sum(
             self._db.execute(
-                "DELETE FROM memories WHERE number = ? AND agent = ?", (int(id_), agent_id)
+                "DELETE FROM memories WHERE number = ? AND agent = ?", (id_, agent_id)
             ).rowcount
             for id_ in ids
         )
@@ -139,7 +139,7 @@ class SQLiteBaselineTarget(Target):
         rows = [
             self._db.execute(
                 "SELECT length(content), vector FROM memories WHERE number = ? AND agent = ?",
-                (int(id_), agent_id),
+                (id_, agent_id),
             ).fetchone()
             for id_ in ids
         ]

@@ -1,0 +1,103 @@
+"""The built-in targets keep the promises of targets/base.py; a user's target is one file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from membench import LIGHT, write
+from target_conformance import TargetConformance
+
+from memory.benchmarking.bench import Bench
+from memory.benchmarking.errors import BrokenBenchmark, UnknownName
+from memory.benchmarking.targets import _BUILT_IN, load_target, target_names
+from memory.benchmarking.targets.base import Item
+from memory.benchmarking.workloads import agent_states
+
+
+class TestAgentMemory(TargetConformance):
+    name = "agentmemory"
+
+
+class TestSQLiteBaseline(TargetConformance):
+    name = "sqlite-baseline"
+
+
+class TestATargetOfTheUser(TargetConformance):
+    name = LIGHT
+
+
+def test_every_built_in_target_is_tested_here() -> None:
+    tested = {kind.name for kind in TargetConformance.__subclasses__()}
+    assert set(_BUILT_IN) <= tested
+    assert set(_BUILT_IN) <= set(target_names())
+    for name in _BUILT_IN:
+        assert load_target(name).name == name
+
+
+# -- loading ----------------------------------------------------------------------------------
+
+
+def test_a_target_is_named_by_module_and_class_or_by_file_and_class() -> None:
+    place = _BUILT_IN["sqlite-baseline"]
+    assert load_target(place) is load_target("sqlite-baseline")
+    assert load_target(LIGHT).name == "light"
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("1 / 0", "mine.py can't be loaded: ZeroDivisionError"),
+        ("def (", "mine.py can't be loaded: SyntaxError"),
+        ("raise SystemExit(0)", "mine.py can't be loaded: SystemExit: 0"),
+        ("", "can't be loaded: AttributeError: .*'Mine'"),
+        ("Mine = 3", "is not a class that derives from Target: see docs/targets.md"),
+        ("class Mine: pass", "is not a class that derives from Target: see docs/targets.md"),
+    ],
+)
+def test_a_file_that_holds_no_target_is_named(source: str, message: str, tmp_path: Path) -> None:
+    file = write(tmp_path / "mine.py", source)
+    with pytest.raises(BrokenBenchmark, match=message) as problem:
+        load_target(f"{file}:Mine")
+    assert "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("agentmemry", "there is no target 'agentmemry': did you mean 'agentmemory'?"),
+        ("", "there is no target '': known: agentmemory, sqlite-baseline"),
+        ("no.such.module:X", "target 'no.such.module:X' can't be loaded: ModuleNotFoundError"),
+        (":X", "target ':X' can't be loaded: ValueError: Empty module name"),
+        ("os:", "target 'os:' can't be loaded: AttributeError"),
+    ],
+)
+def test_a_wrong_name_is_named(name: str, message: str) -> None:
+    with pytest.raises((UnknownName, BrokenBenchmark), match=re.escape(message)):
+        load_target(name)
+
+
+# -- through a benchmark's eyes ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*_BUILT_IN, LIGHT])
+def test_a_settled_target_is_empty_and_its_folder_is_gone_afterwards(name: str, tmp_path: Path) -> None:
+    bench = Bench(target=name, scratch=tmp_path)
+    sample = [Item("someone", state) for state in agent_states(60)]
+    for _ in range(2):
+        with bench.target(sample) as target:
+            assert sum(target.count().values()) == 0
+            (id_,) = target.add([Item("ann", "text")])
+            assert target.get("ann", [id_]) == ["text"]
+    settled = [path for path in tmp_path.iterdir() if path.name.startswith("membench-settled-")]
+    assert list(tmp_path.iterdir()) == settled
+    assert len(settled) == bench.capabilities.persistence, "settling is done once, and copied"
+    del bench, target
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_target_is_closed_though_the_benchmark_fails(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), Bench(scratch=tmp_path).target():
+        1 / 0  # noqa: B018
+    assert list(tmp_path.iterdir()) == []
