@@ -68,7 +68,7 @@ BELOW: dict[str, set[str]] = {
     "transition": {"clock", "compression", "config", "entry", "errors", "importance", "storage"},
     "keeper": {"errors", "transition"},
 }
-ABOVE = {"agent", "benchmarking", "finding", "hooks", "intake", "integrations", "system", "transfer"}
+ABOVE = {"agent", "agents", "benchmarking", "finding", "hooks", "intake", "integrations", "system", "transfer"}
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))

@@ -2,7 +2,7 @@
 
 from memory.embedding.base import Embedder, FloatMatrix, FunctionEmbedder, WeightedEmbedder
 from memory.embedding.content import ContentEmbedder, Rendering, render
-from memory.embedding.wordllama import WordLlamaEmbedder
+from memory.embedding.wordllama import WordLlamaEmbedder, count_tokens
 
 __all__ = [
     "ContentEmbedder",
@@ -12,5 +12,6 @@ __all__ = [
     "Rendering",
     "WeightedEmbedder",
     "WordLlamaEmbedder",
+    "count_tokens",
     "render",
 ]

@@ -172,6 +172,13 @@ def _clean(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
+def count_tokens(text: str) -> int:
+    """How many tokens a text has for Llama's tokenizer: a fair measure for what any model will count."""
+    _, tokenizer = _load()
+    parts = (text[start : start + MAX_CHARACTERS] for start in range(0, len(text), MAX_CHARACTERS))
+    return sum(len(tokenizer.encode(_clean(part), add_special_tokens=False).ids) for part in parts)
+
+
 def _load() -> tuple[NDArray[np.float16], Tokenizer]:
     global _loaded
     if _loaded is None:

@@ -1,0 +1,59 @@
+"""A small and real agent loop on top of the memory: sessions, tools, context, runtime.
+
+The names below are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from memory.agents.context import Context as Context
+    from memory.agents.context import ContextBuilder as ContextBuilder
+    from memory.agents.messages import Message as Message
+    from memory.agents.messages import Session as Session
+    from memory.agents.messages import ToolCall as ToolCall
+    from memory.agents.messages import ToolResult as ToolResult
+    from memory.agents.model import Model as Model
+    from memory.agents.model import Reply as Reply
+    from memory.agents.model import ScriptedModel as ScriptedModel
+    from memory.agents.openai_compatible import OpenAICompatibleModel as OpenAICompatibleModel
+    from memory.agents.runtime import AgentRuntime as AgentRuntime
+    from memory.agents.runtime import Invocation as Invocation
+    from memory.agents.sessions import SessionStore as SessionStore
+    from memory.agents.tools import Tool as Tool
+    from memory.agents.tools import ToolRegistry as ToolRegistry
+
+_HOMES = {
+    "AgentRuntime": "runtime",
+    "Context": "context",
+    "ContextBuilder": "context",
+    "Invocation": "runtime",
+    "Message": "messages",
+    "Model": "model",
+    "OpenAICompatibleModel": "openai_compatible",
+    "Reply": "model",
+    "ScriptedModel": "model",
+    "Session": "messages",
+    "SessionStore": "sessions",
+    "Tool": "tools",
+    "ToolCall": "messages",
+    "ToolRegistry": "tools",
+    "ToolResult": "messages",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
