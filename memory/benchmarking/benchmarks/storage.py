@@ -7,7 +7,7 @@ import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
-from memory.benchmarking.bench import Bench, not_available
+from memory.benchmarking.bench import Bench, NotAvailable, not_available
 from memory.benchmarking.measure.resources import disk_bytes
 from memory.benchmarking.measure.timing import Timing
 from memory.benchmarking.metrics import TIMED, Metric, declare
@@ -179,7 +179,7 @@ def benchmark_memory_efficiency(
     return found
 
 
-def _room(bench: Bench, place: str, items: Sequence[Item], sample: Sequence[Item]) -> dict[str, float]:
+def _room(bench: Bench, place: str, items: Sequence[Item], sample: Sequence[Item]) -> dict[str, Any]:
     import msgspec
 
     with bench.target_folder(sample) as folder:
@@ -189,11 +189,12 @@ def _room(bench: Bench, place: str, items: Sequence[Item], sample: Sequence[Item
         disk = disk_bytes(folder)
     content = sum(len(msgspec.json.encode(item.content)) for item in items)
     count = len(items)
+    nothing = not_available(f"{bench.target_name} keeps nothing on disk")
     return {
-        "disk_bytes_per_memory": disk / count,
+        "disk_bytes_per_memory": disk / count if disk else nothing,
         "ram_bytes_per_memory": ram / count,
         "content_bytes_per_memory": content / count,
-        "memories_per_mb": count / (disk / 1e6),
+        "memories_per_mb": count / (disk / 1e6) if disk else nothing,
     }
 
 
@@ -234,13 +235,15 @@ def _held_after(work: Any) -> int:
         tracemalloc.stop()
 
 
-def _ratios(places: dict[str, dict[str, float]], bench: Bench) -> dict[str, Any]:
-    if "stm" not in places:
-        reason = f"{bench.target_name} has no tiers"
-        return {name: not_available(reason) for name in ("im_to_stm_ratio", "ltm_to_stm_ratio")}
+def _ratios(places: dict[str, dict[str, Any]], bench: Bench) -> dict[str, Any]:
+    disk = {place: found["disk_bytes_per_memory"] for place, found in places.items()}
+    if "stm" not in disk:
+        none = not_available(f"{bench.target_name} has no tiers")
+        return {name: none for name in ("im_to_stm_ratio", "ltm_to_stm_ratio")}
     return {
-        f"{tier}_to_stm_ratio": places[tier]["disk_bytes_per_memory"]
-        / places["stm"]["disk_bytes_per_memory"]
+        f"{tier}_to_stm_ratio": disk[tier]
+        if isinstance(disk[tier], NotAvailable)
+        else disk[tier] / disk["stm"]
         for tier in ("im", "ltm")
-        if tier in places
+        if tier in disk
     }
