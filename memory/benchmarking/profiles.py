@@ -126,14 +126,19 @@ _STANDARD = _changed(
         "compression": {
             "embedding_quality": {"corpus_vectors": 1000},
             "compression_ratio": {"dataset_sizes": [100, 1000]},
-            "training_efficiency": {"data_sizes": [1000, 4000]},
+            "training_efficiency": {"data_sizes": [1000, 3000]},
         },
         "memory_transition": {"transition_overhead": {"batch_sizes": [100, 1000]}},
         "retrieval": {"vector_search_latency": {"data_volumes": [100, 1000, 10000]}},
         "scalability": {
-            "agent_scaling": {"agent_counts": [1, 10, 50], "parallel_operations": [1, 4]},
+            "agent_scaling": {"agent_counts": [1, 10, 40], "parallel_operations": [1, 4]},
             "memory_size_scaling": {"data_volumes": [1000, 10000]},
-            "resource_utilization": {"duration_seconds": 5.0, "operation_rate": 100.0},
+            "resource_utilization": {"duration_seconds": 3.0, "operation_rate": 200.0},
+        },
+        "integration": {
+            "api_overhead": {"num_operations": 500},
+            "hook_implementation": {"num_steps": 500},
+            "framework_integration": {"training_iterations": 5},
         },
     },
 )
@@ -180,12 +185,12 @@ _QUICK = _changed(
         "scalability": {
             "agent_scaling": {"agent_counts": [1, 5], "parallel_operations": [1, 2]},
             "memory_size_scaling": {"data_volumes": [100, 1000]},
-            "resource_utilization": {"duration_seconds": 1.0},
+            "resource_utilization": {"duration_seconds": 0.5},
         },
         "integration": {
-            "api_overhead": {"num_operations": 100},
-            "hook_implementation": {"num_steps": 100},
-            "framework_integration": {"training_iterations": 2},
+            "api_overhead": {"num_operations": 50},
+            "hook_implementation": {"num_steps": 50},
+            "framework_integration": {"training_iterations": 1},
         },
         "quality": {"retrieval_quality": {"conversations": 3}},
         "agent_execution": {
@@ -213,5 +218,14 @@ DEFAULT_PROFILE = "standard"
 EXPECTED_SECONDS: dict[str, dict[str, float]] = {
     "storage.write_throughput": {"quick": 0.6, "standard": 10.0, "full": 120.0},
     "storage.read_latency": {"quick": 0.4, "standard": 4.0, "full": 6.0},
+    "compression.embedding_quality": {"quick": 2.5, "standard": 18.0, "full": 25.0},
+    "compression.compression_ratio": {"quick": 1.2, "standard": 4.0, "full": 15.0},
+    "compression.training_efficiency": {"quick": 1.8, "standard": 6.0, "full": 120.0},
     "storage.memory_efficiency": {"quick": 0.4, "standard": 8.0, "full": 60.0},
+    "scalability.agent_scaling": {"quick": 1.2, "standard": 4.5, "full": 150.0},
+    "scalability.memory_size_scaling": {"quick": 0.8, "standard": 3.5, "full": 900.0},
+    "scalability.resource_utilization": {"quick": 0.7, "standard": 3.3, "full": 301.0},
+    "integration.api_overhead": {"quick": 0.6, "standard": 3.0, "full": 5.0},
+    "integration.hook_implementation": {"quick": 0.4, "standard": 2.0, "full": 4.0},
+    "integration.framework_integration": {"quick": 1.0, "standard": 2.0, "full": 4.0},
 }

@@ -145,7 +145,7 @@ _SIZE = Metric("B", "lower")
 
 @declare(
     headline="size_*/ltm/raw_to_kept_ratio|*/raw_to_kept_ratio",
-    rounds=2,
+    rounds=3,
     reports=[
         f"{verb}_{what}_ops_per_second" for what in ("content", "vectors") for verb in ("encode", "decode")
     ],
@@ -310,7 +310,7 @@ _TRAINED = ("autoencoder", "pq", "pca")
 
 @declare(
     headline="size_*/autoencoder/training_time_seconds|*/training_time_seconds",
-    rounds=2,
+    rounds=3,
     reports=["training_time_seconds", "incremental_training_seconds", "peak_memory_bytes"],
     final_loss=Metric("", "lower"),
     loss_after_incremental=Metric("", "lower"),

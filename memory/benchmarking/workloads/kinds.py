@@ -15,6 +15,11 @@ from typing import Any
 from memory.benchmarking.errors import UnknownName, nearest
 from memory.benchmarking.workloads.texts import DID, WHAT, WHEN, WHERE, WHO, WHY
 
+
+def _words(lines: str) -> list[str]:
+    return lines.split()
+
+
 _STEPS = 40
 """States in a row from one walk, or of one bag; then another begins."""
 
@@ -99,6 +104,55 @@ _REPLIES = ("", "", "", "Oh well.", "I see.", "Wait,", "Good morning!", "To be f
 _FEELINGS = ("wonderful", "terrible", "relieved", "nervous", "proud", "jealous", "exhausted", "curious",
              "embarrassed", "furious", "hopeful", "bored")  # fmt: skip
 
+_ASIDES = (
+    "It reminds me of the {adjective} {noun} and that {noun2}.",
+    "There was a {noun}, quite {adjective}, next to a {noun2}.",
+    "Maybe we should {verb} the {noun} before somebody gets {adjective}.",
+    "I dreamt of a {adjective} {noun} again.",
+    "They {verb} and {verb2} all day, {adjective} as ever.",
+    "Next time I'd rather {verb} a {noun} than look at another {noun2}.",
+    "My {noun} is {adjective}, the {noun2} too.",
+)
+# Many, so that the vectors of what is said fill the whole space, as those of real talk do.
+_NOUNS = _words("""
+acorn airport album anchor ankle apron archive arrow attic autumn avocado badge balcony ballad bamboo
+barrel basket battery beach bear beard bench bicycle birthday blanket blister border bottle bracelet
+brick broom bucket butcher butterfly cabin cactus calendar camel camera canal candle canvas carpet
+castle cathedral ceiling cellar cereal chapter cheese chimney cinema circus clarinet cliff cloud coach
+coast coffee collar comet comma compass concert copper coral cottage cough cousin cradle cricket crown
+curtain cushion dairy dam debate desert diary dinner diploma doctor dolphin donkey dragon drawer dream
+drill drum duck eagle earring election elephant engine envelope essay evening exam fabric factory fairy
+farmer fashion feather fence ferry fever fiddle finger flag flood flute forest fossil fountain fridge
+frog furnace galaxy gallery garlic ghost giraffe glacier glove goat grammar grape guitar harvest hat
+heart hedge helicopter herb hill holiday honey hook horse hospital hotel iceberg insect island ivory
+jacket jam jazz jewel journal judge jungle kettle kidney kitchen kite knee ladder lake lamp language
+laundry lawyer leaf lemon letter library lion lizard lottery magnet mango marble market mask meadow
+medal melody microscope mill mirror monk moon moth mountain museum mushroom nail needle nephew nest
+novel nurse oak ocean olive onion opera orchard orchestra oven owl oyster paint palace parade parrot
+passport peach pearl pepper perfume phone pigeon pillow pirate planet plumber poem pond potato prison
+puzzle queen rabbit radio rainbow recipe referee restaurant ribbon river robot rocket roof rug saddle
+sailor salad satellite sausage scarf school scissors seed shadow shark sheep shoulder signature skeleton
+snake soap soldier song spider spoon stadium staircase stamp station statue storm strawberry subway
+suitcase swan sweater tailor tale tea telephone temple theatre thread thunder tiger tomato tongue tooth
+tournament tower toy tractor trumpet tunnel turtle twin umbrella uncle uniform university valley vase
+village vinegar violin virus visa volcano voyage wallet walnut waterfall wedding whale wheat window wine
+winter wizard wolf wool zebra
+""")
+_ADJECTIVES = _words("""
+ancient angry anxious bitter bright busy calm cheap clever cold cruel damp dark deep dirty dizzy early
+elegant empty famous fierce fragile frozen generous gentle golden grey guilty healthy heavy honest
+hollow humble icy invisible jealous lazy lonely loud lucky modern mysterious naked narrow noisy odd pale
+patient polite poor private proud quiet rare rotten rude sharp shy silent sleepy slippery smooth sour
+spicy square steep strange strict stubborn sudden sunny sweet tall tender thick tiny tired ugly violent
+warm weak wealthy wet wild wise
+""")
+_VERBS = _words("""
+argue bake bless borrow bury carve celebrate chase chew climb confess cook count cry dance decorate dig
+divorce drown fold forgive fry hide hunt iron juggle kick kiss knit laugh marry melt pack paint pray
+protest rescue rob scratch scream sew shave shout sing ski sneeze steal sweep swim tease translate vote
+wash weave whisper wrestle
+""")
+
 
 def _dialogue(rng: random.Random) -> Iterator[str]:
     while True:
@@ -118,7 +172,11 @@ def _dialogue(rng: random.Random) -> Iterator[str]:
             )
             for turn in rng.sample(_TURNS, rng.choice((1, 1, 2)))
         ]
-        yield f"{speaker}: " + " ".join(part for part in (rng.choice(_REPLIES), *turns) if part)
+        (noun, noun2), (verb, verb2) = rng.sample(_NOUNS, 2), rng.sample(_VERBS, 2)
+        aside = rng.choice(_ASIDES).format(
+            noun=noun, noun2=noun2, verb=verb, verb2=verb2, adjective=rng.choice(_ADJECTIVES)
+        )
+        yield f"{speaker}: " + " ".join(part for part in (rng.choice(_REPLIES), *turns, aside) if part)
 
 
 _MATERIALS = ("iron", "oak", "silver", "glass", "leather", "bone", "copper", "silk", "clay", "steel")
