@@ -68,7 +68,17 @@ BELOW: dict[str, set[str]] = {
     "transition": {"clock", "compression", "config", "entry", "errors", "importance", "storage"},
     "keeper": {"errors", "transition"},
 }
-ABOVE = {"agent", "agents", "benchmarking", "finding", "hooks", "intake", "integrations", "system", "transfer"}
+ABOVE = {
+    "agent",
+    "agents",
+    "benchmarking",
+    "finding",
+    "hooks",
+    "intake",
+    "integrations",
+    "system",
+    "transfer",
+}
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))
@@ -117,6 +127,63 @@ def test_nothing_but_the_benchmark_knows_of_the_integrations() -> None:
     for module in MODULES:
         if layer_of(module) not in ("benchmarking", "integrations"):
             assert not any(layer_of(name) == "integrations" for name in imported(module)), module
+
+
+# The parts of the benchmark, the lowest first. A part knows of itself and of those below its line.
+BENCHMARK = (
+    {"errors", "display", "metrics", "records", "profiles"},
+    {"files", "loading", "measure", "sections", "workloads"},
+    {"aggregate", "config", "environment", "targets"},
+    {"bench", "earlier"},
+    {"benchmarks", "tidy"},
+    {"discovery", "export", "report"},
+    {"plan", "worker", "results", "small"},
+    {"executors"},
+    {"execution"},
+    {"progress", "runner", "summary"},
+    {"commands"},
+    {"cli"},
+)
+PARTS = [module for module in MODULES if module.startswith("memory.benchmarking.")]
+
+
+def part_of(module: str) -> str:
+    """memory.benchmarking.measure.timing belongs to measure."""
+    return module.split(".")[2]
+
+
+def parts_known_by(module: str) -> set[str]:
+    known = {part_of(name) for name in imported(module) if name.startswith("memory.benchmarking.")}
+    return known - {part_of(module)}
+
+
+@pytest.mark.parametrize("module", sorted(PARTS))
+def test_a_part_of_the_benchmark_knows_only_of_those_below_it(module: str) -> None:
+    part = part_of(module)
+    lines = [number for number, parts in enumerate(BENCHMARK) if part in parts]
+    assert lines, f"{module} is on no line: add it to BENCHMARK"
+    assert parts_known_by(module) <= set[str]().union(*BENCHMARK[: lines[0]])
+
+
+@pytest.mark.parametrize("module", sorted(PARTS))
+def test_a_memory_system_is_reached_through_targets_and_benchmarks_alone(module: str) -> None:
+    if part_of(module) not in ("targets", "benchmarks"):
+        others = {name for name in imported(module) if not name.startswith("memory.benchmarking")}
+        assert others <= {"memory", "memory.errors"}
+
+
+def test_a_target_needs_nothing_of_the_benchmark_but_its_interface() -> None:
+    for module in PARTS:
+        if part_of(module) == "targets":
+            assert parts_known_by(module) <= {"errors", "loading"}, module
+
+
+def test_a_benchmark_knows_nothing_of_who_runs_it() -> None:
+    for module in PARTS:
+        if part_of(module) == "benchmarks":
+            assert parts_known_by(module) <= {
+                "bench", "errors", "measure", "metrics", "targets", "workloads",
+            }, module  # fmt: skip
 
 
 def test_the_search_knows_neither_finding_nor_system() -> None:
