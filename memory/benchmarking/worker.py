@@ -9,6 +9,7 @@ When the executor is gone, so is the worker: its standard input ends then.
 from __future__ import annotations
 
 import faulthandler
+import fcntl
 import math
 import os
 import signal
@@ -45,7 +46,7 @@ def main() -> None:
     commands = os.fdopen(os.dup(0), "rb", buffering=0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     job = msgspec.json.decode(_line(commands), type=Job)
-    threading.Thread(target=_end_with_parent, args=(commands,), daemon=True).start()
+    _end_with_parent(commands)
     _tell(events, {"event": "began", "at": began_at})
     code = 0
     try:
@@ -74,9 +75,19 @@ def _line(commands: BinaryIO) -> bytes:
 
 
 def _end_with_parent(commands: BinaryIO) -> None:
-    while commands.read(4096):
-        pass
-    os.killpg(os.getpgrp(), signal.SIGKILL)
+    """Be gone, with all that was started here, when nobody holds the other end any more."""
+
+    def wait() -> None:
+        while commands.read(4096):
+            pass
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    if hasattr(fcntl, "F_SETSIG"):
+        # By the kernel, where it can: a thread waits for ever while C code holds the interpreter.
+        fcntl.fcntl(commands, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(commands, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(commands, fcntl.F_SETFL, os.O_ASYNC)
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _tell(events: BinaryIO, event: Mapping[str, Any]) -> None:

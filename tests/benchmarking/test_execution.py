@@ -494,6 +494,24 @@ def benchmark_keeps_a_file(bench=None):
     assert not (out / ".scratch").exists()
 
 
+def test_a_worker_that_never_looks_up_goes_with_its_runner_too(tmp_path: Path) -> None:
+    """While C code holds the interpreter, no other thread of the worker can notice anything."""
+    file = write(
+        tmp_path / "counting.py",
+        """
+        import os, pathlib
+        def benchmark_counts():
+            pathlib.Path(__file__).with_name(f"at-work.{os.getpid()}").touch()
+            sum(range(10**15))
+        """,
+    )
+    with going_on(*options(file, tmp_path / "out"), cwd=tmp_path) as process:
+        wait_for(lambda: waiting_workers(tmp_path), "a round that counts")
+        process.kill()
+        process.communicate(timeout=PATIENCE)
+    wait_for(lambda: not any(map(is_alive, waiting_workers(tmp_path))), "the end of the worker")
+
+
 def test_the_next_run_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     waiting, good = write(tmp_path / "waiting.py", WAITING), write(tmp_path / "good.py", GOOD)
     out = tmp_path / "out"
