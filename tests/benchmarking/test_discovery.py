@@ -234,9 +234,9 @@ def test_installed_packages_announce_benchmarks_and_targets(
 ) -> None:
     done = membench("list", "--json", cwd=tmp_path, env=installed)
     listed = json.loads(done.out)
-    assert {"category": "elsewhere", "benchmark": "x", "summary": "", "parameters": {"size": 3}} in (
-        listed["benchmarks"]
-    )
+    (elsewhere,) = [each for each in listed["benchmarks"] if each["category"] == "elsewhere"]
+    assert elsewhere["benchmark"] == "x"
+    assert "size" in elsewhere["parameters"]
     assert {"other", "agentmemory", "sqlite-baseline"} <= set(listed["targets"])
     assert "nothing_like_it" in listed["problems"]["broken"]
     assert done.code == 1

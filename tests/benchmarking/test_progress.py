@@ -34,8 +34,8 @@ from memory.benchmarking.records import Case, Job, Round, Run
 # -- plain lines ------------------------------------------------------------------------------
 
 
-def case_named(name: str) -> Case:
-    return Case(category="mine", benchmark=name, target="light", params={})
+def case_named(name: str, target: str = "light") -> Case:
+    return Case(category="mine", benchmark=name, target=target, params={})
 
 
 def job_of(case: Case, number: int = 0) -> Job:
@@ -66,7 +66,7 @@ def test_a_line_a_round_with_what_is_done_and_what_is_left(tmp_path: Path) -> No
     stream = io.StringIO()
     progress = make_progress(Estimator(tmp_path, "quick"), stream)
     assert isinstance(progress, PlainProgress)
-    one, two = case_named("one"), case_named("two")
+    one, two = case_named("one"), case_named("two", "other")
     progress.began(a_run(tmp_path, one, two), tmp_path, 0, 4)
     progress.started(job_of(one))
     progress.heard(job_of(one), {"event": "timing", "label": "x", "p50_ms": 1.0})
@@ -79,10 +79,10 @@ def test_a_line_a_round_with_what_is_done_and_what_is_left(tmp_path: Path) -> No
     assert first == "run 20260801_101500_ab12: 4 rounds, about ?"
     assert lines == [
         "[1/4] mine.one on light, round 1 of 2: 2.0 s  (elapsed, left ?)",
-        "[2/4] mine.two on light, round 1 of 2: 4.0 s"
+        "[2/4] mine.two on other, round 1 of 2: 4.0 s"
         "  FAILED: ValueError: no�[31m luck  (elapsed, left 0:06)",
         "[3/4] mine.one on light, round 2 of 2: 2.0 s  (elapsed, left 0:04)",
-        "[4/4] mine.two on light, round 2 of 2: 4.0 s  (elapsed, left 0:00)",
+        "[4/4] mine.two on other, round 2 of 2: 4.0 s  (elapsed, left 0:00)",
     ]
 
 
@@ -201,7 +201,7 @@ class Screen:
 
     def read_until(self, *wanted: str) -> None:
         while not all(each in self.text for each in wanted):
-            assert self.read(), f"the command ended first; seen: {self.text!r}"
+            assert self.read(), f"the command ended first; seen: {self.text[-2000:]!r}"
 
     def read(self) -> bool:
         try:
@@ -232,10 +232,10 @@ def test_a_terminal_shows_a_bar_and_a_line_for_each_round_that_is_going_on(tmp_p
             "0/2 rounds",
             "elapsed",
             "left",
-            "waiting.one on ",
-            "waiting.two on ",
+            "waiting.one",
+            "waiting.two",
             "round 1 of 1",
-            "in capitals: ",
+            "in capitals",
         )
         (tmp_path / "go").touch()
         while screen.read():
@@ -246,8 +246,8 @@ def test_a_terminal_shows_a_bar_and_a_line_for_each_round_that_is_going_on(tmp_p
         process.kill()
         os.close(near)
     assert process.returncode == 1
-    assert re.search(r"in capitals: [\d.,]+ (ns|µs|ms)", screen.text)
-    assert re.search(r"✗ waiting.two on \S+, round 1 of 1: ValueError: two went wrong", screen.text)
+    assert re.search(r"  waiting.one.*, round 1 of 1 .*[\d.,]+ (ns|µs|ms)", screen.text)
+    assert re.search(r"✗ waiting.two.*, round 1 of 1: ValueError: two went wrong", screen.text)
     assert "waiting.one" in out
     assert "\x1b" not in out, "standard output is no terminal here"
 
@@ -260,5 +260,5 @@ def test_what_is_no_terminal_gets_plain_lines(tmp_path: Path) -> None:
     first, second = done.err.splitlines()
     assert re.fullmatch(r"run \S+: 1 rounds, about \?", first)
     assert re.fullmatch(
-        r"\[1/1\] good.good on \S+, round 1 of 1: [\d.]+ s  \(elapsed \d:\d\d, left 0:00\)", second
+        r"\[1/1\] good.good.*, round 1 of 1: [\d.]+ s  \(elapsed \d:\d\d, left 0:00\)", second
     )
