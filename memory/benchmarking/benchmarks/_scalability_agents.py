@@ -1,0 +1,303 @@
+"""Agents that share one store: their work, and crews of threads or processes that do it.
+
+A crew does a cell's work in passes. In a pass each agent stores, reads and searches the same number of
+times, the agents of one worker taking turns after every operation; before the next pass everybody's
+memories are deleted, off the clock, so that each pass begins with agents that know nothing.
+
+As a program (`python -m memory.benchmarking.benchmarks._scalability_agents`) this is one process of a
+`ProcessCrew`: it gets orders as JSON lines on standard input and answers each with one on standard output.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, Protocol, Self
+
+import msgspec
+
+from memory.benchmarking.bench import Bench
+from memory.benchmarking.errors import BrokenBenchmark
+from memory.benchmarking.measure.resources import rss_bytes
+from memory.benchmarking.measure.timing import wall_ns
+from memory.benchmarking.targets.base import Item, Target
+from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
+
+KINDS = {"S": "store", "R": "read", "F": "search"}
+TURNS = "SSRSSRFSSRFSSRSSRF"
+"""What an agent does in one pass: 10 stores, 5 reads, 3 searches."""
+K = 5
+"""How many memories a search asks for."""
+
+
+@dataclass
+class Seen:
+    """What workers measured: nanoseconds by kind of operation, and what that took."""
+
+    samples: dict[str, list[int]] = field(default_factory=lambda: {kind: [] for kind in KINDS.values()})
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    rss_bytes: int = 0
+
+    @property
+    def operations(self) -> int:
+        return sum(map(len, self.samples.values()))
+
+    def take(self, samples: Mapping[str, Iterable[int]]) -> None:
+        for kind, values in samples.items():
+            self.samples[kind].extend(values)
+
+    def milliseconds(self) -> dict[str, list[float]]:
+        """Each operation's time, by kind; only kinds that there were."""
+        return {kind: [value / 1e6 for value in values] for kind, values in self.samples.items() if values}
+
+
+class Work:
+    """One worker's part of a pass, laid out beforehand."""
+
+    def __init__(self, target: Target, agents: Sequence[str], searches: bool, seed: str) -> None:
+        self._target = target
+        rng = random.Random(seed)
+        texts = sentences(MEMORIES, rng.getrandbits(32))
+        queries = list(islice(sentences(QUERIES, rng.getrandbits(32)), 50))
+        self._ids: dict[str, list[tuple[str, str]]] = {agent: [] for agent in agents}
+        self._plan: list[tuple[str, str, Any]] = []
+        for turn in TURNS:
+            for agent in agents:
+                if turn == "S":
+                    self._plan.append((turn, agent, Item(agent, next(texts))))
+                elif turn == "R":
+                    self._plan.append((turn, agent, rng.random()))
+                elif searches:
+                    self._plan.append((turn, agent, rng.choice(queries)))
+        self.samples = {kind: array("q") for kind in KINDS.values()}
+
+    def run(self) -> None:
+        """Do it, and keep the time of every operation; an answer that is wrong ends the benchmark."""
+        target, ids, clock = self._target, self._ids, wall_ns
+        keep = {turn: self.samples[kind].append for turn, kind in KINDS.items()}
+        for turn, agent, argument in self._plan:
+            if turn == "S":
+                start = clock()
+                id_ = target.add_one(argument)
+                keep[turn](clock() - start)
+                ids[agent].append((id_, argument.content))
+            elif turn == "R":
+                id_, content = ids[agent][int(argument * len(ids[agent]))]
+                start = clock()
+                answer = target.get_one(agent, id_)
+                keep[turn](clock() - start)
+                if answer != content:
+                    raise AssertionError(f"{target.name} gave {agent} other content than it stored")
+            else:
+                start = clock()
+                hits = target.search(agent, argument, K)
+                keep[turn](clock() - start)
+                known = {id_ for id_, _ in ids[agent]}
+                if not hits or not all(hit.id in known for hit in hits):
+                    raise AssertionError(f"{target.name} gave {agent} nothing, or what is not its own")
+
+    def clean(self) -> None:
+        for agent in self._ids:
+            self._target.delete_all(agent)
+
+
+def warm_up(target: Target, agent: str) -> None:
+    """Load what is loaded at first use, and connect."""
+    id_ = target.add_one(Item(agent, "to load the embedder"))
+    target.get_one(agent, id_)
+    if target.capabilities.search:
+        target.search(agent, "the embedder", K)
+    target.delete_all(agent)
+
+
+def shared_out(agents: Sequence[str], workers: int) -> list[list[str]]:
+    """Each worker's agents, as evenly as it goes."""
+    return [list(agents[number::workers]) for number in range(workers)]
+
+
+class Crew(Protocol):
+    """Workers on one store."""
+
+    def prepare(self, agents: Sequence[str], seed: str) -> None:
+        """Lay out a pass."""
+
+    def go(self, seen: Seen) -> None:
+        """Do it: the time from the first to the last operation, and the samples."""
+
+    def clean(self) -> None:
+        """Delete what the pass has stored."""
+
+
+class ThreadCrew:
+    """Threads that share one open target; one worker is the calling thread itself."""
+
+    def __init__(self, target: Target, workers: int) -> None:
+        self._target = target
+        self._workers = workers
+        self._works: list[Work] = []
+        warm_up(target, "warm-up")
+
+    def prepare(self, agents: Sequence[str], seed: str) -> None:
+        searches = self._target.capabilities.search
+        self._works = [
+            Work(self._target, part, searches, f"{seed} {number}")
+            for number, part in enumerate(shared_out(agents, self._workers))
+        ]
+
+    def go(self, seen: Seen) -> None:
+        problems: list[BaseException] = []
+
+        def run(work: Work) -> None:
+            try:
+                work.run()
+            except BaseException as problem:
+                problems.append(problem)
+
+        threads = [threading.Thread(target=run, args=(work,), daemon=True) for work in self._works[1:]]
+        cpu, start = time.process_time(), time.perf_counter()
+        for thread in threads:
+            thread.start()
+        run(self._works[0])
+        for thread in threads:
+            thread.join()
+        seen.wall_seconds += time.perf_counter() - start
+        seen.cpu_seconds += time.process_time() - cpu
+        if problems:
+            raise problems[0]
+        seen.rss_bytes = max(seen.rss_bytes, rss_bytes())
+        for work in self._works:
+            seen.take(work.samples)
+
+    def clean(self) -> None:
+        for work in self._works:
+            work.clean()
+
+
+class ProcessCrew:
+    """Fresh interpreters, each with the store open for itself; used for one store after another."""
+
+    def __init__(self, target_name: str, most: int) -> None:
+        self._processes = [
+            subprocess.Popen(
+                [sys.executable, "-m", __name__, target_name],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+            for _ in range(most)
+        ]
+        self._workers = 0
+
+    @contextmanager
+    def on(self, folder: Path, workers: int) -> Iterator[None]:
+        """The first `workers` of them have the store in this folder open."""
+        self._workers = workers
+        self._each([{"do": "open", "folder": str(folder), "number": number} for number in range(workers)])
+        yield
+        self._each([{"do": "close"}] * workers)
+
+    def prepare(self, agents: Sequence[str], seed: str) -> None:
+        self._each(
+            [
+                {"do": "prepare", "agents": part, "seed": f"{seed} {number}"}
+                for number, part in enumerate(shared_out(agents, self._workers))
+            ]
+        )
+
+    def go(self, seen: Seen) -> None:
+        start = time.perf_counter()
+        answers = self._each([{"do": "go"}] * self._workers)
+        seen.wall_seconds += time.perf_counter() - start
+        seen.cpu_seconds += sum(answer["cpu_seconds"] for answer in answers)
+        seen.rss_bytes = max(seen.rss_bytes, sum(answer["rss_bytes"] for answer in answers))
+        for answer in self._each([{"do": "samples"}] * self._workers):
+            seen.take(answer["samples"])
+
+    def clean(self) -> None:
+        self._each([{"do": "clean"}] * self._workers)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End them: a process ends when its standard input does."""
+        for process in self._processes:
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+        for process in self._processes:
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _each(self, orders: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        for process, order in zip(self._processes, orders, strict=False):
+            _send(process.stdin, order)
+        answers = []
+        for process in self._processes[: len(orders)]:
+            line = process.stdout.readline() if process.stdout is not None else b""
+            if not line:
+                raise BrokenBenchmark(f"a process of agents ended with code {process.wait()}: see the log")
+            answer = msgspec.json.decode(line)
+            if "problem" in answer:
+                raise AssertionError(answer["problem"])
+            answers.append(answer)
+        return answers
+
+
+def _send(pipe: IO[bytes] | None, message: Any) -> None:
+    if pipe is not None:
+        try:
+            pipe.write(msgspec.json.encode(message) + b"\n")
+            pipe.flush()
+        except BrokenPipeError:
+            pass  # it has ended: there will be no answer, which is told then
+
+
+def main() -> None:
+    """Serve a `ProcessCrew` until its end of the pipe is closed."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a target prints belongs to the log
+    bench = Bench(target=sys.argv[1])
+    with ExitStack() as opened:
+        target: Target | None = None
+        work: Work | None = None
+        for line in sys.stdin.buffer:
+            order = msgspec.json.decode(line)
+            answer: dict[str, Any] = {}
+            try:
+                if order["do"] == "open":
+                    target = opened.enter_context(bench.open_target(Path(order["folder"])))
+                    warm_up(target, f"warm-up {order['number']}")
+                elif order["do"] == "prepare" and target is not None:
+                    work = Work(target, order["agents"], target.capabilities.search, order["seed"])
+                elif order["do"] == "go" and work is not None:
+                    cpu = time.process_time()
+                    work.run()
+                    answer = {"cpu_seconds": time.process_time() - cpu, "rss_bytes": rss_bytes()}
+                elif order["do"] == "samples" and work is not None:
+                    answer = {"samples": {kind: values.tolist() for kind, values in work.samples.items()}}
+                elif order["do"] == "clean" and work is not None:
+                    work.clean()
+                elif order["do"] == "close":
+                    target = work = None
+                    opened.close()
+            except Exception as problem:
+                answer = {"problem": f"{type(problem).__name__}: {problem}"}
+            _send(answers, answer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""The exact answers that the answers at each size are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.benchmarking.targets.base import Found, Item
+from memory.content import leaves_of
+from memory.embedding import ContentEmbedder, WordLlamaEmbedder, render
+
+_ROUNDING = 1e-6
+"""Two texts can have one vector: an answer as near as the last exact one is right, whichever it is."""
+
+
+class Exact:
+    """The `k` largest cosines to some questions among all that was taken; the vectors are not kept."""
+
+    def __init__(self, questions: Sequence[str], k: int) -> None:
+        self._embedder = ContentEmbedder(WordLlamaEmbedder())
+        self._k = k
+        self.queries = self._embed(questions)
+        self._best = np.full((len(questions), k), -np.inf, np.float32)
+
+    def take(self, items: Sequence[Item]) -> None:
+        cosines = self.queries @ self._embed([item.content for item in items]).T
+        both = np.concatenate((self._best, cosines), axis=1)
+        self._best = np.partition(both, both.shape[1] - self._k, axis=1)[:, -self._k :]
+
+    def recall(self, answers: Sequence[Sequence[Found]]) -> float:
+        """The share of the right answers that were given, one list of answers a question."""
+        right = wanted = 0
+        for query, best, hits in zip(self.queries, self._best, answers, strict=True):
+            least = float(best.min()) if np.isfinite(best).all() else -1.0
+            wanted += int(np.isfinite(best).sum())
+            distinct = {hit.id: hit.content for hit in hits[: self._k]}
+            if distinct:
+                cosines = self._embed(list(distinct.values())) @ query
+                right += int((cosines >= least - _ROUNDING).sum())
+        return right / wanted
+
+    def _embed(self, contents: Sequence[object]) -> NDArray[np.float32]:
+        return self._embedder.embed([render(leaves_of(content)) for content in contents])

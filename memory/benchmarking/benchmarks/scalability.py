@@ -1,0 +1,508 @@
+"""Scalability: many agents at once, many memories, and a steady load for a long time."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from memory.benchmarking.bench import Bench, NotAvailable, Score, not_available
+from memory.benchmarking.measure.growth import growth
+from memory.benchmarking.measure.resources import disk_bytes, rss_bytes
+from memory.benchmarking.measure.statistics import percentiles
+from memory.benchmarking.measure.timing import Timing
+from memory.benchmarking.metrics import Metric, declare
+from memory.benchmarking.targets.base import Item, Target
+from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
+
+if TYPE_CHECKING:
+    from memory.benchmarking.benchmarks._scalability_agents import Crew
+
+AGENT = "benchmark_agent"
+_MB = 1e6
+
+# -- agent_scaling --------------------------------------------------------------------------------
+
+_PROCESSES_A_CORE = 4
+"""More processes than this on one file would measure the scheduler."""
+_PERCENTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
+
+
+@declare(
+    headline="threads/parallel_1/agents_*/scaling_efficiency|threads/*/operations_per_second",
+    scaling_efficiency=Metric("", "higher"),
+    parallel_efficiency=Metric("", "higher"),
+)
+def benchmark_agent_scaling(
+    agent_counts: Sequence[int] = (1, 10, 50, 100, 500),
+    parallel_operations: Sequence[int] = (1, 4, 8, 16),
+    bench: Bench | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """How many agents can share one store: each makes 10 stores, 5 reads and 3 searches, all in turns.
+
+    Read `scaling_efficiency` as what becomes of the throughput as agents are added: the operations a
+    second with so many agents ÷ those with the fewest, by as many workers; 1 is no loss.
+    `parallel_efficiency` is what more workers bring: throughput ÷ (that of one worker × the workers that
+    have a core). Workers are threads of one process, or processes that open the same file. Every count
+    does the same number of operations: fewer agents make more passes, and begin each of them without
+    memories. No more workers than agents are measured, and at most four processes a core. `rss_mb` is
+    the sum over the processes.
+
+    Args:
+        agent_counts: how many agents there are
+        parallel_operations: how many threads, or processes, work at the same time
+    """
+    bench = bench or Bench()
+    counts, workers = sorted(set(agent_counts)), sorted(set(parallel_operations))
+    found: dict[str, Any] = {
+        "threads": _by_threads(bench, counts, workers),
+        "processes": _by_processes(bench, counts, workers),
+    }
+    for cells in found.values():
+        if isinstance(cells, dict):
+            _add_efficiencies(cells, counts, workers)
+    return found
+
+
+def _by_threads(bench: Bench, counts: Sequence[int], workers: Sequence[int]) -> dict[str, Any]:
+    from memory.benchmarking.benchmarks._scalability_agents import ThreadCrew
+
+    cells: dict[str, Any] = {}
+    for parallel in workers:
+        if parallel > 1 and not bench.capabilities.threads:
+            reason = f"{bench.target_name} can't be shared by threads"
+            cells[f"parallel_{parallel}"] = not_available(reason)
+            continue
+        for count in counts:
+            if count >= parallel:
+                with bench.target() as target:
+                    crew = ThreadCrew(target, parallel)
+                    cell = _cell(crew, count, counts[-1] // count, bench.seed)
+                cells.setdefault(f"parallel_{parallel}", {})[f"agents_{count}"] = cell
+    return cells
+
+
+def _by_processes(
+    bench: Bench, counts: Sequence[int], workers: Sequence[int]
+) -> dict[str, Any] | NotAvailable:
+    from memory.benchmarking.benchmarks._scalability_agents import ProcessCrew
+
+    if not (bench.capabilities.processes and bench.capabilities.persistence):
+        return not_available(f"{bench.target_name} can't be shared by processes")
+    most = _PROCESSES_A_CORE * _cores()
+    fitting = [parallel for parallel in workers if parallel <= min(most, counts[-1])]
+    cells: dict[str, Any] = {}
+    with ProcessCrew(bench.target_name, max(fitting, default=0)) as crew:
+        for parallel in workers:
+            if parallel > most:
+                reason = f"{parallel} processes are too many for {_cores()} cores"
+                cells[f"parallel_{parallel}"] = not_available(reason)
+                continue
+            for count in counts:
+                if count >= parallel:
+                    with bench.target_folder() as folder, crew.on(folder, parallel):
+                        cell = _cell(crew, count, counts[-1] // count, bench.seed)
+                    cells.setdefault(f"parallel_{parallel}", {})[f"agents_{count}"] = cell
+    return cells
+
+
+def _cell(crew: Crew, count: int, passes: int, seed: int) -> dict[str, Any]:
+    from memory.benchmarking.benchmarks._scalability_agents import Seen
+
+    agents = [f"agent {number}" for number in range(count)]
+    seen = Seen()
+    for number in range(passes):
+        if number:
+            crew.clean()
+        crew.prepare(agents, f"{seed} {number}")
+        crew.go(seen)
+    times = {
+        kind: dict(zip(_PERCENTILES, percentiles(samples, _PERCENTILES.values()), strict=True))
+        for kind, samples in seen.milliseconds().items()
+    }
+    return {
+        "operations_per_second": seen.operations / seen.wall_seconds,
+        "agents_per_second": count * passes / seen.wall_seconds,
+        **times,
+        "cpu_percent": seen.cpu_seconds / seen.wall_seconds * 100,
+        "rss_mb": seen.rss_bytes / _MB,
+    }
+
+
+def _add_efficiencies(cells: dict[str, Any], counts: Sequence[int], workers: Sequence[int]) -> None:
+    """To each cell what it makes of more agents, and of more workers."""
+
+    def rate(parallel: int, count: int) -> float | None:
+        cell = cells.get(f"parallel_{parallel}")
+        if not isinstance(cell, dict) or f"agents_{count}" not in cell:
+            return None
+        return float(cell[f"agents_{count}"]["operations_per_second"])
+
+    for parallel in workers:
+        fewest = next((count for count in counts if count >= parallel), None)
+        for count in counts:
+            own = rate(parallel, count)
+            if own is None or fewest is None:
+                continue
+            cell = cells[f"parallel_{parallel}"][f"agents_{count}"]
+            cell["scaling_efficiency"] = own / (rate(parallel, fewest) or own)
+            alone = rate(1, count)
+            if alone is not None:
+                cell["parallel_efficiency"] = own / (alone * min(parallel, _cores()))
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+# -- memory_size_scaling --------------------------------------------------------------------------
+
+_TIER_SHARES = {"stm": 0.1, "im": 0.3, "ltm": 0.6}
+_BATCH = 2000
+_QUERIES = 20
+_STORES = 100
+"""Of those that a size adds, so many are stored one by one."""
+_READS = 500
+_K = 10
+_ROOM = Metric("B", "lower")
+
+
+@declare(
+    headline="size_*/text_search/p50_ms",
+    rounds=3,
+    growth_exponent=Metric("", "lower"),
+    disk_bytes_per_memory=_ROOM,
+    rss_bytes_per_memory=_ROOM,
+    recall_at_10=Metric("", "higher"),
+    cross_tier_to_slowest_tier=Metric("×", "lower"),
+)
+def benchmark_memory_size_scaling(
+    data_volumes: Sequence[int] = (1000, 10000, 100000, 1000000),
+    bench: Bench | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """How storing, reading and searching slow down, and what room is needed, as one agent remembers more.
+
+    Read `growth_exponent` as: with ten times the memories it takes 10^exponent times as long; 0 is no
+    slower, 1 ten times. One memory grows from size to size, 10 % of it in stm, 30 % in im and 60 % in
+    ltm where there are tiers; at each size it is closed and opened again, and `first_search` is what the
+    first question then waits for. `text_search` and `vector_search` go over everything, `tiers` over one
+    tier each; `recall_at_10` compares the answers of `vector_search` with a search over all vectors,
+    none of them compressed. `rss_bytes_per_memory` is what the process has grown by since it held none.
+
+    Args:
+        data_volumes: how many memories the agent has
+    """
+    from memory.benchmarking.benchmarks._scalability_sizes import Exact
+
+    bench = bench or Bench()
+    volumes = sorted(set(data_volumes))
+    abilities = bench.capabilities
+    questions = list(islice(sentences(QUERIES, bench.seed + 1), _QUERIES))
+    exact = Exact(questions, _K)
+    known = _Sample(_READS, bench.seed)
+    texts = _texts(bench.seed)
+    found: dict[str, Any] = {}
+    held = 0
+    with bench.folder() as folder, ExitStack() as opened:
+        target = opened.enter_context(bench.open_target(folder))
+        _load_embedder(target)
+        empty = rss_bytes()
+        for volume in volumes:
+            singles = min(_STORES, math.ceil((volume - held) * _TIER_SHARES["stm"]))
+            for place, count in _shares(volume - held, singles, abilities.places).items():
+                for items in _batches(texts, count):
+                    known.take(target.add(items, place))
+                    exact.take(items)
+            items = [Item(AGENT, next(texts)) for _ in range(singles)]
+            cell: dict[str, Any] = {"store": _store(bench, target, items, known, f"store at {volume:,}")}
+            exact.take(items)
+            held = volume
+            target.flush()
+            if abilities.persistence:
+                opened.close()
+                cell["disk_bytes_per_memory"] = disk_bytes(folder) / volume
+                target = opened.enter_context(bench.open_target(folder))
+                _load_embedder(target)
+            else:
+                reason = f"{bench.target_name} keeps nothing on disk"
+                cell["disk_bytes_per_memory"] = not_available(reason)
+            cell |= _times(bench, target, questions, exact, known.ids, volume)
+            cell["rss_bytes_per_memory"] = max(rss_bytes() - empty, 0) / volume
+            found[f"size_{volume}"] = cell
+    return found | {"growth": _growths(found, volumes)}
+
+
+class _Sample:
+    """Some ids of all that were stored, each as likely as any other (Vitter's algorithm R), shuffled."""
+
+    def __init__(self, most: int, seed: int) -> None:
+        self._most = most
+        self._rng = random.Random(seed)
+        self._seen = 0
+        self.ids: list[str] = []
+
+    def take(self, ids: Sequence[str]) -> None:
+        for id_ in ids:
+            self._seen += 1
+            place = self._rng.randrange(self._seen)
+            if len(self.ids) < self._most:
+                self.ids.insert(place, id_)
+            elif place < self._most:
+                self.ids[place] = id_
+
+
+def _texts(seed: int) -> Iterator[str]:
+    """Sentences without end; not one long stream, which would remember all of them."""
+    while True:
+        yield from islice(sentences(MEMORIES, seed), _BATCH)
+        seed += 1_000_003
+
+
+def _shares(added: int, singles: int, places: Sequence[str]) -> dict[str, int]:
+    """How many go where as batches, so that the parts are right with those stored one by one."""
+    if set(places) != set(_TIER_SHARES):
+        return {place: (added - singles) // len(places) for place in places[1:]} | {
+            places[0]: (added - singles) - (len(places) - 1) * ((added - singles) // len(places))
+        }
+    counts = {place: int(added * share) for place, share in _TIER_SHARES.items()}
+    counts["stm"] = added - counts["im"] - counts["ltm"] - singles
+    return counts
+
+
+def _batches(texts: Iterator[str], count: int) -> Iterator[list[Item]]:
+    for start in range(0, count, _BATCH):
+        yield [Item(AGENT, text) for text in islice(texts, min(_BATCH, count - start))]
+
+
+def _store(bench: Bench, target: Target, items: Sequence[Item], known: _Sample, label: str) -> Timing:
+    ids: list[str] = []
+    timing = bench.time(
+        lambda item: ids.append(target.add_one(item)), items, calls=len(items), warm_up=0, label=label
+    )
+    known.take(ids)
+    return timing
+
+
+def _load_embedder(target: Target) -> None:
+    """What is loaded at first use is there once, however many memories."""
+    target.add_one(Item("another agent", "to load the embedder"))
+    if target.capabilities.search:
+        target.search("another agent", "the embedder", 1)
+    target.delete_all("another agent")
+
+
+def _times(
+    bench: Bench, target: Target, questions: Sequence[str], exact: Any, reads: Sequence[str], volume: int
+) -> dict[str, Any]:
+    """Reading and searching at one size."""
+    abilities = target.capabilities
+    found: dict[str, Any] = {
+        "read": bench.time(
+            lambda id_: target.get_one(AGENT, id_), reads, calls=len(reads), label=f"read at {volume:,}"
+        )
+    }
+    if not abilities.search:
+        return found | _without(f"{target.name} has no search", "first_search", "text_search", *_BY_VECTOR)
+    found["first_search"] = bench.time(
+        lambda: target.search(AGENT, questions[0], _K), calls=1, warm_up=0, label=f"first at {volume:,}"
+    )
+    found["text_search"] = bench.time(
+        lambda text: target.search(AGENT, text, _K), questions, label=f"text search at {volume:,}"
+    )
+    if not abilities.vector_queries:
+        return found | _without(f"{target.name} can't be searched by a vector", *_BY_VECTOR)
+    vectors = list(exact.queries)
+    found["vector_search"] = bench.time(
+        lambda vector: target.search_vector(AGENT, vector, _K),
+        vectors,
+        label=f"vector search at {volume:,}",
+    )
+    found["recall_at_10"] = exact.recall([target.search_vector(AGENT, vector, _K) for vector in vectors])
+    if not abilities.tiers:
+        return found | _without(f"{target.name} has no tiers", "cross_tier_to_slowest_tier")
+    found["tiers"] = {
+        tier: bench.time(
+            lambda vector, tier=tier: target.search_vector(AGENT, vector, _K, tier),
+            vectors,
+            label=f"{tier} search at {volume:,}",
+        )
+        for tier in abilities.tiers
+    }
+    slowest = max(timing["p50_ms"] for timing in found["tiers"].values())
+    return found | {"cross_tier_to_slowest_tier": found["vector_search"]["p50_ms"] / slowest}
+
+
+_BY_VECTOR = ("vector_search", "recall_at_10", "cross_tier_to_slowest_tier")
+
+
+def _without(reason: str, *names: str) -> dict[str, NotAvailable]:
+    return dict.fromkeys(names, not_available(reason))
+
+
+def _growths(found: Mapping[str, Any], volumes: Sequence[int]) -> dict[str, Any]:
+    """How each median grows over the sizes, as a number and as a sentence."""
+    grown: dict[str, Any] = {}
+    for what in ("store", "read", "text_search", "vector_search"):
+        timings = {volume: found[f"size_{volume}"][what] for volume in volumes}
+        if any(isinstance(timing, NotAvailable) for timing in timings.values()):
+            continue
+        fit = growth({float(volume): timing["p50_ms"] for volume, timing in timings.items()})
+        if fit is not None:
+            grown[what] = {
+                "growth_exponent": Score(fit.exponent, fit.low, fit.high),
+                "growth": fit.sentence(f"{what.replace('_', ' ')} p50"),
+            }
+    return grown
+
+
+# -- resource_utilization -------------------------------------------------------------------------
+
+_LIVE = 500
+"""Memories that there are all the time: each store is matched by a delete."""
+_MIX = ("store", "store", "delete", "delete", "read", "read", "read", "read", "search", "search")
+_WORKERS = 4
+_PATIENCE_SECONDS = 1.0
+_READINGS = 300
+_SHORTEST_INTERVAL = 0.005
+
+
+@declare(
+    headline="latency/all/p99_ms",
+    leak_bytes_per_operation=Metric("B", "lower"),
+    achieved_to_offered=Metric("", "higher"),
+    arrivals=Metric("", "neither"),
+    dropped=Metric("", "lower"),
+    operations=Metric("", "neither"),
+)
+def benchmark_resource_utilization(
+    duration_seconds: float = 300.0,
+    operation_rate: float = 10.0,
+    bench: Bench | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """What callers wait for, and what the process uses, when operations arrive at a steady rate.
+
+    Read `latency/all/p99_ms` as what a caller waits in one of a hundred cases, counted from the moment
+    it wanted to begin, so that a stall of the system counts for everybody who came meanwhile. Arrivals
+    are independent of each other (a Poisson process) and are taken by 4 threads where the target can be
+    shared by threads; those that nobody took within a second are dropped. Of ten operations two store,
+    two delete, four read and two search, over a live set of 500 memories, so `leak_bytes_per_operation`,
+    the slope of resident memory after the first quarter, should hold 0 in its interval.
+    `generator_late_*` is how much too late the benchmark itself began, the sleep's own error.
+
+    Args:
+        duration_seconds: for how long operations arrive
+        operation_rate: how many arrive a second, on average
+    """
+    from memory.benchmarking.measure.open_loop import Progress, poisson_starts, run_open_loop
+    from memory.benchmarking.measure.timeline import Timeline
+    from memory.benchmarking.measure.trend import trend
+
+    bench = bench or Bench()
+    abilities = bench.capabilities
+    starts = poisson_starts(operation_rate, duration_seconds, bench.seed)
+    kinds = _mixed(len(starts), abilities.search, bench.seed)
+    progress = Progress()
+    every = min(max(duration_seconds / _READINGS, _SHORTEST_INTERVAL), 1.0)
+    with bench.target() as target:
+        operation = _Operations(target, kinds, bench.seed)
+        with Timeline(every, lambda: progress.done) as timeline:
+            loop = run_open_loop(
+                operation,
+                starts,
+                kinds,
+                workers=_WORKERS if abilities.threads else 1,
+                patience_seconds=_PATIENCE_SECONDS,
+                progress=progress,
+            )
+    if not loop.done:
+        raise AssertionError(f"no operation of {loop.arrivals} was done") from loop.problem
+    readings = timeline.readings
+    slope = trend([each.done for each in readings], [each.rss_bytes for each in readings])
+    too_few = not_available(f"{loop.done} operations are too few to tell a leak: let it run for longer")
+    late = loop.lateness
+    return {
+        "arrivals": loop.arrivals,
+        "operations": loop.done,
+        "dropped": loop.dropped,
+        "drop_rate": loop.dropped / loop.arrivals,
+        "error_rate": loop.failed / loop.arrivals,
+        "achieved_rate_per_second": loop.done / loop.seconds,
+        "achieved_to_offered": loop.done / loop.arrivals,
+        "latency": {
+            "all": loop.all_latencies.figures(),
+            **{kind: latencies.figures() for kind, latencies in loop.latencies.items()},
+        },
+        "generator_late_p50_ms": late.percentile_ms(50) if late.count else 0.0,
+        "generator_late_p99_ms": late.percentile_ms(99) if late.count else 0.0,
+        "cpu_percent": readings[-1].cpu_seconds / readings[-1].seconds * 100,
+        "rss_mb": readings[-1].rss_bytes / _MB,
+        "leak_bytes_per_operation": too_few if slope is None else Score(slope.value, slope.low, slope.high),
+        "timeline": [
+            {
+                "seconds": round(each.seconds, 3),
+                "operations": each.done,
+                "rss_mb": round(each.rss_bytes / _MB, 3),
+                "cpu_percent": round(cpu, 1),
+            }
+            for each, cpu in zip(readings[1:], timeline.cpu_percents(), strict=True)
+        ],
+    }
+
+
+def _mixed(count: int, searches: bool, seed: int) -> list[str]:
+    """The kinds of operations, shuffled ten by ten so that what lives stays about the same."""
+    rng = random.Random(f"mix {seed}")
+    mix = [kind for kind in _MIX if searches or kind != "search"]
+    kinds: list[str] = []
+    while len(kinds) < count:
+        kinds += rng.sample(mix, len(mix))
+    return kinds[:count]
+
+
+class _Operations:
+    """Each arrival's operation, laid out before the first one."""
+
+    def __init__(self, target: Target, kinds: Sequence[str], seed: int) -> None:
+        rng = random.Random(f"operations {seed}")
+        texts = _texts(seed)
+        questions = list(islice(sentences(QUERIES, seed + 1), 200))
+        self._target = target
+        self._live = deque(target.add([Item(AGENT, next(texts)) for _ in range(_LIVE)]))
+        target.flush()
+        if target.capabilities.search:
+            target.search(AGENT, questions[0], _K)
+        target.get_one(AGENT, self._live[0])
+        self._plan: list[tuple[str, Any]] = []
+        for kind in kinds:
+            argument: Any = None
+            if kind == "store":
+                argument = Item(AGENT, next(texts))
+            elif kind == "read":
+                argument = -1 - rng.randrange(_LIVE // 2)
+            elif kind == "search":
+                argument = rng.choice(questions)
+            self._plan.append((kind, argument))
+
+    def __call__(self, number: int) -> None:
+        kind, argument = self._plan[number]
+        if kind == "store":
+            self._live.append(self._target.add_one(argument))
+        elif kind == "delete":
+            if self._target.delete(AGENT, [self._live.popleft()]) != 1:
+                raise AssertionError("a memory that was stored could not be deleted")
+        elif kind == "read":
+            # Of the newer half: what is being deleted is at the other end.
+            if self._target.get_one(AGENT, self._live[argument]) is None:
+                raise AssertionError("a memory that was stored is gone")
+        elif not self._target.search(AGENT, argument, _K):
+            raise AssertionError("a search found nothing")

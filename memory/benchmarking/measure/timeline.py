@@ -1,0 +1,74 @@
+"""What a process holds and uses while something runs: read again and again from beside."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from memory.benchmarking.measure.resources import load_psutil
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One look at this process."""
+
+    seconds: float
+    """Since the timeline began."""
+    done: int
+    """Whatever the caller counts."""
+    rss_bytes: int
+    cpu_seconds: float
+    """Of all threads, since the timeline began."""
+
+
+class Timeline:
+    """Reads this process every so often until it is left; the first and the last moment are in it."""
+
+    def __init__(self, every_seconds: float, done: Callable[[], int]) -> None:
+        self.readings: list[Reading] = []
+        self._every = every_seconds
+        self._done = done
+        self._process = load_psutil().Process()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._start, self._cpu_start = time.perf_counter(), time.process_time()
+        self._read()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._read()
+
+    def cpu_percents(self) -> list[float]:
+        """Between each two readings, the share of one core that was used."""
+        return [
+            (later.cpu_seconds - earlier.cpu_seconds) / max(later.seconds - earlier.seconds, 1e-9) * 100
+            for earlier, later in zip(self.readings, self.readings[1:], strict=False)
+        ]
+
+    def _watch(self) -> None:
+        while not self._stop.wait(self._every):
+            self._read()
+
+    def _read(self) -> None:
+        self.readings.append(
+            Reading(
+                time.perf_counter() - self._start,
+                self._done(),
+                int(self._process.memory_info().rss),
+                time.process_time() - self._cpu_start,
+            )
+        )

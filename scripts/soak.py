@@ -1,0 +1,104 @@
+"""A million operations on a memory that does not grow: does the process?
+
+    python scripts/soak.py                        about ten minutes
+    python scripts/soak.py --operations 20000     a look at it
+
+Several agents store, read, search and delete as fast as it goes, and the background moves memories
+between the tiers, over a live set of fixed size. Resident memory is read as it goes along; after a
+warm-up, its slope should be 0 bytes an operation, within the interval (see measure/trend.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from array import array
+from collections import deque
+from itertools import islice
+from pathlib import Path
+
+from memory import AgentMemorySystem, MemoryConfig
+from memory.benchmarking.measure.resources import disk_bytes, rss_bytes
+from memory.benchmarking.measure.trend import WARM_UP_SHARE, trend
+from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
+
+_AGENTS = 20
+_LIVE = 200  # memories an agent has
+_READINGS = 1000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--operations", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+        soak(Path(folder), arguments.operations, arguments.seed)
+
+
+def soak(folder: Path, operations: int, seed: int) -> None:
+    config = MemoryConfig(maintenance_interval_seconds=5)
+    config.ltm_config.db_path = str(folder / "memory.db")
+    # Small limits, so that all three tiers are in use and memories move all the time.
+    config.stm_config.memory_limit, config.im_config.memory_limit = _LIVE // 4, _LIVE // 4
+    rng = random.Random(seed)
+    texts = list(islice(sentences(MEMORIES, seed), 20_000))
+    queries = list(islice(sentences(QUERIES, seed + 1), 2_000))
+    agents = [f"agent {number}" for number in range(_AGENTS)]
+    every = max(operations // _READINGS, 1)
+    # Made beforehand: lists that grow would be a leak of the script's own.
+    done = array("q", range(0, operations, every))
+    resident = array("q", bytes(8 * len(done)))
+    with AgentMemorySystem(config) as memory:
+        live = {
+            agent: deque(memory.add_many([{"agent_id": agent, "content": rng.choice(texts)}] * _LIVE))
+            for agent in agents
+        }
+        start = time.perf_counter()
+        for number in range(operations):
+            agent = rng.choice(agents)
+            mine = live[agent]
+            turn = number % 8
+            if turn in (0, 4):
+                mine.append(memory.add(agent, rng.choice(texts), metadata={"session": number % 50}))
+            elif turn in (1, 5):
+                if len(mine) > _LIVE // 2:
+                    memory.delete(agent, mine.popleft())
+            elif turn in (2, 6):
+                memory.search(agent, rng.choice(queries), 10)
+            elif memory.get(agent, mine[rng.randrange(len(mine))]) is None:
+                sys.exit(f"operation {number}: a memory that was stored is gone")
+            if number % every == 0:
+                resident[number // every] = rss_bytes()
+                _show(number, operations, start, resident[number // every])
+        seconds = time.perf_counter() - start
+        kept, statistics = sum(map(len, live.values())), memory.get_memory_statistics()
+    assert statistics["total"] == kept, (statistics, kept)
+    slope = trend(done, resident)
+    print(f"\r{operations:,} operations in {seconds:.0f} s, {kept:,} memories in {statistics['tiers']}")
+    print(f"disk {disk_bytes(folder) / 1e6:.1f} MB, RSS every tenth of the way, in MB:")
+    tenths = [*resident[:: max(len(resident) // 10, 1)], resident[-1]]
+    print(" ".join(f"{reading / 1e6:.1f}" for reading in tenths))
+    if slope is None or slope.low is None or slope.high is None:
+        print("too few readings for a slope: use more operations")
+        return
+    verdict = "holds 0: no leak seen" if slope.low <= 0 <= slope.high else "does not hold 0"
+    print(
+        f"slope {slope.value:+.2f} bytes an operation, 95 % interval {slope.low:+.2f} to {slope.high:+.2f}"
+        f" after the first {WARM_UP_SHARE:.0%}: {verdict}"
+    )
+
+
+def _show(number: int, operations: int, start: float, resident: int) -> None:
+    if sys.stderr.isatty():
+        rate = (number + 1) / (time.perf_counter() - start)
+        print(
+            f"\r{number / operations:4.0%} {rate:,.0f}/s {resident / 1e6:.1f} MB ", end="", file=sys.stderr
+        )
+
+
+if __name__ == "__main__":
+    main()
