@@ -77,9 +77,9 @@ class _Counting(Listener):
         return total / self.workers
 
     def where(self, job: Job) -> str:
-        return (
-            f"{job.case.name} on {job.case.target}, round {job.number + 1} of {self._rounds[job.case.key]}"
-        )
+        several = len({case.target for case in self._cases.values()}) > 1
+        target = f" on {job.case.target}" if several else ""
+        return f"{job.case.name}{target}, round {job.number + 1} of {self._rounds[job.case.key]}"
 
 
 def clock_text(seconds: float | None) -> str:
@@ -101,7 +101,8 @@ class PlainProgress(_Counting):
     def began(self, run: Run, folder: Path, done: int, total: int) -> None:
         super().began(run, folder, done, total)
         already = f", {done} of them done already" if done else ""
-        self._say(f"run {run.id}: {total} rounds{already}, about {clock_text(self.remaining)}")
+        rounds = "1 round" if total == 1 else f"{total} rounds"
+        self._say(f"run {run.id}: {rounds}{already}, about {clock_text(self.remaining)}")
 
     def ended(self, outcome: Outcome) -> None:
         super().ended(outcome)
@@ -142,9 +143,13 @@ class LiveProgress(_Counting):
         self._figures[f"{job.case.key}.{job.number}"] = (job, "starting")
 
     def heard(self, job: Job, event: Mapping[str, Any]) -> None:
-        if event["event"] == "timing":
+        key = f"{job.case.key}.{job.number}"
+        if event["event"] == "loaded":
+            self._figures[key] = (job, "running")
+        elif event["event"] == "timing":
+            # The figure first: what does not fit on the line is cut at its end.
             figure = figure_text(event["p50_ms"], "ms")
-            self._figures[f"{job.case.key}.{job.number}"] = (job, f"{event['label']}: {figure}")
+            self._figures[key] = (job, f"{figure}  {event['label']}")
 
     def ended(self, outcome: Outcome) -> None:
         super().ended(outcome)

@@ -258,7 +258,17 @@ def test_what_is_no_terminal_gets_plain_lines(tmp_path: Path) -> None:
     assert done.code == 0
     assert "\x1b" not in done.out + done.err
     first, second = done.err.splitlines()
-    assert re.fullmatch(r"run \S+: 1 rounds, about \?", first)
+    assert re.fullmatch(r"run \S+: 1 round, about \?", first)
     assert re.fullmatch(
         r"\[1/1\] good.good.*, round 1 of 1: [\d.]+ s  \(elapsed \d:\d\d, left 0:00\)", second
     )
+
+
+def test_the_target_is_named_where_there_are_several(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    progress = make_progress(Estimator(tmp_path, "quick"), stream)
+    one = case_named("one")
+    other = msgspec.structs.replace(one, target="other")
+    progress.began(a_run(tmp_path, one, other), tmp_path, 0, 4)
+    progress.ended(ended(other, 0, 2.0))
+    assert "mine.one on other, round 1 of 2" in lines_of(stream)[1]
