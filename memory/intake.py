@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,8 +34,7 @@ SESSION_KEYS = (
 _NO_METADATA: dict[str, Any] = {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class NewMemory:
+class NewMemory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One memory as the caller gives it; the fields are the arguments of `add`."""
 
     agent_id: str
@@ -50,8 +49,7 @@ class NewMemory:
     vector: Sequence[float] | NDArray[np.float32] | None = None
 
 
-@dataclass(frozen=True)
-class _Checked:
+class _Checked(msgspec.Struct, frozen=True, gc=False):
     """One memory that has passed, before it is embedded."""
 
     new: NewMemory

@@ -496,9 +496,8 @@ def _new_memory(item: Mapping[str, Any]) -> NewMemory:
     try:
         return NewMemory(**item)
     except TypeError as problem:
-        reason = str(problem).replace("NewMemory.__init__() ", "")
         raise InvalidMemory(
-            f"an item of the batch can't be read: {reason}; use the arguments of add() as keys"
+            f"an item of the batch can't be read: {problem}; use the arguments of add() as keys"
         ) from None
 
 
