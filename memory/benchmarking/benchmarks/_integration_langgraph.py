@@ -1,0 +1,153 @@
+"""A LangGraph graph whose user tells facts and asks for them later, without and with a memory.
+
+    START ─▶ recall ─▶ model ─▶ remember ─▶ END
+
+Without a memory the two nodes around the model do nothing, so that the difference is the memory's and
+not LangGraph's price of two more nodes. The model is scripted: it answers with the line of its prompt
+that says what was asked for, and else that it does not know: so it knows what the memory recalled.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+from langchain_core.language_models.chat_models import SimpleChatModel
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langgraph.graph import END, START, StateGraph
+from langgraph.store.base import BaseStore
+
+from memory.benchmarking.targets.base import Item, Target
+
+AGENT = "graph"
+RECALLED = 3
+_FACTS = 5
+"""Facts told and questions asked in one conversation."""
+_PEOPLE = ("sister", "brother", "boss", "cousin", "neighbour", "uncle", "teacher", "flatmate", "dentist")
+_THINGS = ("colour", "dish", "city", "instrument", "flower", "sport", "drink", "season", "animal")
+_VALUES = {
+    "colour": ("blue", "yellow", "purple", "orange"),
+    "dish": ("onion soup", "mango curry", "pea stew", "dumplings"),
+    "city": ("Lisbon", "Ghent", "Turin", "Leeds"),
+    "instrument": ("cello", "trumpet", "harp", "oboe"),
+    "flower": ("tulip", "peony", "iris", "dahlia"),
+    "sport": ("tennis", "rowing", "judo", "fencing"),
+    "drink": ("cider", "mint tea", "cocoa", "lemonade"),
+    "season": ("spring", "autumn", "winter", "summer"),
+    "animal": ("otter", "hedgehog", "heron", "badger"),
+}
+
+
+class State(TypedDict, total=False):
+    said: str
+    known: list[str]
+    reply: str
+
+
+Node = Callable[..., State]
+
+
+def _nothing(state: State) -> State:
+    return {}
+
+
+class ScriptedModel(SimpleChatModel):
+    """Answers a question with the line that holds the same person and thing."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def _call(self, messages: list[BaseMessage], *_: Any, **__: Any) -> str:
+        *known, said = (str(message.content) for message in messages)
+        if not said.endswith("?"):
+            return "I see."
+        asked = [word for word in (*_PEOPLE, *_THINGS) if word in said]
+        lines = (line for part in known for line in part.splitlines())
+        return next((line for line in lines if all(word in line for word in asked)), "I don't know.")
+
+
+def conversation(number: int, seed: int) -> list[tuple[str, str | None]]:
+    """What the user says, and for a question the answer; each fact is asked for once, some time later."""
+
+    def fact(of: int, index: int) -> tuple[str, str, str]:
+        order = [(person, thing) for person in _PEOPLE for thing in _THINGS]
+        random.Random(f"facts {seed}").shuffle(order)
+        person, thing = order[(of * _FACTS + index) % len(order)]
+        return person, thing, random.Random(f"value {seed} {person} {thing}").choice(_VALUES[thing])
+
+    rng = random.Random(f"conversation {seed} {number}")
+    told = [fact(number, index) for index in range(_FACTS)]
+    asked = [fact(rng.randrange(max(0, number - 10), number + 1), index) for index in range(_FACTS)]
+    return [
+        *((f"My {person}'s favourite {thing} is {value}.", None) for person, thing, value in told),
+        *((f"What is my {person}'s favourite {thing}?", value) for person, thing, value in asked),
+    ]
+
+
+class Talk:
+    """Conversations with one graph; counts what was asked and what was answered."""
+
+    def __init__(
+        self, seed: int, recall: Node = _nothing, remember: Node = _nothing, store: BaseStore | None = None
+    ) -> None:
+        self._seed = seed
+        self.asked = self.answered = 0
+        model = ScriptedModel()
+
+        def answer(state: State) -> State:
+            known = "\n".join(state.get("known", ()))
+            prompt = [SystemMessage(known), HumanMessage(state["said"])]
+            return {"reply": str(model.invoke(prompt).content)}
+
+        builder = StateGraph(State)
+        nodes = {"recall": recall, "model": answer, "remember": remember}
+        for name, node in nodes.items():
+            builder.add_node(name, node)
+        for start, end in zip((START, *nodes), (*nodes, END), strict=True):
+            builder.add_edge(start, end)
+        self._graph = builder.compile(store=store)
+
+    def iterate(self, number: int) -> None:
+        for said, value in conversation(number, self._seed):
+            reply = self._graph.invoke({"said": said})["reply"]
+            if value is not None:
+                self.asked += 1
+                self.answered += value in reply
+
+
+class TargetNodes:
+    """The nodes around the model that use a target."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self.read: list[str] = []
+        self.writes = 0
+
+    def recall(self, state: State) -> State:
+        found = self._target.search(AGENT, state["said"], RECALLED)
+        self.read += [each.id for each in found]
+        return {"known": [str(each.content) for each in found]}
+
+    def remember(self, state: State) -> State:
+        if not state["said"].endswith("?"):
+            self._target.add_one(Item(AGENT, state["said"], kind="message"))
+            self.writes += 1
+        return {}
+
+
+def store_nodes() -> tuple[Node, Node]:
+    """The same two with LangGraph's own means: the graph's store."""
+    place = ("users", "ann")
+
+    def recall(state: State, *, store: BaseStore) -> State:
+        found = store.search(place, query=state["said"], limit=RECALLED)
+        return {"known": [each.value["text"] for each in found]}
+
+    def remember(state: State, *, store: BaseStore) -> State:
+        if not state["said"].endswith("?"):
+            store.put(place, state["said"], {"text": state["said"]})
+        return {}
+
+    return recall, remember

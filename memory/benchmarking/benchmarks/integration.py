@@ -1,0 +1,501 @@
+"""Integration: what the memory adds to a call, to an agent's methods, and to a framework's loop."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, contextmanager
+from copy import copy
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from memory.benchmarking.bench import Bench, NotAvailable, not_available
+from memory.benchmarking.errors import InvalidBenchmarkConfig, NotSupported, nearest, needs
+from memory.benchmarking.measure.resources import disk_bytes, traced_peak_bytes
+from memory.benchmarking.measure.timing import Timing
+from memory.benchmarking.measure.turns import Inside, overhead_us, time_in_turns, turn_medians_us
+from memory.benchmarking.metrics import Metric, declare
+from memory.benchmarking.targets.base import WHOLE, Item, Settings, Target
+from memory.benchmarking.workloads.states import agent_states
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from memory.system import AgentMemorySystem
+
+_AGENT = "walker"
+"""One for all sides: rows of different agents lie in different places of the file, and cost differently."""
+_K = 10
+_STEPS_TRACED = 200
+"""Steps whose RAM is traced; tracing is slow, and a step takes as much room as another."""
+
+_OVERHEAD = Metric("%", "lower")
+
+
+# -- the facade -------------------------------------------------------------------------------
+
+
+@declare(
+    headline="get/im/overhead_us|*/overhead_us",
+    overhead_percent=_OVERHEAD,
+    throughput_overhead_percent=_OVERHEAD,
+    preparing_us=Metric("µs", "lower"),
+)
+def benchmark_api_overhead(
+    num_operations: int = 1000, bench: Bench | None = None, **kwargs: Any
+) -> dict[str, Any]:
+    """What a call through the public facade costs more than the same work done by the parts below it.
+
+    Read `overhead_us` as the price of one call's comfort: checks, caches, counts, result objects. A
+    negative one says that the facade is quicker than its parts: it serves short-term memories from RAM.
+    `facade` and `below` are timed in turns. Below means, for each verb: `add`: checking, embedding and
+    encoding (which are the memory's job, not the facade's overhead) and the store's commit; `get`: the
+    store's record and decoding its content; `search`: the index by vector, the store's records and decoding
+    them; `update`: reading the row, preparing the new one, the store's replacing; `delete`: the
+    store's commit. The overhead of reading is the difference of the two; that of writing, which would
+    drown in the noise of the commits, is what the facade's own calls spend outside of those parts.
+    `store_only` of `add` takes ready-made rows, and `preparing_us` is what making those costs.
+
+    Args:
+        num_operations: how many calls of each verb are timed, on either side; a fifth as many searches
+    """
+    bench = bench or Bench()
+    if bench.target_name != "agentmemory":
+        raise NotSupported(f"{bench.target_name} has no facade over a tier store: only agentmemory has")
+    from memory.benchmarking.benchmarks._integration_below import Below
+
+    warm_up = max(1, num_operations // 10)
+    states = _for_each_side(("facade", "below", "store_only"), num_operations + warm_up, bench.seed)
+    with bench.target() as target:
+        memory = _system_of(target)
+        below = Below(memory)
+        inside = Inside()
+        _watch(inside, memory._intake, "rows")
+        _watch(inside, memory._store, "add", "rows", "replace", "delete")
+        found: dict[str, Any] = {}
+        ids: dict[str, list[str]] = {"facade": [], "below": []}
+        timings = time_in_turns(
+            {
+                "facade": inside.around(lambda state: ids["facade"].append(memory.add(_AGENT, state))),
+                "below": lambda state: ids["below"].append(below.add(_AGENT, state)),
+                "store_only": below.add_row,
+            },
+            states | {"store_only": below.rows(_AGENT, states["store_only"])},
+            warm_up=warm_up,
+        )
+        found["add"] = _compared(timings, inside) | {
+            "preparing_us": overhead_us(timings["below"], timings["store_only"])
+        }
+        found["get"], found["search"] = _reading(memory, below, num_operations, bench)
+        _watch(inside, memory._store, "get_one")  # not before: where it is all, the watching would count
+        changed = _for_each_side(("facade", "below"), num_operations + warm_up, bench.seed + 1000)
+        by_side = {name: list(zip(ids[name], changed[name], strict=True)) for name in ids}
+        timings = time_in_turns(
+            {
+                "facade": inside.around(lambda pair: memory.update(_AGENT, pair[0], content=pair[1])),
+                "below": lambda pair: below.update(_AGENT, *pair),
+            },
+            by_side,
+            warm_up=warm_up,
+        )
+        found["update"] = _compared(timings, inside)
+        for pairs in by_side.values():
+            _check_stored(memory, pairs)
+        timings = time_in_turns(
+            {
+                "facade": inside.around(lambda id_: memory.delete(_AGENT, id_)),
+                "below": lambda id_: below.delete(_AGENT, id_),
+            },
+            ids,
+            warm_up=warm_up,
+        )
+        found["delete"] = _compared(timings, inside)
+    return found
+
+
+def _watch(inside: Inside, part: object, *names: str) -> None:
+    for name in names:
+        setattr(part, name, inside.watched(getattr(part, name)))
+
+
+def _reading(
+    memory: AgentMemorySystem, below: Any, count: int, bench: Bench
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Getting and searching, tier by tier: each has an agent of its own."""
+    rng = random.Random(bench.seed)
+    contents = agent_states(count, 1, bench.seed + 1)
+    warm_up, searches = max(1, count // 10), max(20, count // 5)
+    gets: dict[str, Any] = {}
+    finds: dict[str, Any] = {}
+    for tier in ("stm", "im", "ltm"):
+        agent = f"agent of {tier}"
+        ids = memory.add_many(
+            [{"agent_id": agent, "content": content, "tier": tier} for content in contents]
+        )
+        for id_ in ids:
+            memory.get(agent, id_)  # short-term memories are in RAM from the first use on
+        picks = rng.choices(ids, k=count + warm_up)
+        gets[tier] = _compared(
+            time_in_turns(
+                {
+                    "facade": partial(memory.get, agent),
+                    "below": partial(below.get, agent),
+                },
+                {"facade": picks, "below": picks},
+                warm_up=warm_up,
+            )
+        )
+        vectors = _vectors(memory, rng.choices(contents, k=searches + 2))
+        finds[tier] = _compared(
+            time_in_turns(
+                {
+                    "facade": partial(memory.retrieve_similar_states, agent, k=_K),
+                    "below": partial(below.search, agent, k=_K),
+                },
+                {"facade": vectors, "below": vectors},
+                warm_up=2,
+            )
+        )
+        hits = memory.retrieve_similar_states(agent, vectors[0], _K)
+        if [hit.entry.content for hit in hits] != [
+            content for _, content in below.search(agent, vectors[0], _K)
+        ]:
+            raise AssertionError(f"the facade and its parts found other memories in {tier}")
+    return gets, finds
+
+
+def _vectors(memory: AgentMemorySystem, contents: Sequence[Any]) -> list[Any]:
+    from memory.content import leaves_of
+    from memory.embedding import ContentEmbedder, render
+
+    embedder = ContentEmbedder(memory.embedder)
+    return list(embedder.embed([render(leaves_of(content)) for content in contents]))
+
+
+def _check_stored(memory: AgentMemorySystem, pairs: Sequence[tuple[str, Any]]) -> None:
+    """Figures of a way that ends in other memories would mean nothing."""
+    for id_, content in pairs[:10]:
+        entry = memory.get(_AGENT, id_)
+        if entry is None or entry.content != content:
+            raise AssertionError(f"memory {id_} is not what it was changed to")
+
+
+def _for_each_side(names: Sequence[str], count: int, seed: int) -> dict[str, Any]:
+    """Other states of the same making for each: what one side has seen would be quicker on the other."""
+    return {name: agent_states(count, 1, seed + 100 * number) for number, name in enumerate(names, 1)}
+
+
+def _compared(timings: Mapping[str, Timing], inside: Inside | None = None) -> dict[str, Any]:
+    facade, below = timings["facade"], timings["below"]
+    overhead = overhead_us(facade, below) if inside is None else inside.outside_us(facade)
+    return {
+        **timings,
+        "overhead_us": overhead,
+        "overhead_percent": 100 * overhead / statistics.median(turn_medians_us(below)),
+        "throughput_overhead_percent": 100
+        * (1 - facade["throughput_ops_per_second"] / below["throughput_ops_per_second"]),
+    }
+
+
+def _system_of(target: Target) -> AgentMemorySystem:
+    from memory.benchmarking.targets.agentmemory import AgentMemoryTarget
+
+    return cast(AgentMemoryTarget, target).memory
+
+
+# -- hooks ------------------------------------------------------------------------------------
+
+
+@declare(
+    headline="act/overhead_us|*/overhead_us",
+    overhead_percent=_OVERHEAD,
+    hooked_to_plain_us=Metric("µs", "lower"),
+    ram_bytes_per_step=Metric("B", "lower"),
+    disk_bytes_per_step=Metric("B", "lower"),
+)
+def benchmark_hook_implementation(
+    num_steps: int = 1000, bench: Bench | None = None, **kwargs: Any
+) -> dict[str, Any]:
+    """What memory hooks add to an agent's `observe` and `act`: the storing itself, and the hook around it.
+
+    Read `hooked_to_plain_us` as what each call of the agent takes longer; most of it is the durable write,
+    which `store` shows by itself (such content stored without a hook). `overhead_us` is the hook's own
+    part, what its calls spend neither in the agent nor in storing: turning arguments and result into
+    JSON, finding the agent's name and step. `overhead_percent` compares it with the storing. Plain agent,
+    hooked agent and plain storing are timed in turns. A step is one `observe` and one `act`; room is that
+    of both.
+
+    Args:
+        num_steps: how many steps the agent takes
+    """
+    bench = bench or Bench()
+    warm_up = max(1, num_steps // 10)
+    found: dict[str, Any] = {}
+    with bench.target() as target:
+        recorder, inside = _Recorder(target), Inside()
+        plain, hooked = _walker(None), _walker(recorder, inside)
+        for method, kind in (("observe", "interaction"), ("act", "action")):
+            seen = _for_each_side(("plain", "hooked", "store"), num_steps + warm_up, bench.seed)
+            timings = time_in_turns(
+                {
+                    "plain": getattr(plain, method),
+                    "hooked": inside.around(getattr(hooked, method)),
+                    "store": partial(recorder.add_ready, kind),
+                },
+                seen | {"store": _as_stored(plain, method, seen["store"])},
+                warm_up=warm_up,
+            )
+            overhead = inside.outside_us(timings["hooked"]) - 1000 * timings["plain"]["p50_ms"]
+            found[method] = {
+                **timings,
+                "hooked_to_plain_us": overhead_us(timings["hooked"], timings["plain"]),
+                "overhead_us": overhead,
+                "overhead_percent": 100 * overhead / statistics.median(turn_medians_us(timings["store"])),
+            }
+        _check_remembered(hooked, target, 2 * (num_steps + warm_up))
+    found["room"] = _room(bench, agent_states(min(num_steps, _STEPS_TRACED), 1, bench.seed))
+    return found
+
+
+class _Recorder:
+    """A target as what hooks store into."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def add(
+        self,
+        agent_id: str,
+        content: Any,
+        *,
+        kind: str | None = None,
+        step: int | None = None,
+        importance: float = 1.0,
+    ) -> str:
+        return self._target.add_one(Item(agent_id, content, step=step, importance=importance, kind=kind))
+
+    def add_ready(self, kind: str, step_and_content: tuple[int, Any]) -> str:
+        step, content = step_and_content
+        return self.add(_AGENT, content, kind=kind, step=step)
+
+
+def _walker(recorder: _Recorder | None, inside: Inside | None = None) -> Any:
+    """The agent; its class is hooked where there is something to record into."""
+
+    class Walker:
+        agent_id = _AGENT
+
+        def __init__(self) -> None:
+            self.seen = 0
+
+        def observe(self, observation: Mapping[str, Any]) -> None:
+            self.seen += len(observation["inventory"])
+
+        def act(self, observation: Mapping[str, Any]) -> dict[str, Any]:
+            x, y, _ = observation["position"]
+            return {"walk": "west" if x > 0 else "east", "by": abs(x) + abs(y)}
+
+    if recorder is None:
+        return Walker()
+    from memory.hooks import with_memory
+
+    if inside is not None:
+        recorder = copy(recorder)
+        recorder.add = inside.watched(recorder.add)  # type: ignore[method-assign]
+    return with_memory(cast("AgentMemorySystem", recorder))(Walker)()
+
+
+def _as_stored(
+    plain: Any, method: str, seen: Sequence[Mapping[str, Any]]
+) -> list[tuple[int, dict[str, Any]]]:
+    """Step and content of what the hook stores, made beforehand."""
+    stored = []
+    for step, observation in enumerate(seen):
+        content: dict[str, Any] = {"method": method, "input": observation}
+        result = getattr(plain, method)(observation)
+        if result is not None:
+            content["result"] = result
+        stored.append((step, content))
+    return stored
+
+
+def _check_remembered(hooked: Any, target: Target, calls: int) -> None:
+    """A hook never lets a failure reach the agent, so it is asked."""
+    if hooked.memory_failures:
+        raise AssertionError(f"{hooked.memory_failures} calls were not remembered: see the log")
+    stored = sum(target.count().values())
+    if stored != 2 * calls:
+        raise AssertionError(f"{calls} hooked calls left {stored - calls} memories")
+
+
+def _room(bench: Bench, seen: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    with bench.folder() as folder:
+        with bench.open_target(folder) as target:
+            hooked = _walker(_Recorder(target))
+            hooked.act(seen[0])  # loads what is loaded at first use
+
+            def walk() -> None:
+                for observation in seen:
+                    hooked.observe(observation)
+                    hooked.act(observation)
+
+            ram = traced_peak_bytes(walk)
+        disk = disk_bytes(folder)
+    return {"ram_bytes_per_step": ram / len(seen), "disk_bytes_per_step": disk / len(seen)}
+
+
+# -- frameworks -------------------------------------------------------------------------------
+
+_Framework = Callable[[Bench, int], dict[str, Any]]
+
+
+@declare(
+    headline="langgraph/iteration_overhead_percent|*/iteration_overhead_percent",
+    iteration_overhead_percent=_OVERHEAD,
+    overhead_us_per_step=Metric("µs", "lower"),
+    reward=Metric("", "higher"),
+    steps=Metric("", "neither"),
+    reads=Metric("", "neither"),
+    writes=Metric("", "neither"),
+    read_write_ratio=Metric("×", "neither"),
+)
+def benchmark_framework_integration(
+    frameworks: Sequence[str] = ("gymnasium", "langgraph"),
+    training_iterations: int = 10,
+    bench: Bench | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """What a memory adds to an iteration of a real framework: Gymnasium's CartPole, a LangGraph graph.
+
+    Read `iteration_overhead_percent` beside `overhead_us_per_step`: a step of CartPole takes microseconds,
+    so any durable memory is many times that, and a turn of a graph is mostly the framework's own.
+    gymnasium: an iteration is an episode; every tenth step searches, all are stored at its end as one
+    batch, and 32 earlier ones are read again. langgraph: an iteration is a conversation of ten turns, each
+    searches, half of them store; `as_store` is the same through LangGraph's own interface for stores.
+    The tiers are small (200 and 500 memories), so that all three are in use. `reward` is the mean return of
+    the episodes (the same with and without, as long as the memory gives back exactly what it got) or the
+    share of questions answered.
+
+    Args:
+        frameworks: which ones; those that are not installed are n/a
+        training_iterations: episodes played, conversations held
+    """
+    bench = bench or Bench()
+    known: dict[str, _Framework] = {"gymnasium": _gymnasium, "langgraph": _langgraph}
+    for name in frameworks:
+        if name not in known:
+            raise InvalidBenchmarkConfig(f"frameworks has {name!r}: {nearest(name, known)}")
+    return {name: _if_installed(name, known[name], bench, training_iterations) for name in frameworks}
+
+
+def _if_installed(
+    name: str, run: _Framework, bench: Bench, iterations: int
+) -> dict[str, Any] | NotAvailable:
+    from importlib.util import find_spec
+
+    if find_spec(name) is None:
+        return not_available(str(needs(name, name, f"the loop of {name}")))
+    return run(bench, iterations)
+
+
+def _gymnasium(bench: Bench, iterations: int) -> dict[str, Any]:
+    from memory.benchmarking.benchmarks._integration_gymnasium import AGENT, Player, RememberingPlayer
+
+    with _working_target(bench) as target:
+        with closing(Player(bench.seed)) as plain, closing(RememberingPlayer(bench.seed, target)) as other:
+            timings = _iterated({"without_memory": plain.iterate, "with_memory": other.iterate}, iterations)
+        rewards = {"without_memory": plain.rewards, "with_memory": other.rewards}
+        return {
+            **{
+                name: {"iteration": timings[name], "reward": statistics.fmean(rewards[name])}
+                for name in timings
+            },
+            **_overhead(timings["with_memory"], timings["without_memory"], other.steps),
+            **_accesses(target, AGENT, other.read, other.writes),
+        }
+
+
+def _langgraph(bench: Bench, iterations: int) -> dict[str, Any]:
+    if not bench.capabilities.search:
+        raise NotSupported(f"{bench.target_name} can't search")
+    from memory.benchmarking.benchmarks._integration_langgraph import (
+        AGENT,
+        Talk,
+        TargetNodes,
+        conversation,
+        store_nodes,
+    )
+
+    with _working_target(bench) as target:
+        nodes = TargetNodes(target)
+        talks = {
+            "without_memory": Talk(bench.seed),
+            "with_memory": Talk(bench.seed, nodes.recall, nodes.remember),
+        }
+        if bench.target_name == "agentmemory":
+            from memory.integrations.langgraph import AgentMemoryStore
+
+            store = AgentMemoryStore(_system_of(target))
+            talks["as_store"] = Talk(bench.seed, *store_nodes(), store)
+        timings = _iterated({name: talk.iterate for name, talk in talks.items()}, iterations)
+        steps = iterations * len(conversation(0, bench.seed))
+        found: dict[str, Any] = {
+            name: {"iteration": timing, "reward": talks[name].answered / talks[name].asked}
+            for name, timing in timings.items()
+        }
+        if "as_store" in talks:
+            found["as_store"] |= _overhead(timings["as_store"], timings["without_memory"], steps)
+        else:
+            found["as_store"] = not_available(f"{bench.target_name} has no LangGraph store here")
+        return {
+            **found,
+            **_overhead(timings["with_memory"], timings["without_memory"], steps),
+            **_accesses(target, AGENT, nodes.read, nodes.writes),
+        }
+
+
+@contextmanager
+def _working_target(bench: Bench) -> Iterator[Target]:
+    """A target as it is in use: small tiers, its background at work, everything loaded."""
+    settings = None
+    if bench.capabilities.transitions:
+        settings = Settings(limits={"stm": 200, "im": 500}, background=True)
+    with bench.target(settings=settings) as target:
+        target.add_one(Item("somebody else", {"said": "hello"}))
+        if target.capabilities.search:
+            target.search("somebody else", "hello", 1)
+        target.delete_all("somebody else")
+        yield target
+
+
+def _iterated(work: Mapping[str, Callable[[int], None]], iterations: int) -> dict[str, Timing]:
+    numbers = list(range(iterations))
+    return time_in_turns(work, dict.fromkeys(work, numbers), turns=iterations)
+
+
+def _overhead(longer: Timing, shorter: Timing, steps: int) -> dict[str, float]:
+    """By iteration, because no two are equally long; over all steps for the absolute figure."""
+    ratios = [one / other for one, other in zip(longer.samples_ns, shorter.samples_ns, strict=True)]
+    added = sum(longer.samples_ns) - sum(shorter.samples_ns)
+    return {
+        "iteration_overhead_percent": 100 * (statistics.median(ratios) - 1),
+        "overhead_us_per_step": added / 1000 / steps,
+        "steps": steps,
+    }
+
+
+def _accesses(target: Target, agent: str, read: Sequence[str], writes: int) -> dict[str, Any]:
+    """How many memories were given back from where they are now, and how many were stored."""
+    places = dict.fromkeys(target.capabilities.places, 0)
+    if target.capabilities.tiers:
+        for stored in target.inspect(agent, read):
+            if stored is not None:
+                places[stored.place] += 1
+    else:
+        places[WHOLE] = len(read)
+    return {
+        "accesses": {place: {"reads": count} for place, count in places.items()},
+        "writes": writes,
+        "read_write_ratio": len(read) / writes,
+    }
