@@ -362,7 +362,7 @@ def parameters(config: BenchmarkConfig) -> Mapping[str, Any]:
     }
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(
     st.sampled_from(sorted(PROFILES)),
     settings_values,

@@ -103,7 +103,7 @@ trees = st.dictionaries(
 ).map(lambda tree: {**tree, "figure": 1.0})
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(trees)
 def test_a_tree_that_was_taken_apart_can_be_put_together_again(tree: dict[str, Any]) -> None:
     leaves = take_apart(tree)
