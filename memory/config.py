@@ -68,8 +68,11 @@ class MemoryConfig:
     ltm_config: LtmConfig = field(default_factory=LtmConfig)
     durability: Durability = "process"
     """"process" survives the end of the process by any cause; "disk" also that of the machine."""
-    cache_bytes: int = 256 * MIB
-    """Upper bound for the search indexes and stm records held in RAM, over all agents."""
+    cache_bytes: int = 1024 * MIB
+    """Upper bound for the search indexes and stm records held in RAM, over all agents.
+
+    A quarter of it is for records. An index takes some 450 bytes a memory, so that by default an agent
+    with a million memories is searched in RAM; where it does not fit, parts are read anew each time."""
     maintenance: Literal["background", "manual"] = "background"
     """Whether transitions run by themselves or only when `maintain()` is called."""
     maintenance_interval_seconds: float = 30.0
