@@ -25,6 +25,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from memory.agent import AgentMemory
+from memory.errors import InvalidMemory
 
 if TYPE_CHECKING:
     from memory.system import AgentMemorySystem
@@ -159,29 +160,29 @@ class _Recorder:
     def record(self, instance: Any, args: Sequence[Any], named: Mapping[str, Any], result: Any) -> None:
         try:
             content = self._content(args, named, result)
-            importance = self._importance
-            self._system.add(
-                _id_of(instance, self._agent_id),
-                content,
-                kind=self._kind,
-                step=_step_of(instance, self._name),
-                importance=importance(self._kind, content) if callable(importance) else importance,
-            )
+            weight = self._importance
+            if callable(weight):
+                content = to_json(content)
+                weight = weight(self._kind, content)
+            agent_id, step = _id_of(instance, self._agent_id), _step_of(instance, self._name)
+            try:
+                self._system.add(agent_id, content, kind=self._kind, step=step, importance=weight)
+            except InvalidMemory:  # mostly it is JSON already, and looking for what is not would cost time
+                self._system.add(agent_id, to_json(content), kind=self._kind, step=step, importance=weight)
         except Exception as problem:  # whatever goes wrong here must not reach the agent
             _count_failure(instance)
             _log.warning("%s.%s was not remembered: %s", type(instance).__name__, self._name, problem)
 
     def _content(self, args: Sequence[Any], named: Mapping[str, Any], result: Any) -> Any:
         if self._name == "get_state":
-            return to_json(result)
-        given = [to_json(value) for value in args]
+            return result
         content: dict[str, Any] = {"method": self._name}
-        if given:
-            content["input"] = given[0] if len(given) == 1 else given
+        if args:
+            content["input"] = args[0] if len(args) == 1 else list(args)
         if named:
-            content["options"] = to_json(named)
+            content["options"] = dict(named)
         if result is not None:
-            content["result"] = to_json(result)
+            content["result"] = result
         return content
 
 

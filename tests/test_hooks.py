@@ -512,3 +512,10 @@ def test_values_of_a_program_become_json(memory: AgentMemorySystem, value: Any, 
     entry = memory.get("ann", memory.add("ann", {"v": to_json(value)}))
     assert entry is not None
     assert entry.content == {"v": json}
+    agent = with_memory(memory)(type("Walker", (Plain,), {}))()
+    agent.act({"seen": [value]})
+    agent.observe(value)
+    stored = [each.content for each in agent.memory.recent(2)]
+    by_act = {"method": "act", "input": {"seen": [json]}, "result": {"went": {"seen": [json]}}}
+    assert stored == [{"method": "observe", "input": json}, by_act]
+    assert agent.memory_failures == 0
