@@ -100,7 +100,7 @@ _FULL: Sizes = {
     "context_build": {
         "baseline": {"sessions": [5], "tools": [3], "iterations": 100},
         "large_session_count": {"sessions": [5, 10, 100], "tools": [3], "iterations": 100},
-        "large_tool_count": {"sessions": [5], "tools": [3, 6, 50], "iterations": 100},
+        "large_tool_count": {"sessions": [5, 100], "tools": [3, 6, 50], "iterations": 100},
     },
 }
 
@@ -135,6 +135,7 @@ _STANDARD = _changed(
             "memory_size_scaling": {"data_volumes": [1000, 10000]},
             "resource_utilization": {"duration_seconds": 3.0, "operation_rate": 200.0},
         },
+        "memory_search": {"concurrent_search": {"entries": [10, 1000]}},
         "integration": {
             "api_overhead": {"num_operations": 500},
             "hook_implementation": {"num_steps": 500},
@@ -194,15 +195,20 @@ _QUICK = _changed(
         },
         "quality": {"retrieval_quality": {"conversations": 3}},
         "agent_execution": {
-            "simple_invocation": {"iterations": 20},
+            "simple_invocation": {"iterations": 10},
             "session_creation": {"iterations": 20},
         },
         "memory_search": {
-            name: {"entries": [10, 100], "iterations": 20}
-            for name in ("short_query", "long_query", "no_match", "vector_search", "concurrent_search")
+            **{
+                name: {"entries": [10, 100], "iterations": 20}
+                for name in ("short_query", "long_query", "no_match", "vector_search")
+            },
+            "concurrent_search": {"entries": [10, 100], "iterations": 20, "threads": [1, 2, 4]},
         },
         "context_build": {
-            name: {"iterations": 20} for name in ("baseline", "large_session_count", "large_tool_count")
+            "baseline": {"iterations": 20},
+            "large_session_count": {"sessions": [5, 25], "iterations": 20},
+            "large_tool_count": {"sessions": [5], "tools": [3, 15], "iterations": 20},
         },
     },
 )
@@ -228,4 +234,14 @@ EXPECTED_SECONDS: dict[str, dict[str, float]] = {
     "integration.api_overhead": {"quick": 0.6, "standard": 3.0, "full": 5.0},
     "integration.hook_implementation": {"quick": 0.4, "standard": 2.0, "full": 4.0},
     "integration.framework_integration": {"quick": 1.0, "standard": 2.0, "full": 4.0},
+    "agent_execution.simple_invocation": {"quick": 0.5, "standard": 2.5, "full": 3.0},
+    "agent_execution.session_creation": {"quick": 0.1, "standard": 0.3, "full": 0.6},
+    "memory_search.short_query": {"quick": 0.2, "standard": 2.0, "full": 2.5},
+    "memory_search.long_query": {"quick": 0.2, "standard": 2.5, "full": 3.0},
+    "memory_search.no_match": {"quick": 0.2, "standard": 2.0, "full": 2.0},
+    "memory_search.vector_search": {"quick": 0.2, "standard": 2.0, "full": 2.0},
+    "memory_search.concurrent_search": {"quick": 0.4, "standard": 3.0, "full": 7.0},
+    "context_build.baseline": {"quick": 0.3, "standard": 0.8, "full": 0.8},
+    "context_build.large_session_count": {"quick": 0.4, "standard": 2.5, "full": 2.5},
+    "context_build.large_tool_count": {"quick": 0.4, "standard": 5.0, "full": 5.0},
 }

@@ -1,0 +1,57 @@
+"""The figures that the second document asks for beside those of every timing: spread and minimum."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memory.benchmarking.measure.statistics import PERCENTILES, percentiles
+from memory.benchmarking.measure.timing import Timing
+from memory.benchmarking.metrics import TIMED
+
+SPREAD = ("mean_ms", "p50_ms", "std_dev_ms", "p95_ms", "p99_ms", "min_ms", "max_ms")
+"""What `spread_of` gives."""
+TIMED_WITH_SPREAD = (*TIMED, "std_dev_ms", "min_ms")
+"""What `with_spread` gives."""
+
+
+@dataclass(frozen=True)
+class SpreadTiming(Timing):
+    """A timing that also tells its standard deviation and its quickest sample."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        figures = {
+            **self.figures,
+            "std_dev_ms": _std_dev(self.milliseconds),
+            "min_ms": min(self.milliseconds),
+        }
+        object.__setattr__(self, "figures", figures)
+
+
+def with_spread(timing: Timing) -> SpreadTiming:
+    return SpreadTiming(
+        timing.samples_ns,
+        timing.block_samples,
+        timing.block_wall_ns,
+        timing.block_cpu_ns,
+        timing.calls_per_sample,
+        timing.work,
+    )
+
+
+def spread_of(milliseconds: Sequence[float]) -> dict[str, float]:
+    """The same latencies of calls that several threads made at once, for which there is no `Timing`."""
+    quantiles = percentiles(milliseconds, PERCENTILES.values())
+    return {
+        "mean_ms": statistics.fmean(milliseconds),
+        **{f"{name}_ms": value for name, value in zip(PERCENTILES, quantiles, strict=True)},
+        "std_dev_ms": _std_dev(milliseconds),
+        "min_ms": min(milliseconds),
+        "max_ms": max(milliseconds),
+    }
+
+
+def _std_dev(milliseconds: Sequence[float]) -> float:
+    return statistics.stdev(milliseconds) if len(milliseconds) > 1 else 0.0

@@ -1,0 +1,158 @@
+"""Agent execution: what one message to an agent costs, all but the model, and what a session costs."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from memory.benchmarking.bench import Bench
+from memory.benchmarking.benchmarks._agents import AGENT, Loop, answered, open_loop, own_memory
+from memory.benchmarking.benchmarks._spread import TIMED_WITH_SPREAD, with_spread
+from memory.benchmarking.measure.resources import traced_peak_bytes
+from memory.benchmarking.metrics import Metric, declare
+from memory.benchmarking.workloads.texts import QUERIES, sentences
+
+if TYPE_CHECKING:
+    from memory.benchmarking.benchmarks import BenchmarkRunner
+
+GOAL_MS = 50.0
+_TURNS = 4
+"""How often the two ways to run many invocations take turns."""
+_COUNT = Metric("", "neither")
+
+
+@declare(
+    headline="invoke/p50_ms",
+    reports=[*TIMED_WITH_SPREAD, "invocations_per_second", "peak_traced_bytes"],
+    concurrent_to_one_by_one=Metric("×", "higher"),
+    messages_astray=Metric("", "lower"),
+    memories_created=_COUNT,
+)
+def benchmark_simple_invocation(
+    iterations: int = 100, bench: Bench | None = None, **kwargs: Any
+) -> dict[str, Any]:
+    """What one message to an agent costs besides the model: context, one tool call, memory, sessions.
+
+    Read `invoke` as what the loop adds to the time that a real model takes. The model follows a script: it
+    asks for one tool, then it answers. Each message is searched for in the memory, and every step is on
+    disk before the next one begins, in a session of its own; in the end question, tool result and answer
+    are stored as memories. `one_by_one` and `concurrent` are async invocations, awaited in turn or all at
+    once: with a model that never waits, a ratio of 1 says that many at once cost nothing extra.
+    `messages_astray` counts what was lost or mixed up meanwhile. `memories_created` and
+    `peak_traced_bytes` are of one invocation, measured apart.
+
+    Args:
+        iterations: how many invocations are timed at least, and how many run at once
+    """
+    bench = bench or Bench()
+    questions = sentences(QUERIES, bench.seed + 1)
+    with open_loop(bench) as loop:
+        asked = list(islice(questions, iterations))
+        for question in asked[:3]:
+            answered(loop.runtime.invoke(question), question)
+        timing = bench.time(loop.runtime.invoke, asked, label="invoke")
+        found: dict[str, Any] = {"invoke": with_spread(timing)}
+        before = loop.memories()
+        answered(loop.runtime.invoke(asked[-1]), asked[-1])
+        found["memories_created"] = loop.memories() - before
+        last = next(questions)
+        found["peak_traced_bytes"] = traced_peak_bytes(lambda: loop.runtime.invoke(last))
+    with open_loop(bench, asynchronous=True) as loop:
+        batches = [list(islice(questions, iterations)) for _ in range(2 * _TURNS)]
+        found.update(_at_once(loop, batches))
+    return found
+
+
+def _at_once(loop: Loop, batches: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Throughput of invocations awaited one by one, and all at once; the two take turns."""
+
+    async def one_by_one(questions: Sequence[str]) -> list[Any]:
+        return [await loop.runtime.ainvoke(question) for question in questions]
+
+    async def concurrent(questions: Sequence[str]) -> list[Any]:
+        return list(await asyncio.gather(*map(loop.runtime.ainvoke, questions)))
+
+    rates: dict[str, list[float]] = {"one_by_one": [], "concurrent": []}
+    ways = [("one_by_one", one_by_one), ("concurrent", concurrent)]
+    astray = 0
+    with asyncio.Runner() as runner:
+        runner.run(concurrent([f"{question} (warm-up)" for question in batches[0][:10]]))
+        for turn in range(0, len(batches), 2):
+            for questions, (name, way) in zip(batches[turn : turn + 2], ways, strict=True):
+                start = time.perf_counter()
+                invocations = runner.run(way(questions))
+                rates[name].append(len(questions) / (time.perf_counter() - start))
+                astray += loop.astray(questions, list(map(answered, invocations, questions)))
+            ways.reverse()
+    ratios = [many / one for one, many in zip(rates["one_by_one"], rates["concurrent"], strict=True)]
+    return {
+        **{name: {"invocations_per_second": statistics.median(each)} for name, each in rates.items()},
+        "concurrent_to_one_by_one": statistics.median(ratios),
+        "messages_astray": astray,
+    }
+
+
+@declare(
+    headline="create/p50_ms",
+    reports=[*TIMED_WITH_SPREAD, "peak_traced_bytes"],
+    sessions_created=_COUNT,
+)
+def benchmark_session_creation(
+    iterations: int = 100, bench: Bench | None = None, **kwargs: Any
+) -> dict[str, Any]:
+    """How long it takes to begin a session, until it is on disk.
+
+    Read it as what a new conversation costs before its first message. Each session survives the end of
+    the process; the file is opened once more in the end, and all of them must be there.
+
+    Args:
+        iterations: how many sessions are timed at least
+    """
+    bench = bench or Bench()
+    with own_memory(bench), bench.folder() as folder:
+        from memory.agents import SessionStore
+
+        titles = list(islice(sentences(QUERIES, bench.seed), iterations))
+        with SessionStore(folder / "sessions.db") as store:
+            timing = bench.time(lambda title: store.create(AGENT, title), titles, label="create")
+            created = len(store.list(AGENT))
+            peak = traced_peak_bytes(lambda: store.create(AGENT, "one more"))
+        with SessionStore(folder / "sessions.db") as again:
+            kept = len(again.list(AGENT))
+        if kept != created + 1:
+            raise AssertionError(f"{created + 1} sessions were created, {kept} are in the file")
+    return {"create": with_spread(timing), "sessions_created": created, "peak_traced_bytes": peak}
+
+
+# -- by itself --------------------------------------------------------------------------------
+
+
+def prepare(runner: BenchmarkRunner, iterations: int, stack: ExitStack) -> None:
+    """The document's two benchmarks for its small interface."""
+    loop = stack.enter_context(open_loop(Bench()))
+    questions = sentences(QUERIES, seed=1)
+    runner.add_benchmark(
+        "simple_invocation",
+        lambda: loop.runtime.invoke(next(questions)),
+        iterations,
+        warm_up=5,
+        entries_created=loop.memories,
+    )
+    runner.add_benchmark(
+        "session_creation",
+        lambda: loop.sessions.create(AGENT, "a session"),
+        iterations,
+        warm_up=5,
+        entries_created=lambda: len(loop.sessions.list(AGENT)),
+    )
+
+
+if __name__ == "__main__":
+    from memory.benchmarking.benchmarks._standalone import main
+
+    main("agent_execution", GOAL_MS, prepare)

@@ -1,0 +1,288 @@
+"""Context build: what it costs to put together what a model gets to see, by sessions and by tools."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from memory.benchmarking.bench import Bench
+from memory.benchmarking.benchmarks._agents import AGENT, PROMPT, make_tools, own_memory
+from memory.benchmarking.benchmarks._spread import TIMED_WITH_SPREAD, with_spread
+from memory.benchmarking.measure.resources import traced_peak_bytes
+from memory.benchmarking.metrics import Metric, declare
+from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
+
+if TYPE_CHECKING:
+    from memory.agents import Context, ContextBuilder, Message, SessionStore, ToolRegistry
+    from memory.benchmarking.benchmarks import BenchmarkRunner
+    from memory.system import AgentMemorySystem
+
+GOAL_MS = 100.0
+_HISTORY = 9
+"""Messages of each session: questions and answers by turns, a question last."""
+_BUDGET = 1_000_000
+"""Tokens: so many that nothing is left out, and the work is what the sizes say."""
+_MEMORIES = 5
+_WARM_UP = 5
+_SLOPE = Metric("µs", "lower")
+_COUNT = Metric("", "neither")
+
+_DECLARED = declare(
+    headline="sessions_*/tools_*/first/p50_ms",
+    reports=[*TIMED_WITH_SPREAD, "peak_traced_bytes"],
+    first_us_per_session=_SLOPE,
+    first_us_per_tool=_SLOPE,
+    rebuild_us_per_session=_SLOPE,
+    rebuild_us_per_tool=_SLOPE,
+    tokens_built=_COUNT,
+)
+
+
+@_DECLARED
+def benchmark_baseline(
+    sessions: Sequence[int] = (5,),
+    tools: Sequence[int] = (3,),
+    iterations: int = 100,
+    bench: Bench | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """How long it takes to build a model's context for an agent with a few sessions and tools.
+
+    Read it as what the loop does before each call of the model. `first` is a new `ContextBuilder` that
+    knows nothing: it reads the history, searches the memory, looks at the other sessions and counts all
+    tokens. `rebuild` is the same context after one more message, a tool's result: only that one is
+    new. `rebuild_with_question` is after a new question: the memory and the other sessions are asked again.
+    `tokens_built` is the context's size; nothing is left out.
+
+    Args:
+        sessions: how many other sessions the agent has, all of them shown in the context
+        tools: how many tools it has
+        iterations: how many contexts are built in each way
+    """
+    return _builds(bench or Bench(), sessions, tools, iterations)
+
+
+@_DECLARED
+def benchmark_large_session_count(
+    sessions: Sequence[int] = (5, 10, 100),
+    tools: Sequence[int] = (3,),
+    iterations: int = 100,
+    bench: Bench | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """How the time to build a context grows with the number of sessions.
+
+    Read `first_us_per_session` as what each further session of an agent costs: every one is listed in the
+    context with its last message. See `baseline` for the three ways to build.
+
+    Args:
+        sessions: how many other sessions the agent has, all of them shown in the context
+        tools: how many tools it has
+        iterations: how many contexts are built in each way
+    """
+    return _builds(bench or Bench(), sessions, tools, iterations)
+
+
+@_DECLARED
+def benchmark_large_tool_count(
+    sessions: Sequence[int] = (5, 100),
+    tools: Sequence[int] = (3, 6, 50),
+    iterations: int = 100,
+    bench: Bench | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """How the time to build a context grows with the number of tools.
+
+    Read `first_us_per_tool` as what each further tool costs a new builder: its schema is counted. See
+    `baseline` for the three ways to build.
+
+    Args:
+        sessions: how many other sessions the agent has, all of them shown in the context
+        tools: how many tools it has
+        iterations: how many contexts are built in each way
+    """
+    return _builds(bench or Bench(), sessions, tools, iterations)
+
+
+def _builds(bench: Bench, sessions: Sequence[int], tools: Sequence[int], iterations: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for others in sorted(set(sessions)):
+        with desk(bench, others) as place:
+            found[f"sessions_{others}"] = {
+                f"tools_{count}": _three_ways(bench, place, count, iterations)
+                for count in sorted(set(tools))
+            }
+    for by_tools in found.values():
+        by_tools.update(_slopes(by_tools, "tools_", "tool"))
+    smallest = f"tools_{min(tools)}"
+    found.update(_slopes({size: each[smallest] for size, each in found.items()}, "sessions_", "session"))
+    return found
+
+
+def _three_ways(bench: Bench, place: Desk, tools: int, iterations: int) -> dict[str, Any]:
+    label = f"{place.others} sessions, {tools} tools"
+    for each in place.conversations(_WARM_UP, tools):
+        each.build()
+        each.add_result()
+        each.build()
+    *timed, traced = place.conversations(iterations + 1, tools)
+    peak = traced_peak_bytes(traced.build)
+    found: dict[str, Any] = {"first": _timed(bench, timed, f"{label}, first")}
+    context = timed[0].build()
+    if context.left_out or len(context.tools) != tools or context.system.count("\n- ") < place.others:
+        raise AssertionError(
+            f"the context does not hold all: {context.left_out}, {len(context.tools)} tools"
+        )
+    for each in timed:
+        each.add_result()
+    found["rebuild"] = _timed(bench, timed, f"{label}, rebuild")
+    for each in timed:
+        each.add_question()
+    found["rebuild_with_question"] = _timed(bench, timed, f"{label}, rebuild with a question")
+    return {**found, "tokens_built": context.tokens, "peak_traced_bytes": peak}
+
+
+def _timed(bench: Bench, ready: Sequence[Conversation], label: str) -> Any:
+    """Each once: a second build of the same context would find everything done."""
+    timing = bench.time(lambda each: each.build(), ready, calls=len(ready), warm_up=0, label=label)
+    return with_spread(timing)
+
+
+def _slopes(by_size: Mapping[str, Any], prefix: str, what: str) -> dict[str, float]:
+    """By how many µs the median rises for each session or tool: the line of least squares."""
+    sizes = [int(name.removeprefix(prefix)) for name in by_size]
+    if len(sizes) < 2:
+        return {}
+    mean = math.fsum(sizes) / len(sizes)
+    spread = math.fsum((size - mean) ** 2 for size in sizes)
+    return {
+        f"{way}_us_per_{what}": math.fsum(
+            (size - mean) * each[way]["p50_ms"] * 1e3
+            for size, each in zip(sizes, by_size.values(), strict=True)
+        )
+        / spread
+        for way in ("first", "rebuild")
+    }
+
+
+# -- what contexts are built from -------------------------------------------------------------
+
+
+@dataclass
+class Conversation:
+    """A session with a builder of its own, which has not seen it yet."""
+
+    builder: ContextBuilder
+    store: SessionStore
+    id: str
+    texts: Iterator[str]
+    questions: Iterator[str]
+
+    def build(self) -> Context:
+        return self.builder.build(self.id, AGENT)
+
+    def add_result(self) -> None:
+        """The second half of a tool call: the first one was there already."""
+        from memory.agents import Message, ToolResult
+
+        result = ToolResult(call_id="call", name="find_file_0", content=next(self.texts))
+        self.store.append(self.id, Message.of_result(result))
+
+    def add_question(self) -> None:
+        from memory.agents import Message
+
+        self.store.append(self.id, Message(role="user", content=next(self.questions)))
+
+
+class Desk:
+    """An agent with so many other sessions, on durable files."""
+
+    def __init__(self, store: SessionStore, memory: AgentMemorySystem, others: int, seed: int) -> None:
+        self.others = others
+        self._store = store
+        self._memory = memory
+        self._texts = sentences(MEMORIES, seed + 1)
+        self._questions = sentences(QUERIES, seed + 1)
+        self._registries: dict[int, ToolRegistry] = {}
+        for number in range(others):
+            session = store.create(AGENT, f"session {number}")
+            store.append(session.id, *self._history())
+
+    def conversations(self, count: int, tools: int) -> Iterator[Conversation]:
+        """New ones, archived so that the agent's list holds the other sessions and nothing else."""
+        from memory.agents import ContextBuilder, Message, ToolCall
+
+        registry = self._registries.setdefault(tools, make_tools(tools))
+        for _ in range(count):
+            session = self._store.create(AGENT, "this session")
+            call = ToolCall(id="call", name="find_file_0", arguments={"subject": next(self._texts)})
+            self._store.append(session.id, *self._history(), Message(role="assistant", tool_calls=(call,)))
+            self._store.archive(session.id)
+            builder = ContextBuilder(
+                self._store,
+                self._memory,
+                registry,
+                system_prompt=PROMPT,
+                token_budget=_BUDGET,
+                memories=_MEMORIES,
+                recent_sessions=self.others,
+            )
+            yield Conversation(builder, self._store, session.id, self._texts, self._questions)
+
+    def _history(self) -> list[Message]:
+        from memory.agents import Message
+
+        return [
+            Message(role="assistant", content=next(self._texts))
+            if number % 2
+            else Message(role="user", content=next(self._questions))
+            for number in range(_HISTORY)
+        ]
+
+
+@contextmanager
+def desk(bench: Bench, others: int) -> Iterator[Desk]:
+    with own_memory(bench) as (_, memory), bench.folder() as folder:
+        from memory.agents import SessionStore
+
+        with SessionStore(folder / "sessions.db") as store:
+            yield Desk(store, memory, others, bench.seed)
+
+
+# -- by itself --------------------------------------------------------------------------------
+
+_SIZES = {
+    "baseline": (5, 3),
+    "large_session_count": (10, 3),
+    "large_tool_count": (5, 6),
+    "large": (100, 50),
+}
+
+
+def prepare(runner: BenchmarkRunner, iterations: int, stack: ExitStack) -> None:
+    """The document's three benchmarks for its small interface, a larger one, and a rebuild."""
+    bench = Bench()
+    for name, (others, tools) in _SIZES.items():
+        place = stack.enter_context(desk(bench, others))
+        title = f"{name} ({others} sessions, {tools} tools)"
+        new = list(place.conversations(max(0, iterations) + _WARM_UP, tools))
+        _add(runner, title, new, iterations)
+        known = list(place.conversations(max(0, iterations) + _WARM_UP, tools))
+        for each in known:
+            each.build()
+            each.add_result()
+        _add(runner, f"{title}, one message more", known, iterations)
+
+
+def _add(runner: BenchmarkRunner, name: str, ready: Sequence[Conversation], iterations: int) -> None:
+    stream = iter(ready)
+    runner.add_benchmark(name, lambda: next(stream).build(), iterations, warm_up=_WARM_UP)
+
+
+if __name__ == "__main__":
+    from memory.benchmarking.benchmarks._standalone import main
+
+    main("context_build", GOAL_MS, prepare)
