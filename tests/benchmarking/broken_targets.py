@@ -48,3 +48,17 @@ class FindsTheWrongOnes(AgentMemoryTarget):
 class NeverMoves(AgentMemoryTarget):
     def open(self, folder: Path, settings: Settings | None = None) -> None:
         super().open(folder)
+
+
+class FindsNothing(AgentMemoryTarget):
+    def search(
+        self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
+    ) -> list[Found]:
+        return []
+
+
+class FailsToSearch(AgentMemoryTarget):
+    def search(
+        self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
+    ) -> list[Found]:
+        raise RuntimeError("the index is gone")

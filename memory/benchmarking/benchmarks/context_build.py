@@ -53,8 +53,8 @@ def benchmark_baseline(
 
     Read it as what the loop does before each call of the model. `first` is a new `ContextBuilder` that
     knows nothing: it reads the history, searches the memory, looks at the other sessions and counts all
-    tokens. `rebuild` is the same context after one more message, a tool's result: only that one is
-    new. `rebuild_with_question` is after a new question: the memory and the other sessions are asked again.
+    tokens. `rebuild` is the same context after one more message that is no question: only that one is new.
+    `rebuild_with_question` is after a new question: the memory and the other sessions are asked again.
     `tokens_built` is the context's size; nothing is left out.
 
     Args:
@@ -126,7 +126,7 @@ def _three_ways(bench: Bench, place: Desk, tools: int, iterations: int) -> dict[
     label = f"{place.others} sessions, {tools} tools"
     for each in place.conversations(_WARM_UP, tools):
         each.build()
-        each.add_result()
+        each.add_answer()
         each.build()
     *timed, traced = place.conversations(iterations + 1, tools)
     peak = traced_peak_bytes(traced.build)
@@ -137,7 +137,7 @@ def _three_ways(bench: Bench, place: Desk, tools: int, iterations: int) -> dict[
             f"the context does not hold all: {context.left_out}, {len(context.tools)} tools"
         )
     for each in timed:
-        each.add_result()
+        each.add_answer()
     found["rebuild"] = _timed(bench, timed, f"{label}, rebuild")
     for each in timed:
         each.add_question()
@@ -184,12 +184,10 @@ class Conversation:
     def build(self) -> Context:
         return self.builder.build(self.id, AGENT)
 
-    def add_result(self) -> None:
-        """The second half of a tool call: the first one was there already."""
-        from memory.agents import Message, ToolResult
+    def add_answer(self) -> None:
+        from memory.agents import Message
 
-        result = ToolResult(call_id="call", name="find_file_0", content=next(self.texts))
-        self.store.append(self.id, Message.of_result(result))
+        self.store.append(self.id, Message(role="assistant", content=next(self.texts)))
 
     def add_question(self) -> None:
         from memory.agents import Message
@@ -213,13 +211,12 @@ class Desk:
 
     def conversations(self, count: int, tools: int) -> Iterator[Conversation]:
         """New ones, archived so that the agent's list holds the other sessions and nothing else."""
-        from memory.agents import ContextBuilder, Message, ToolCall
+        from memory.agents import ContextBuilder
 
         registry = self._registries.setdefault(tools, make_tools(tools))
         for _ in range(count):
             session = self._store.create(AGENT, "this session")
-            call = ToolCall(id="call", name="find_file_0", arguments={"subject": next(self._texts)})
-            self._store.append(session.id, *self._history(), Message(role="assistant", tool_calls=(call,)))
+            self._store.append(session.id, *self._history())
             self._store.archive(session.id)
             builder = ContextBuilder(
                 self._store,
@@ -273,7 +270,7 @@ def prepare(runner: BenchmarkRunner, iterations: int, stack: ExitStack) -> None:
         known = list(place.conversations(max(0, iterations) + _WARM_UP, tools))
         for each in known:
             each.build()
-            each.add_result()
+            each.add_answer()
         _add(runner, f"{title}, one message more", known, iterations)
 
 
