@@ -3,15 +3,17 @@
     system prompt │ what the memory knows of the question │ recent sessions │ history … newest message
     ───────────────────────────────── tokens ≤ budget ─────────────────────────────────── + tools
 
-The order never changes. A message is in or out, never cut; a tool's result never stands without its call.
-What did not fit is told in `left_out`.
+The order never changes. A message is in or out, never cut; a tool's result never stands without its call,
+nor a call without its results. The user's newest message is always in; if there is no room for all that
+came after it, the newest of that is. What was left out is told in `left_out`.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,15 +29,22 @@ if TYPE_CHECKING:
 
 MESSAGE_TOKENS = 4
 """What a message costs besides its text."""
-_RECENCY_SHARE = 0.1
-_IMPORTANCE_SHARE = 0.1
+_LINE_TOKENS = 3
+"""What a line of the system text costs besides its text: "- " and the line's end."""
+_MEMORIES = "What you remember:"
+_SESSIONS = "Other conversations:"
+_RECENCY_SHARE = 0.2
+_IMPORTANCE_SHARE = 0.2
 _DAY = 24 * 3600.0
 _MOST_SESSIONS_CACHED = 256
+_MOST_COUNTS_CACHED = 4096
+_LONGEST_COUNT_CACHED = 4096  # characters
+_CHUNK = 64
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What there was no room for."""
+    """What there was no room for, and what no model may see: calls without results, and the reverse."""
 
     messages: int = 0
     memories: int = 0
@@ -79,13 +88,17 @@ class Context:
         return request
 
     def to_anthropic(self) -> dict[str, Any]:
-        """As the messages interface takes it: the roles take turns, results are the user's."""
+        """As the messages interface takes it: the roles take turns, results are the user's.
+
+        The user begins there, and no text is empty: what is against that is left away. `model` and
+        `max_tokens`, which it needs too, are the caller's.
+        """
         messages: list[dict[str, Any]] = []
         for message in self.messages:
-            if message.role == "system":
-                continue
             role = "assistant" if message.role == "assistant" else "user"
             blocks = _anthropic_blocks(message)
+            if message.role == "system" or not blocks or (message.role != "user" and not messages):
+                continue
             if messages and messages[-1]["role"] == role:
                 messages[-1]["content"] += blocks
             else:
@@ -125,39 +138,110 @@ def _anthropic_blocks(message: Message) -> list[dict[str, Any]]:
         block = {"type": "tool_result", "tool_use_id": result.call_id, "content": message.content}
         return [{**block, "is_error": True} if result.is_error else block]
     blocks: list[dict[str, Any]] = []
-    if message.content:
+    if message.content.strip():
         blocks.append({"type": "text", "text": message.content})
     blocks += [
         {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
         for call in message.tool_calls
     ]
-    return blocks or [{"type": "text", "text": ""}]
+    return blocks
 
 
-@dataclass
-class _History:
-    """A session's messages as far as they were read, each with its tokens."""
+@dataclass(frozen=True)
+class _Unit:
+    """Messages that are in or out together: one, or an assistant's tool calls with their results."""
 
-    messages: list[Message] = field(default_factory=list)
-    tokens: list[int] = field(default_factory=list)
+    messages: tuple[Message, ...]
+    tokens: int
+    whole: bool
+    """Each call has its one result; and no result is without its call."""
+
+    @property
+    def is_users(self) -> bool:
+        return self.messages[0].role == "user"
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line of the system text, and what it is about: a hit of the memory, or another session."""
+
+    text: str
+    tokens: int
+    about: Any
 
 
 @dataclass(frozen=True)
 class _Block:
-    """A part of the system text that was made for one question."""
+    """A heading and its lines, as a part of the system text."""
 
     text: str = ""
     tokens: int = 0
-    left_out: int = 0
-    hits: tuple[Any, ...] = ()
+    lines: tuple[_Line, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What memory and sessions had to say to one message of the user."""
+
+    question_id: str
+    agent_id: str
+    memories: tuple[_Line, ...]
+    sessions: tuple[_Line, ...]
+
+
+class _Cached:
+    """The end of a session's history, as far back as the budget reaches."""
+
+    def __init__(self, created_at: float, first: int) -> None:
+        self.created_at = created_at
+        self.first = first
+        """The number of the first message that is held."""
+        self.known = first
+        """How many messages the session had when it was looked at."""
+        self.units: list[_Unit] = []
+        self.tokens = 0
+        """Of the units that may be used."""
+        self.question: _Unit | None = None
+        self.found: _Found | None = None
+
+    def take(self, messages: Iterable[Message], tokens_of: Callable[[Message], int]) -> None:
+        for message in messages:
+            unit = _unit((message,), tokens_of(message))
+            if message.role == "tool" and self.units and self.units[-1].messages[0].tool_calls:
+                calls = self.units.pop()
+                self.tokens -= calls.tokens if calls.whole else 0
+                unit = _unit((*calls.messages, message), calls.tokens + unit.tokens)
+            self.units.append(unit)
+            self.tokens += unit.tokens if unit.whole else 0
+            self.known += 1
+            if message.role == "user":
+                self.question = unit
+
+    def shed(self, budget: int) -> None:
+        """Let go of what no context of this size can hold; the question stays."""
+        gone = 0
+        for unit in self.units:
+            tokens = unit.tokens if unit.whole else 0
+            if self.tokens - tokens < budget or unit is self.question:
+                break
+            self.tokens -= tokens
+            self.first += len(unit.messages)
+            gone += 1
+        del self.units[:gone]
+
+
+def _unit(messages: tuple[Message, ...], tokens: int) -> _Unit:
+    wanted = [call.id for call in messages[0].tool_calls]
+    given = [each.tool_result.call_id for each in messages if each.tool_result is not None]
+    return _Unit(messages, tokens, sorted(wanted) == sorted(given) and len(set(wanted)) == len(wanted))
 
 
 class ContextBuilder:
-    """Builds contexts for an agent's sessions.
+    """Builds contexts for an agent's sessions; may be used by several threads.
 
-    Messages are read and counted once: after one new message only that one is. What the memory and the
-    other sessions say is looked up anew for each message of the user, and stays for the tool calls that
-    follow it.
+    Only the end of a history is read, as far as the budget reaches, and each message once: after one new
+    message only that one is read and counted. What the memory and the other sessions say is looked up anew
+    for each message of the user, and stays for the tool calls that follow it.
     """
 
     def __init__(
@@ -180,59 +264,99 @@ class ContextBuilder:
             )
         self.system_prompt = system_prompt
         self.token_budget = token_budget
-        self._sessions = sessions
-        self._memory = memory
-        self._tools = tools or ToolRegistry()
+        self.sessions = sessions
+        self.memory = memory
+        self.tools = ToolRegistry() if tools is None else tools
         self._most_memories = memories
         self._most_sessions = recent_sessions
         self._memory_share = memory_share
-        self._count = count_tokens or _default_counter()
-        self._histories: dict[str, _History] = {}
-        self._blocks: dict[str, tuple[str, _Block, _Block]] = {}
-        self._prompt_tokens: tuple[str, int] = ("", 0)
-        self._tool_tokens: tuple[int, tuple[Tool, ...], int] = (-1, (), 0)
+        self._count = _remembering(count_tokens or _default_counter())
+        self._lock = threading.Lock()
+        self._cached: dict[str, _Cached] = {}
+        self._prompt_tokens: tuple[str, int] | None = None
+        self._tool_tokens: tuple[tuple[object, ...], tuple[Tool, ...], int] | None = None
+        self._session_lines: dict[str, tuple[object, _Line]] = {}
 
     def build(self, session_id: str, agent_id: str | None = None) -> Context:
         """The context for the next step of a session."""
-        history = self._history(session_id)
+        with self._lock:
+            cached = self._cached.pop(session_id, None)  # so that no other thread changes it meanwhile
+        cached = self._brought_up_to_date(session_id, cached)
+        context = self._assembled(session_id, agent_id, cached)
+        with self._lock:
+            while len(self._cached) >= _MOST_SESSIONS_CACHED:
+                del self._cached[next(iter(self._cached))]
+            self._cached[session_id] = cached  # at the end: the one that was used last is dropped last
+        return context
+
+    def _assembled(self, session_id: str, agent_id: str | None, cached: _Cached) -> Context:
         tools, tool_tokens = self._tool_part()
         fixed = self._prompt_part() + tool_tokens
-        newest = history.tokens[-1] if history.tokens else 0
-        room = self.token_budget - fixed - newest
+        usable = [unit for unit in cached.units if unit.whole]
+        must = [cached.question] if cached.question is not None else []
+        if usable and usable[-1] is not cached.question:
+            must.append(usable[-1])
+        must_tokens = sum(unit.tokens for unit in must)
+        room = self.token_budget - fixed - must_tokens
         if room < 0:
             raise BudgetTooSmall(
-                f"token_budget is {self.token_budget}: the system prompt, the tools and the newest message "
-                f"take {fixed + newest}"
+                f"token_budget is {self.token_budget}: the system prompt, the tools, the newest question "
+                f"and the newest message take {fixed + must_tokens}"
             )
-        memories, others = self._blocks_for(session_id, agent_id, history, int(room * self._memory_share))
-        room -= memories.tokens + others.tokens
-        start = _fitting(history, room + newest)
-        used = sum(history.tokens[start:])
+        memories, others = self._system_parts(session_id, agent_id, cached, usable, room)
+        chosen = _newest_that_fit(
+            usable, must, room - memories.tokens - others.tokens, whole_session=not cached.first
+        )
+        messages = tuple(message for unit in chosen for message in unit.messages)
+        found = cached.found
         return Context(
             system="\n\n".join(part for part in (self.system_prompt, memories.text, others.text) if part),
-            messages=tuple(history.messages[start:]),
+            messages=messages,
             tools=tools,
-            tokens=fixed + memories.tokens + others.tokens + used,
-            left_out=LeftOut(start, memories.left_out, others.left_out),
-            memories=memories.hits,
+            tokens=fixed + memories.tokens + others.tokens + sum(unit.tokens for unit in chosen),
+            left_out=LeftOut(
+                cached.known - len(messages),
+                len(found.memories) - len(memories.lines) if found else 0,
+                len(found.sessions) - len(others.lines) if found else 0,
+            ),
+            memories=tuple(line.about for line in memories.lines),
         )
 
     def forget(self, session_id: str) -> None:
         """Drop what is cached of a session."""
-        self._histories.pop(session_id, None)
-        self._blocks.pop(session_id, None)
+        with self._lock:
+            self._cached.pop(session_id, None)
+            self._session_lines.pop(session_id, None)
 
-    # -- the parts ----------------------------------------------------------------------------
+    # -- the history --------------------------------------------------------------------------
 
-    def _history(self, session_id: str) -> _History:
-        history = self._histories.pop(session_id, None) or _History()
-        new = self._sessions.messages(session_id, start=len(history.messages))
-        history.messages += new
-        history.tokens += [self._message_tokens(message) for message in new]
-        if len(self._histories) >= _MOST_SESSIONS_CACHED:
-            self.forget(next(iter(self._histories)))
-        self._histories[session_id] = history  # at the end: the one that was used last is dropped last
-        return history
+    def _brought_up_to_date(self, session_id: str, cached: _Cached | None) -> _Cached:
+        if cached is not None:
+            created_at, new = self.sessions.news(session_id, cached.known)
+            if created_at != cached.created_at or (cached.first and cached.tokens < self.token_budget):
+                cached = None  # another session with the same id; or the budget has grown
+            else:
+                cached.take(new, self._message_tokens)
+        if cached is None:
+            cached = self._read(session_id)
+        cached.shed(self.token_budget)
+        return cached
+
+    def _read(self, session_id: str) -> _Cached:
+        """From the end backwards, until the budget is spent and a message of the user is among it."""
+        session = self.sessions.get(session_id)
+        first, chunk = session.message_count, _CHUNK
+        messages: list[Message] = []
+        cached = _Cached(session.created_at, first)
+        while first and (
+            cached.tokens < self.token_budget or cached.question is None or messages[0].role == "tool"
+        ):
+            start = max(0, first - chunk)
+            messages[:0] = self.sessions.messages(session_id, start=start, stop=first)
+            first, chunk = start, chunk * 4
+            cached = _Cached(session.created_at, first)
+            cached.take(messages, self._message_tokens)
+        return cached
 
     def _message_tokens(self, message: Message) -> int:
         tokens = MESSAGE_TOKENS + self._count(message.content)
@@ -242,107 +366,166 @@ class ContextBuilder:
             )
         return tokens
 
+    # -- the other parts ----------------------------------------------------------------------
+
     def _prompt_part(self) -> int:
-        if self._prompt_tokens[0] != self.system_prompt:
-            tokens = MESSAGE_TOKENS + self._count(self.system_prompt)
-            self._prompt_tokens = (self.system_prompt, tokens)
-        return self._prompt_tokens[1]
+        known = self._prompt_tokens
+        if known is None or known[0] != self.system_prompt:
+            known = (self.system_prompt, MESSAGE_TOKENS + self._count(self.system_prompt))
+            self._prompt_tokens = known
+        return known[1]
 
     def _tool_part(self) -> tuple[tuple[Tool, ...], int]:
-        if self._tool_tokens[0] != self._tools.version:
-            tools = tuple(self._tools.tools())
+        state = self.tools.state
+        known = self._tool_tokens
+        if known is None or known[0] != state:
+            tools = tuple(self.tools.tools())
             schemas = (
                 f"{tool.name} {tool.description} {msgspec.json.encode(tool.parameters).decode()}"
                 for tool in tools
             )
-            tokens = sum(MESSAGE_TOKENS + self._count(schema) for schema in schemas)
-            self._tool_tokens = (self._tools.version, tools, tokens)
-        return self._tool_tokens[1], self._tool_tokens[2]
+            known = (state, tools, sum(MESSAGE_TOKENS + self._count(schema) for schema in schemas))
+            self._tool_tokens = known
+        return known[1], known[2]
 
-    def _blocks_for(
-        self, session_id: str, agent_id: str | None, history: _History, room: int
+    def _system_parts(
+        self, session_id: str, agent_id: str | None, cached: _Cached, usable: Sequence[_Unit], room: int
     ) -> tuple[_Block, _Block]:
-        question = next((each for each in reversed(history.messages) if each.role == "user"), None)
-        if question is None or not ((self._memory and self._most_memories) or self._most_sessions):
+        """What is known to the question, as far as its share of the room goes."""
+        asks_memory = self.memory is not None and self._most_memories
+        if cached.question is None or not (asks_memory or self._most_sessions):
+            cached.found = None
             return _Block(), _Block()
-        known = self._blocks.get(session_id)
-        if known is not None and known[0] == question.id:
-            return known[1], known[2]
-        agent = agent_id or self._sessions.get(session_id).agent_id
-        memories = self._memory_block(agent, question.content, room)
-        others = self._sessions_block(agent, session_id, room - memories.tokens)
-        self._blocks[session_id] = (question.id, memories, others)
-        return memories, others
+        share = int(room * self._memory_share)
+        question = cached.question.messages[0]
+        found = cached.found
+        if found is None or found.question_id != question.id or agent_id not in (None, found.agent_id):
+            agent = agent_id or self.sessions.get(session_id).agent_id
+            visible = _newest_that_fit(
+                usable, [cached.question], room - share, whole_session=not cached.first
+            )
+            seen = {message.id for unit in visible for message in unit.messages}
+            found = _Found(
+                question.id,
+                agent,
+                self._memory_lines(agent, question.content, seen),
+                self._other_sessions(agent, session_id),
+            )
+            cached.found = found
+        memories = self._block(_MEMORIES, found.memories, share)
+        return memories, self._block(_SESSIONS, found.sessions, share - memories.tokens)
 
-    def _memory_block(self, agent_id: str, question: str, room: int) -> _Block:
-        if self._memory is None or not self._most_memories or not question.strip():
-            return _Block()
-        hits = _weighed(self._memory.search(agent_id, question, self._most_memories))
-        lines = [f"- {_as_line(hit)}" for hit in hits]
-        kept, tokens = self._lines_that_fit("What you remember:", lines, room)
-        text = "\n".join(("What you remember:", *lines[:kept])) if kept else ""
-        return _Block(text, tokens, len(lines) - kept, tuple(hits[:kept]))
-
-    def _sessions_block(self, agent_id: str, current: str, room: int) -> _Block:
-        if not self._most_sessions:
-            return _Block()
-        found = self._sessions.list(agent_id, limit=self._most_sessions + 1)
-        others = [session for session in found if session.id != current][: self._most_sessions]
-        last = self._sessions.last_messages([session.id for session in others])
-        lines = [
-            f"- {session.title or session.id}: {_first_line(last[session.id].content)}"
-            for session in others
-            if session.id in last
-        ]
-        kept, tokens = self._lines_that_fit("Other conversations:", lines, room)
-        text = "\n".join(("Other conversations:", *lines[:kept])) if kept else ""
-        return _Block(text, tokens, len(lines) - kept)
-
-    def _lines_that_fit(self, head: str, lines: Sequence[str], room: int) -> tuple[int, int]:
-        """How many of the lines, the first ones first, and their tokens with the heading."""
-        total = self._count(head) + 1
-        kept = 0
-        for line in lines:
-            tokens = self._count(line) + 1
-            if total + tokens > room:
+    def _memory_lines(self, agent_id: str, question: str, seen: set[str]) -> tuple[_Line, ...]:
+        """The best memories; what stands in the history anyway is none of them."""
+        wanted = self._most_memories
+        if self.memory is None or not wanted or not question.strip():
+            return ()
+        most = wanted + len(seen) - 1  # the question itself is not stored yet
+        for asked in sorted({min(2 * wanted, most), most}):
+            hits = self.memory.search(agent_id, question, asked)
+            fresh = [hit for hit in hits if hit.entry.id not in seen][:wanted]
+            if len(fresh) == wanted or len(hits) < asked:
                 break
-            total += tokens
-            kept += 1
-        return (kept, total) if kept else (0, 0)
+        return tuple(
+            self._line(_as_text(hit.entry.content), hit) for hit in _weighed(fresh, self.memory.clock.now())
+        )
+
+    def _other_sessions(self, agent_id: str, current: str) -> tuple[_Line, ...]:
+        """The newest message of each of the sessions that were used last; read again if it is another."""
+        if not self._most_sessions:
+            return ()
+        rows = self.sessions.recent(agent_id, self._most_sessions + 1)
+        others = [row for row in rows if row[0] != current][: self._most_sessions]
+        known = self._session_lines
+        changed = [row[0] for row in others if row[0] not in known or known[row[0]][0] != row]
+        last = self.sessions.last_messages(changed) if changed else {}
+        lines = []
+        for row in others:
+            id, title, count, _ = row
+            if row[0] in last:
+                line = self._line(f"{title or id}: {_as_text(last[id].content)}", id)
+                with self._lock:
+                    while len(known) >= max(_MOST_SESSIONS_CACHED, 2 * self._most_sessions):
+                        del known[next(iter(known))]
+                    known[id] = (row, line)
+                lines.append(line)
+            elif count and id in known:
+                lines.append(known[id][1])
+        return tuple(lines)
+
+    def _line(self, text: str, about: Any) -> _Line:
+        return _Line(f"- {text}", self._count(text) + _LINE_TOKENS, about)
+
+    def _block(self, head: str, lines: Sequence[_Line], room: int) -> _Block:
+        """The first ones first; one that is too long does not keep out the shorter ones after it."""
+        tokens = self._count(head) + 2  # and the empty line before it
+        kept = []
+        for line in lines:
+            if tokens + line.tokens <= room:
+                tokens += line.tokens
+                kept.append(line)
+        if not kept:
+            return _Block()
+        return _Block("\n".join((head, *(line.text for line in kept))), tokens, tuple(kept))
 
 
-def _fitting(history: _History, room: int) -> int:
-    """Where the history begins: as far back as there is room, and not between a call and its result."""
-    start = len(history.messages)
-    while start and history.tokens[start - 1] <= room:
-        start -= 1
-        room -= history.tokens[start]
-    while start < len(history.messages) and history.messages[start].role == "tool":
-        start += 1
-    return start
+def _newest_that_fit(
+    usable: Sequence[_Unit], must: Sequence[_Unit], room: int, *, whole_session: bool
+) -> list[_Unit]:
+    """In their order: those that must be in, and of the others the newest, up to the first without room.
+
+    What stands before the first message of the user then is answers without their question, with which
+    some models accept no history: it is left out too, unless the session itself began with it.
+    """
+    chosen = []
+    missing = len(must)
+    full = False
+    for unit in reversed(usable):
+        if any(unit is each for each in must):
+            missing -= 1
+            chosen.append(unit)
+        elif not full and unit.tokens <= room:
+            room -= unit.tokens
+            chosen.append(unit)
+        else:
+            full = True
+            if not missing:
+                break
+    chosen.reverse()
+    if chosen and not (whole_session and chosen[0] is usable[0]):
+        start = next((number for number, unit in enumerate(chosen) if unit.is_users), 0)
+        del chosen[:start]
+    return chosen
 
 
-def _weighed(hits: Sequence[Hit]) -> list[Hit]:
-    """By score first of all; recency and importance decide between like ones."""
-    now = time.time()
+def _weighed(hits: Sequence[Hit], now: float) -> list[Hit]:
+    """By score first of all; recency and importance decide between like ones.
+
+    A score is a sum of standard scores, of words and of meaning: each of the two adds up to a fifth of one.
+    """
 
     def weight(hit: Hit) -> float:
         recency: float = 0.5 ** (max(now - hit.entry.created_at, 0.0) / _DAY)
         importance = min(hit.entry.importance / 5, 1.0)
-        return abs(hit.score) * (_RECENCY_SHARE * recency + _IMPORTANCE_SHARE * importance) + hit.score
+        return hit.score + _RECENCY_SHARE * recency + _IMPORTANCE_SHARE * importance
 
     return sorted(hits, key=weight, reverse=True)
 
 
-def _as_line(hit: Hit) -> str:
-    content = hit.entry.content
+def _as_text(content: Any) -> str:
+    """A memory or a message as a part of one line; whole."""
     text = content if isinstance(content, str) else msgspec.json.encode(content).decode()
     return " ".join(text.split())
 
 
-def _first_line(text: str, width: int = 120) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= width else line[: width - 1] + "…"
+def _remembering(count: Callable[[str], int]) -> Callable[[str], int]:
+    """Messages come back as memories: their tokens need not be counted again."""
+    remembered = lru_cache(maxsize=_MOST_COUNTS_CACHED)(count)
+
+    def counted(text: str) -> int:
+        return (remembered if len(text) <= _LONGEST_COUNT_CACHED else count)(text)
+
+    return counted
 
 
 def _default_counter() -> Callable[[str], int]:

@@ -5,9 +5,11 @@ A model gets a context and gives a reply: a text, or tools that it wants to be r
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import count
 
 from memory.agents.context import Context
 from memory.agents.errors import ModelError
@@ -26,7 +28,11 @@ class Reply:
 
 
 class Model(ABC):
-    """Anything that completes a context. Implement one of the two; the other follows from it."""
+    """Anything that completes a context. Implement `complete`; `acomplete` too where waiting can be async.
+
+    What it raises ends the invocation: as `ModelError` where it is foreseen, and any other exception is
+    told in the `Invocation` in the same way.
+    """
 
     name: str = "model"
 
@@ -35,9 +41,7 @@ class Model(ABC):
         """The reply, or ModelError."""
 
     async def acomplete(self, context: Context) -> Reply:
-        """The same for async callers; by default in a thread."""
-        import asyncio
-
+        """The same for async callers; by default in a thread, which goes on if the caller is cancelled."""
         return await asyncio.to_thread(self.complete, context)
 
 
@@ -53,12 +57,12 @@ class ScriptedModel(Model):
     def __init__(self, script: Iterable[Line], *, repeat: bool = False) -> None:
         self._script = list(script)
         self._repeat = repeat
-        self.calls = 0
+        self._numbers = count()
         if not self._script:
             raise ModelError("the script is empty: give at least one line")
 
     def complete(self, context: Context) -> Reply:
-        number, self.calls = self.calls, self.calls + 1
+        number = next(self._numbers)
         if number >= len(self._script) and not self._repeat:
             raise ModelError(f"the script has {len(self._script)} lines, and this is call {number + 1}")
         line = self._script[number % len(self._script)]

@@ -1,30 +1,37 @@
 """The loop: build the context, ask the model, run its tools, until there is an answer.
 
-Every step is durable before the next begins. What happened is stored in the memory at the end, as one
-batch. The loop ends on an answer, on a limit, or on an error; all three are told in the `Invocation`, and
-the session can go on after each.
+Every step is durable before the next begins: the user's message before the model is asked, a tool call
+and its result (in one transaction) before the model is asked again, the answer before it is given back.
+What happened is stored in the memory at the end, as one batch.
+
+The loop ends on an answer, on a limit, or on an error; all three are told in the `Invocation`, and the
+session can go on after each. What is not an `Exception` (a cancelled task, Ctrl-C) is raised, after what
+happened until then was stored.
 """
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from memory.agents.context import Context, ContextBuilder
-from memory.agents.errors import AgentError, InvalidAgentInput
-from memory.agents.messages import Message, ToolResult
+from memory.agents.errors import InvalidAgentInput, ModelError
+from memory.agents.messages import Message, ToolCall, ToolResult, new_id, sendable
 from memory.agents.model import Model, Reply
 from memory.agents.sessions import SessionStore
-from memory.agents.tools import ToolRegistry
-from memory.errors import short
+from memory.agents.tools import ToolRegistry, interrupted
+from memory.errors import AgentMemoryError, short
 
 if TYPE_CHECKING:
     from memory.system import AgentMemorySystem
+
+_TITLE_WIDTH = 60
+StoppedBy = Literal["answer", "limit", "error"]
 
 
 @dataclass(frozen=True)
@@ -33,13 +40,20 @@ class Invocation:
 
     session_id: str
     answer: str
-    stopped_by: Literal["answer", "limit", "error"]
+    stopped_by: StoppedBy
     steps: int
     """How often the model was asked."""
     messages: tuple[Message, ...]
     """Everything that was added to the session."""
     tool_results: tuple[ToolResult, ...] = ()
     error: str = ""
+    """One line; beside an answer it says that the answer could not be stored in the memory."""
+    exception: Exception | None = None
+    """What was raised, with its traceback, if something was."""
+    finish_reason: str = ""
+    """What the model said of its answer: "length" for one that was cut off."""
+    usage: Mapping[str, int] = field(default_factory=dict)
+    """Tokens of all steps together, where the model tells."""
     seconds: float = 0.0
 
 
@@ -48,10 +62,11 @@ class _Turn:
     """One invocation while it is going on."""
 
     session_id: str
-    added: list[Message] = field(default_factory=list)
+    added: list[Message]
     results: list[ToolResult] = field(default_factory=list)
     steps: int = 0
-    start: float = field(default_factory=time.perf_counter)
+    usage: dict[str, int] = field(default_factory=dict)
+    start: float = 0.0
 
 
 class AgentRuntime:
@@ -74,105 +89,152 @@ class AgentRuntime:
             raise InvalidAgentInput(f"agent_id is {short(agent_id)}: use a text that is not empty")
         if max_steps < 1:
             raise InvalidAgentInput(f"max_steps is {max_steps}: use a whole number ≥ 1")
+        if builder is not None and not (
+            sessions in (None, builder.sessions)
+            and memory in (None, builder.memory)
+            and (tools is None or tools is builder.tools)
+            and not system_prompt
+        ):
+            raise InvalidAgentInput(
+                "builder has sessions, memory, tools and a system_prompt of its own: give them to it alone"
+            )
         self.agent_id = agent_id
         self.model = model
-        self.sessions = sessions if sessions is not None else SessionStore()
-        self.memory = memory
-        self.tools = tools or ToolRegistry()
         self.builder = builder or ContextBuilder(
-            self.sessions, memory, self.tools, system_prompt=system_prompt, token_budget=token_budget
+            SessionStore() if sessions is None else sessions,
+            memory,
+            tools,
+            system_prompt=system_prompt,
+            token_budget=token_budget,
         )
+        self.sessions = self.builder.sessions
+        self.memory = self.builder.memory
+        self.tools = self.builder.tools
         self._max_steps = max_steps
-        self._busy: set[str] = set()
-        self._busy_lock = threading.Lock()
 
     def invoke(self, text: str, session_id: str | None = None) -> Invocation:
         """Answer one message of the user, in a new session or in an old one."""
-        turn = self._begin(text, session_id)
-        with self._alone(turn.session_id):
-            self._add(turn, Message(role="user", content=text))
+        with self._turn(text, session_id) as turn:
             try:
                 while turn.steps < self._max_steps:
-                    reply = self.model.complete(self._context(turn))
+                    context = self._context(turn)
+                    reply = self._heard(turn, self.model.complete(context))
                     if not reply.tool_calls:
                         return self._answered(turn, reply)
-                    self._ran(turn, reply, self.tools.run(*reply.tool_calls))
-            except AgentError as problem:
+                    with self._noting_interruption(turn, reply):
+                        results = self.tools.run(*reply.tool_calls)
+                    self._ran(turn, reply, results)
+            except Exception as problem:
                 return self._failed(turn, problem)
-            return self._ended(turn, "", "limit", f"no answer after {self._max_steps} steps")
+            return self._ended(turn, "limit", error=f"no answer after {self._max_steps} steps")
 
     async def ainvoke(self, text: str, session_id: str | None = None) -> Invocation:
-        """As `invoke`; other invocations go on while the model or a tool is waited for."""
-        turn = self._begin(text, session_id)
-        with self._alone(turn.session_id):
-            self._add(turn, Message(role="user", content=text))
+        """As `invoke`; other invocations go on while the model or a tool is waited for.
+
+        Files and memory are used in between, in the event loop's own thread: a millisecond or so a step.
+        """
+        with self._turn(text, session_id) as turn:
             try:
                 while turn.steps < self._max_steps:
-                    reply = await self.model.acomplete(self._context(turn))
+                    context = self._context(turn)
+                    reply = self._heard(turn, await self.model.acomplete(context))
                     if not reply.tool_calls:
                         return self._answered(turn, reply)
-                    self._ran(turn, reply, await self.tools.arun(*reply.tool_calls))
-            except AgentError as problem:
+                    with self._noting_interruption(turn, reply):
+                        results = await self.tools.arun(*reply.tool_calls)
+                    self._ran(turn, reply, results)
+            except Exception as problem:
                 return self._failed(turn, problem)
-            except asyncio.CancelledError:
-                self._failed(turn, AgentError("cancelled"))
-                raise
-            return self._ended(turn, "", "limit", f"no answer after {self._max_steps} steps")
+            return self._ended(turn, "limit", error=f"no answer after {self._max_steps} steps")
 
     # -- steps --------------------------------------------------------------------------------
 
-    def _begin(self, text: str, session_id: str | None) -> _Turn:
+    @contextmanager
+    def _turn(self, text: str, session_id: str | None) -> Iterator[_Turn]:
+        """One invocation, alone in its session: two at once would mix up their messages."""
+        start = time.perf_counter()
         if not isinstance(text, str) or not text.strip():
             raise InvalidAgentInput(f"the message is {short(text)}: use a text that is not empty")
+        message = Message.new("user", text)
         if session_id is None:
-            return _Turn(self.sessions.create(self.agent_id, title=text[:60]).id)
-        session = self.sessions.get(session_id)
-        if session.agent_id != self.agent_id:
-            raise InvalidAgentInput(
-                f"session {short(session_id)} belongs to agent {short(session.agent_id)}"
-            )
-        return _Turn(session_id)
+            session_id = new_id()
+            with self.sessions.alone(session_id):
+                self.sessions.create(self.agent_id, _title(text), id=session_id, messages=(message,))
+                yield from self._going_on(_Turn(session_id, [message], start=start))
+        else:
+            with self.sessions.alone(session_id):
+                session = self.sessions.get(session_id)
+                if session.agent_id != self.agent_id:
+                    raise InvalidAgentInput(
+                        f"session {short(session_id)} belongs to agent {short(session.agent_id)}"
+                    )
+                self.sessions.append(session_id, message)
+                yield from self._going_on(_Turn(session_id, [message], start=start))
 
-    @contextmanager
-    def _alone(self, session_id: str) -> Iterator[None]:
-        """Two invocations of one session at once would mix up their messages."""
-        with self._busy_lock:
-            if session_id in self._busy:
-                raise InvalidAgentInput(
-                    f"session {short(session_id)} is in the middle of another invocation"
-                )
-            self._busy.add(session_id)
+    def _going_on(self, turn: _Turn) -> Iterator[_Turn]:
         try:
-            yield
-        finally:
-            with self._busy_lock:
-                self._busy.discard(session_id)
+            yield turn
+        except BaseException:
+            self._remember(turn)
+            raise
 
     def _context(self, turn: _Turn) -> Context:
         turn.steps += 1
         return self.builder.build(turn.session_id, self.agent_id)
+
+    def _heard(self, turn: _Turn, reply: Reply) -> Reply:
+        """The reply, if it is one; its calls with ids that differ."""
+        if not isinstance(reply, Reply):
+            raise ModelError(f"{self.model.name} gave {short(reply)}: a model gives a Reply")
+        for name, tokens in reply.usage.items():
+            turn.usage[name] = turn.usage.get(name, 0) + tokens
+        if len({call.id for call in reply.tool_calls}) < len(reply.tool_calls):
+            calls = tuple(call.model_copy(update={"id": new_id()}) for call in reply.tool_calls)
+            return replace(reply, tool_calls=calls)
+        return reply
 
     def _add(self, turn: _Turn, *messages: Message) -> None:
         self.sessions.append(turn.session_id, *messages)
         turn.added += messages
 
     def _ran(self, turn: _Turn, reply: Reply, results: list[ToolResult]) -> None:
-        call = Message(role="assistant", content=reply.content, tool_calls=reply.tool_calls)
+        call = Message.new("assistant", sendable(reply.content), reply.tool_calls)
         self._add(turn, call, *map(Message.of_result, results))
         turn.results += results
 
-    def _answered(self, turn: _Turn, reply: Reply) -> Invocation:
-        self._add(turn, Message(role="assistant", content=reply.content))
-        return self._ended(turn, reply.content, "answer")
+    @contextmanager
+    def _noting_interruption(self, turn: _Turn, reply: Reply) -> Iterator[None]:
+        """Tools that nobody waited for to the end may have had their effects: the session says so."""
+        try:
+            yield
+        except BaseException:
+            self._ran(turn, reply, [interrupted(call) for call in reply.tool_calls])
+            raise
 
-    def _failed(self, turn: _Turn, problem: AgentError) -> Invocation:
-        return self._ended(turn, "", "error", str(problem))
+    def _answered(self, turn: _Turn, reply: Reply) -> Invocation:
+        content = sendable(reply.content)
+        self._add(turn, Message.new("assistant", content))
+        return self._ended(turn, "answer", content, finish_reason=reply.finish_reason)
+
+    def _failed(self, turn: _Turn, problem: Exception) -> Invocation:
+        foreseen = isinstance(problem, AgentMemoryError)
+        error = str(problem) if foreseen else f"{type(problem).__name__}: {problem}"
+        return self._ended(turn, "error", error=" ".join(error.split()), exception=problem)
 
     def _ended(
-        self, turn: _Turn, answer: str, stopped_by: Literal["answer", "limit", "error"], error: str = ""
+        self,
+        turn: _Turn,
+        stopped_by: StoppedBy,
+        answer: str = "",
+        *,
+        error: str = "",
+        exception: Exception | None = None,
+        finish_reason: str = "",
     ) -> Invocation:
-        if self.memory is not None:
-            self._remember(turn)
+        forgotten = self._remember(turn)
+        if forgotten is not None:
+            error = "; ".join(filter(None, (error, f"not stored in the memory: {forgotten}")))
+            exception = exception or forgotten
         return Invocation(
             turn.session_id,
             answer,
@@ -181,27 +243,45 @@ class AgentRuntime:
             tuple(turn.added),
             tuple(turn.results),
             error,
+            exception,
+            finish_reason,
+            turn.usage,
             time.perf_counter() - turn.start,
         )
 
-    def _remember(self, turn: _Turn) -> None:
-        """What was said and what tools found, as one batch of the memory."""
-        assert self.memory is not None
-        entries = []
-        for message in turn.added:
-            if not message.content.strip():
-                continue
-            metadata = {"session": turn.session_id, "speaker": message.role}
-            if message.tool_result is not None:
-                metadata["tool"] = message.tool_result.name
-            entries.append(
-                {
-                    "agent_id": self.agent_id,
-                    "content": message.content,
-                    "kind": "action" if message.role == "tool" else "message",
-                    "metadata": metadata,
-                    "id": message.id,
-                }
-            )
-        if entries:
+    def _remember(self, turn: _Turn) -> AgentMemoryError | None:
+        """What was said and what tools found, as one batch of the memory; or why that failed."""
+        if self.memory is None:
+            return None
+        calls = {call.id: call for message in turn.added for call in message.tool_calls}
+        entries = [
+            self._entry(turn.session_id, message, calls)
+            for message in turn.added
+            if message.content.strip() or message.tool_result is not None
+        ]
+        try:
             self.memory.add_many(entries)
+        except AgentMemoryError as problem:
+            return problem
+        return None
+
+    def _entry(self, session_id: str, message: Message, calls: Mapping[str, ToolCall]) -> dict[str, Any]:
+        metadata = {"session": session_id, "speaker": message.role}
+        content = message.content
+        result = message.tool_result
+        if result is not None:
+            metadata["tool"] = result.name
+            arguments = msgspec.json.encode(calls[result.call_id].arguments).decode()
+            content = f"{result.name} {arguments}: {content}"  # "3" alone would say nothing later
+        return {
+            "agent_id": self.agent_id,
+            "content": content,
+            "kind": "message" if result is None else "action",
+            "metadata": metadata,
+            "id": message.id,
+        }
+
+
+def _title(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _TITLE_WIDTH else line[: _TITLE_WIDTH - 1] + "…"

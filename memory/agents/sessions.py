@@ -10,15 +10,15 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias, TypeVar
+from typing import Any, Literal, Self, TypeAlias
 
 import msgspec
 
-from memory.agents.errors import InvalidAgentInput, SessionStoreError, UnknownSession
-from memory.agents.messages import Message, Session, ToolCall, ToolResult, new_id
+from memory.agents.errors import AgentError, InvalidAgentInput, SessionStoreError, UnknownSession
+from memory.agents.messages import Message, Session, ToolCall, ToolResult, checked, new_id
 from memory.errors import short
 
 FORMAT_VERSION = 1
@@ -34,7 +34,6 @@ CREATE TABLE messages (
     PRIMARY KEY (session_id, number)) WITHOUT ROWID;
 """
 _COLUMNS = "id, agent_id, title, created_at, updated_at, archived, parent_id, message_count, metadata"
-_Result = TypeVar("_Result")
 # Inside the class, `list` is one of its verbs.
 Messages: TypeAlias = list[Message]
 Sessions: TypeAlias = list[Session]
@@ -54,40 +53,72 @@ class SessionStore:
     ) -> None:
         if durability not in ("process", "disk"):
             raise InvalidAgentInput(f"durability is {short(durability)}: use 'process' or 'disk'")
-        self._path = os.fspath(path)
+        if not 0 <= busy_timeout_seconds <= 86_400:
+            raise InvalidAgentInput(
+                f"busy_timeout_seconds is {short(busy_timeout_seconds)}: use seconds from 0 to a day"
+            )
+        self._path = os.path.expanduser(os.fspath(path))
         self._lock = threading.RLock()
-        self._closed = False
-        if self._path != ":memory:":
-            Path(self._path).expanduser().resolve().parent.mkdir(parents=True, exist_ok=True)
+        self._process = os.getpid()
+        self._closed = True
+        self._taken: set[str] = set()
         try:
+            if self._path != ":memory:":
+                Path(self._path).resolve().parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(
-                os.path.expanduser(self._path),
+                self._path,
                 isolation_level=None,
                 check_same_thread=False,
                 timeout=busy_timeout_seconds,
                 cached_statements=64,
             )
-            self._prepare(durability)
-        except sqlite3.Error as problem:
+        except (OSError, ValueError, sqlite3.Error) as problem:
             raise SessionStoreError(f"{self._path} can't be opened: {problem}") from problem
+        self._closed = False
+        try:
+            self._prepare(durability, time.monotonic() + busy_timeout_seconds)
+        except BaseException as problem:
+            self.close()
+            if isinstance(problem, sqlite3.Error):
+                raise SessionStoreError(f"{self._path} can't be opened: {problem}") from problem
+            raise
 
-    def _prepare(self, durability: str) -> None:
-        application_id = self._db.execute("PRAGMA application_id").fetchone()[0]
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        empty = not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    def _prepare(self, durability: str, deadline: float) -> None:
+        # In one reading transaction: another process may be making the tables at this moment.
+        with self._transaction("BEGIN"):
+            application_id = self._db.execute("PRAGMA application_id").fetchone()[0]
+            version = self._db.execute("PRAGMA user_version").fetchone()[0]
+            empty = self._is_empty()
         if application_id != _APPLICATION_ID and not empty:
             raise SessionStoreError(f"{self._path} is a file of something else; it was not touched")
         if version > FORMAT_VERSION:
-            raise SessionStoreError(f"{self._path} was written by a newer version; it was not touched")
-        self._db.execute("PRAGMA journal_mode = WAL")
+            raise SessionStoreError(
+                f"{self._path} was written by a newer version; it was not touched. Update agentmemory-tiers"
+            )
+        self._use_wal(deadline)
         self._db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'disk' else 'NORMAL'}")
         if application_id != _APPLICATION_ID:
             with self._transaction():
-                if not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                if self._is_empty():
                     for statement in _SCHEMA.split(";"):
                         self._db.execute(statement)
                     self._db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
                     self._db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+
+    def _is_empty(self) -> bool:
+        return not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+
+    def _use_wal(self, deadline: float) -> None:
+        """SQLite does not wait by itself where two processes turn a new file to WAL at once."""
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as problem:
+                busy = problem.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+                if not busy or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
 
     # -- sessions -----------------------------------------------------------------------------
 
@@ -98,27 +129,32 @@ class SessionStore:
         *,
         metadata: Mapping[str, Any] | None = None,
         id: str | None = None,
+        messages: Sequence[Message] = (),
     ) -> Session:
-        """A new, empty session."""
+        """A new session, empty or with its first messages."""
         now = time.time()
-        session = _checked(
+        session = checked(
             lambda: Session(
                 id=new_id() if id is None else id,
                 agent_id=agent_id,
                 title=title,
                 created_at=now,
                 updated_at=now,
-                metadata=dict(metadata or {}),
+                message_count=len(messages),
+                metadata={} if metadata is None else metadata,  # type: ignore[arg-type]
             )
         )
+        bodies = [_encode(message) for message in messages]
         with self._transaction():
             self._insert(session)
+            if bodies:
+                self._insert_messages(session.id, 0, bodies)
         return session
 
     def get(self, session_id: str) -> Session:
         rows = self._rows(f"SELECT {_COLUMNS} FROM sessions WHERE id = ?", (session_id,))
         if not rows:
-            raise UnknownSession(f"there is no session {short(session_id)}")
+            raise _unknown(session_id)
         return _session(rows[0])
 
     def list(
@@ -130,6 +166,9 @@ class SessionStore:
         offset: int = 0,
     ) -> Sessions:
         """Sessions, the one that was used last first; `archived=None` for both kinds."""
+        _check_number("offset", offset)
+        if limit is not None:
+            _check_number("limit", limit)
         wheres: Rows = ["1"]
         values: Rows = []
         if agent_id is not None:
@@ -149,24 +188,25 @@ class SessionStore:
 
     def fork(self, session_id: str, at: int | None = None, title: str | None = None) -> Session:
         """A new session that begins with the first `at` messages of another (default: all of them)."""
+        if at is not None:
+            _check_number("at", at)
         with self._transaction():
             parent = self.get(session_id)
             kept = parent.message_count if at is None else at
-            if not 0 <= kept <= parent.message_count:
-                raise InvalidAgentInput(
-                    f"at is {short(at)}: the session has {parent.message_count} messages"
-                )
+            if kept > parent.message_count:
+                raise InvalidAgentInput(f"at is {at}: the session has {parent.message_count} messages")
             now = time.time()
-            session = parent.model_copy(
-                update={
-                    "id": new_id(),
-                    "title": parent.title if title is None else title,
-                    "created_at": now,
-                    "updated_at": now,
-                    "archived": False,
-                    "parent_id": parent.id,
-                    "message_count": kept,
-                }
+            session = checked(
+                lambda: Session(
+                    id=new_id(),
+                    agent_id=parent.agent_id,
+                    title=parent.title if title is None else title,
+                    created_at=now,
+                    updated_at=now,
+                    parent_id=parent.id,
+                    message_count=kept,
+                    metadata=parent.metadata,
+                )
             )
             self._insert(session)
             self._db.execute(
@@ -178,12 +218,12 @@ class SessionStore:
 
     def archive(self, session_id: str, archived: bool = True) -> Session:
         """Take a session out of the list, or put it back; its messages stay."""
-        self._change(session_id, "archived = ?", (int(archived),))
-        return self.get(session_id)
+        return self._change(session_id, "archived", int(bool(archived)))
 
     def rename(self, session_id: str, title: str) -> Session:
-        self._change(session_id, "title = ?", (title,))
-        return self.get(session_id)
+        if not isinstance(title, str):
+            raise InvalidAgentInput(f"title is {short(title)}: use a text")
+        return self._change(session_id, "title", title)
 
     def delete(self, session_id: str) -> bool:
         """Remove a session and its messages for good; False if there is none."""
@@ -203,40 +243,79 @@ class SessionStore:
                 (len(bodies), time.time(), session_id),
             ).fetchone()
             if row is None:
-                raise UnknownSession(f"there is no session {short(session_id)}")
-            first = row[0] - len(bodies)
-            self._db.executemany(
-                "INSERT INTO messages VALUES (?, ?, ?)",
-                [(session_id, first + number, body) for number, body in enumerate(bodies)],
-            )
+                raise _unknown(session_id)
+            self._insert_messages(session_id, row[0] - len(bodies), bodies)
         return int(row[0])
 
-    def messages(self, session_id: str, *, start: int = 0, last: int | None = None) -> Messages:
-        """The messages in order: from number `start`, or the `last` ones."""
+    def messages(
+        self, session_id: str, *, start: int = 0, stop: int | None = None, last: int | None = None
+    ) -> Messages:
+        """The messages in order: those from number `start` up to `stop`, or the `last` ones."""
+        _check_number("start", start)
         if last is not None:
+            _check_number("last", last)
             rows = self._rows(
                 "SELECT body FROM messages WHERE session_id = ? ORDER BY number DESC LIMIT ?",
                 (session_id, last),
             )[::-1]
         else:
+            if stop is not None:
+                _check_number("stop", stop)
             rows = self._rows(
-                "SELECT body FROM messages WHERE session_id = ? AND number >= ? ORDER BY number",
-                (session_id, start),
+                "SELECT body FROM messages WHERE session_id = ? AND number >= ? AND number < ?"
+                " ORDER BY number",
+                (session_id, start, 2**62 if stop is None else stop),
             )
         if not rows:
             self.get(session_id)  # no message, or no session: the second is an error
         return [_decode(row[0]) for row in rows]
 
+    def news(self, session_id: str, known: int) -> tuple[float, Messages]:
+        """When the session was created, and its messages from number `known` on: one look at the file.
+
+        The first tells a session from another one that was made later with the same id.
+        """
+        rows = self._rows(
+            "SELECT s.created_at, m.body FROM sessions s LEFT JOIN messages m"
+            " ON m.session_id = s.id AND m.number >= ? WHERE s.id = ? ORDER BY m.number",
+            (known, session_id),
+        )
+        if not rows:
+            raise _unknown(session_id)
+        return rows[0][0], [_decode(body) for _, body in rows if body is not None]
+
+    def recent(self, agent_id: str, limit: int) -> Rows:
+        """(id, title, message_count, created_at) of the sessions that `list` would give: a cheap look."""
+        return self._rows(
+            "SELECT id, title, message_count, created_at FROM sessions WHERE agent_id = ? AND archived = 0"
+            " ORDER BY updated_at DESC, id DESC LIMIT ?",
+            (agent_id, limit),
+        )
+
     def last_messages(self, session_ids: Sequence[str]) -> dict[str, Message]:
         """The newest message of each session that has one."""
-        marks = ", ".join("?" * len(session_ids))
         rows = self._rows(
             "SELECT m.session_id, m.body FROM sessions s JOIN messages m"
             " ON m.session_id = s.id AND m.number = s.message_count - 1"
-            f" WHERE s.id IN ({marks})",
-            tuple(session_ids),
+            " WHERE s.id IN (SELECT value FROM json_each(?))",
+            (msgspec.json.encode(list(session_ids)).decode(),),
         )
         return {row[0]: _decode(row[1]) for row in rows}
+
+    @contextmanager
+    def alone(self, session_id: str) -> Iterator[None]:
+        """Nobody else who uses this object invokes the session meanwhile; a second one is refused."""
+        with self._lock:
+            if session_id in self._taken:
+                raise InvalidAgentInput(
+                    f"session {short(session_id)} is in the middle of another invocation"
+                )
+            self._taken.add(session_id)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._taken.discard(session_id)
 
     # -- inside -------------------------------------------------------------------------------
 
@@ -272,65 +351,76 @@ class SessionStore:
         except sqlite3.IntegrityError:
             raise InvalidAgentInput(f"there is a session {short(session.id)} already") from None
 
-    def _change(self, session_id: str, what: str, values: tuple[Any, ...]) -> None:
+    def _insert_messages(self, session_id: str, first: int, bodies: Sequence[bytes]) -> None:
+        self._db.executemany(
+            "INSERT INTO messages VALUES (?, ?, ?)",
+            [(session_id, first + number, body) for number, body in enumerate(bodies)],
+        )
+
+    def _change(self, session_id: str, column: str, value: Any) -> Session:
         with self._transaction():
-            changed = self._db.execute(
-                f"UPDATE sessions SET {what}, updated_at = max(updated_at, ?) WHERE id = ?",
-                (*values, time.time(), session_id),
-            ).rowcount
-            if not changed:
-                raise UnknownSession(f"there is no session {short(session_id)}")
+            row = self._db.execute(
+                f"UPDATE sessions SET {column} = ?, updated_at = max(updated_at, ?) WHERE id = ?"
+                f" RETURNING {_COLUMNS}",
+                (value, time.time(), session_id),
+            ).fetchone()
+            if row is None:
+                raise _unknown(session_id)
+        return _session(row)
 
     def _rows(self, statement: str, values: tuple[Any, ...]) -> Rows:
+        self._check_process()
         with self._lock:
             self._check_open()
             try:
                 return self._db.execute(statement, values).fetchall()
-            except sqlite3.Error as problem:
-                raise SessionStoreError(f"{self._path}: {problem}") from problem
+            except (sqlite3.Error, UnicodeEncodeError) as problem:
+                raise self._problem(problem) from problem
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """All or nothing; inside another one it is part of that."""
+    def _transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
+        """All or nothing."""
+        self._check_process()
         with self._lock:
             self._check_open()
-            if self._db.in_transaction:
-                yield
-                return
             try:
-                self._db.execute("BEGIN IMMEDIATE")
+                self._db.execute(begin)
                 yield
                 self._db.execute("COMMIT")
-            except sqlite3.Error as problem:
-                self._roll_back()
-                raise SessionStoreError(f"{self._path}: {problem}") from problem
-            except BaseException:
-                self._roll_back()
+            except BaseException as problem:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                if isinstance(problem, sqlite3.Error | UnicodeEncodeError):
+                    raise self._problem(problem) from problem
                 raise
 
-    def _roll_back(self) -> None:
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
+    def _problem(self, problem: Exception) -> AgentError:
+        if isinstance(problem, UnicodeEncodeError):
+            return InvalidAgentInput(
+                f"{short(problem.object)} is not a text that can be kept: {problem.reason}"
+            )
+        return SessionStoreError(f"{self._path}: {problem}")
 
     def _check_open(self) -> None:
         if self._closed:
             raise SessionStoreError(f"{self._path} was closed before this call")
 
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise SessionStoreError(f"{self._path} was opened before a fork: open it anew in the child")
 
-def _checked(make: Callable[[], _Result]) -> _Result:
-    """What pydantic refuses becomes one line of ours."""
-    from pydantic import ValidationError
 
-    try:
-        return make()
-    except ValidationError as problem:
-        first = problem.errors()[0]
-        place = ".".join(str(part) for part in first["loc"]) or "value"
-        raise InvalidAgentInput(f"{place} is {short(first['input'])}: {first['msg'].lower()}") from None
+def _unknown(session_id: str) -> UnknownSession:
+    return UnknownSession(f"there is no session {short(session_id)}")
+
+
+def _check_number(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**62:
+        raise InvalidAgentInput(f"{name} is {short(value)}: use a whole number ≥ 0")
 
 
 def _session(row: Sequence[Any]) -> Session:
-    return Session.model_construct(
+    return Session.trusted(
         id=row[0],
         agent_id=row[1],
         title=row[2],
@@ -360,23 +450,21 @@ def _encode(message: Message) -> bytes:
                 message.metadata,
             )
         )
-    except (TypeError, ValueError) as problem:
+    except (TypeError, ValueError, OverflowError, RecursionError) as problem:
         raise InvalidAgentInput(f"message {message.id} can't be kept as JSON: {problem}") from None
 
 
 def _decode(body: bytes) -> Message:
     id_, role, content, created_at, calls, result, metadata = msgspec.json.decode(body)
-    return Message.model_construct(
-        id=id_,
+    return Message.trusted(
         role=role,
         content=content,
-        created_at=created_at,
-        tool_calls=tuple(
-            ToolCall.model_construct(id=call[0], name=call[1], arguments=call[2]) for call in calls
-        ),
+        tool_calls=tuple(ToolCall.trusted(id=call[0], name=call[1], arguments=call[2]) for call in calls),
         tool_result=result
-        and ToolResult.model_construct(
+        and ToolResult.trusted(
             call_id=result[0], name=result[1], content=result[2], is_error=result[3], seconds=result[4]
         ),
+        id=id_,
+        created_at=created_at,
         metadata=metadata,
     )

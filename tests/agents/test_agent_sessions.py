@@ -1,0 +1,405 @@
+"""Sessions in a real file: order, forks, lists, deletions, threads, bad files."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from subprocesses import run_python, start_python
+from threads import together
+
+from memory.agents import Message, SessionStore
+from memory.agents.errors import AgentError, InvalidAgentInput, SessionStoreError, UnknownSession
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "folder" / "sessions.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SessionStore]:
+    with SessionStore(path) as opened:
+        yield opened
+
+
+def said(*contents: str) -> list[Message]:
+    return [Message(role="user", content=content) for content in contents]
+
+
+def contents_of(store: SessionStore, session_id: str) -> list[str]:
+    return [message.content for message in store.messages(session_id)]
+
+
+def test_what_was_stored_is_there_after_closing_and_opening(path: Path) -> None:
+    with SessionStore(path) as store:
+        session = store.create("ann", "a title", metadata={"place": ["home", 1, None]})
+        assert store.append(session.id, *said("one", "two")) == 2
+        assert store.append(session.id, *said("three")) == 3
+        kept = store.get(session.id)
+    with SessionStore(path) as store:
+        assert store.get(session.id) == kept
+        assert kept.message_count == 3
+        assert contents_of(store, session.id) == ["one", "two", "three"]
+
+
+def test_a_session_can_begin_with_messages(store: SessionStore) -> None:
+    first = said("one", "two")
+    session = store.create("ann", messages=first)
+    assert session.message_count == 2
+    assert store.get(session.id) == session
+    assert store.messages(session.id) == first
+    store.append(session.id, *said("three"))
+    assert contents_of(store, session.id) == ["one", "two", "three"]
+
+
+def test_parts_of_a_session_can_be_read(store: SessionStore) -> None:
+    session = store.create("ann", messages=said(*map(str, range(10))))
+
+    def some(**part: int) -> str:
+        return "".join(message.content for message in store.messages(session.id, **part))
+
+    assert some() == "0123456789"
+    assert some(start=7) == "789"
+    assert some(start=2, stop=4) == "23"
+    assert some(last=3) == "789"
+    assert some(last=0) == some(start=10) == ""
+    assert some(last=99) == "0123456789"
+
+
+def test_messages_are_added_all_or_none(store: SessionStore) -> None:
+    session = store.create("ann")
+    broken = Message.trusted(
+        role="user",
+        content="half \ud800",
+        tool_calls=(),
+        tool_result=None,
+        id="1",
+        created_at=1.0,
+        metadata={},
+    )
+    for wrong in (broken, "a text"):
+        with pytest.raises(InvalidAgentInput):
+            store.append(session.id, *said("good"), wrong)  # type: ignore[arg-type]
+    assert contents_of(store, session.id) == []
+    assert store.get(session.id).message_count == 0
+
+
+@given(st.data())
+def test_a_fork_has_the_first_messages_and_goes_its_own_way(data: st.DataObject) -> None:
+    """Against plain lists: whatever is appended and forked, every session holds its own messages."""
+    with SessionStore() as store:
+        expected: dict[str, list[str]] = {store.create("ann").id: []}
+        for number in range(data.draw(st.integers(1, 15))):
+            chosen = data.draw(st.sampled_from(sorted(expected)))
+            if data.draw(st.booleans()):
+                new = [f"{number}.{each}" for each in range(data.draw(st.integers(0, 3)))]
+                assert store.append(chosen, *said(*new)) == len(expected[chosen]) + len(new)
+                expected[chosen] = expected[chosen] + new
+            else:
+                at = data.draw(st.none() | st.integers(0, len(expected[chosen])))
+                fork = store.fork(chosen, at)
+                assert fork.parent_id == chosen
+                expected[fork.id] = expected[chosen][:at]
+                assert fork.message_count == len(expected[fork.id])
+        for session_id, contents in expected.items():
+            assert contents_of(store, session_id) == contents
+            assert store.get(session_id).message_count == len(contents)
+
+
+def test_a_fork_survives_its_parent(store: SessionStore) -> None:
+    parent = store.create("ann", "first", metadata={"a": 1}, messages=said("one", "two"))
+    store.archive(parent.id)
+    fork = store.fork(parent.id, 1, title="second")
+    assert (fork.title, fork.metadata, fork.archived, fork.parent_id) == (
+        "second",
+        {"a": 1},
+        False,
+        parent.id,
+    )
+    assert store.delete(parent.id)
+    assert contents_of(store, fork.id) == ["one"]
+    assert store.get(fork.id) == fork
+
+
+def test_the_list_begins_with_the_session_that_was_used_last(store: SessionStore) -> None:
+    made = [store.create("ann", str(number)) for number in range(5)]
+    bobs = store.create("bob")
+    store.append(made[1].id, *said("hello"))
+    store.archive(made[2].id)
+    assert [session.title for session in store.list("ann")] == ["1", "4", "3", "0"]
+    assert [session.title for session in store.list("ann", limit=2, offset=1)] == ["4", "3"]
+    assert [session.title for session in store.list("ann", archived=True)] == ["2"]
+    assert {session.id for session in store.list(archived=None)} == {bobs.id, *(each.id for each in made)}
+    assert store.archive(made[2].id, False).archived is False
+    assert store.list("ann")[0].id == made[2].id
+    assert store.rename(made[0].id, "new").title == "new"
+    assert store.list("nobody") == []
+
+
+def test_thousands_of_sessions_are_kept_apart(store: SessionStore) -> None:
+    ids = [store.create(f"agent {number % 7}", messages=said(str(number))).id for number in range(3000)]
+    assert len(store.list(limit=5000)) == 3000
+    assert len(store.list("agent 3")) == len(range(3, 3000, 7))
+    last = store.last_messages(ids)
+    assert [last[each].content for each in ids] == [str(number) for number in range(3000)]
+
+
+def test_what_is_deleted_is_gone(store: SessionStore) -> None:
+    session = store.create("ann", id="mine", messages=said("one"))
+    assert store.delete("mine")
+    assert not store.delete("mine")
+    for use in (
+        lambda: store.get("mine"),
+        lambda: store.messages("mine"),
+        lambda: store.news("mine", 0),
+        lambda: store.append("mine", *said("two")),
+        lambda: store.fork("mine"),
+        lambda: store.archive("mine"),
+        lambda: store.rename("mine", "x"),
+    ):
+        with pytest.raises(UnknownSession, match="there is no session 'mine'"):
+            use()
+    again = store.create("bob", id="mine")
+    assert again.created_at > session.created_at
+    assert contents_of(store, "mine") == []
+
+
+def test_an_id_is_given_once(store: SessionStore) -> None:
+    store.create("ann", id="mine", messages=said("one"))
+    with pytest.raises(InvalidAgentInput, match="already"):
+        store.create("bob", id="mine", messages=said("two"))
+    assert contents_of(store, "mine") == ["one"]
+
+
+def test_bad_input_is_told_in_one_line(store: SessionStore) -> None:
+    session = store.create("ann", messages=said("one"))
+    for use in (
+        lambda: store.fork(session.id, 2),
+        lambda: store.fork(session.id, -1),
+        lambda: store.fork(session.id, "x"),
+        lambda: store.fork(session.id, True),
+        lambda: store.fork(session.id, title=3),
+        lambda: store.rename(session.id, None),
+        lambda: store.rename(session.id, "\ud800"),
+        lambda: store.messages(session.id, start=-1),
+        lambda: store.messages(session.id, last=-1),
+        lambda: store.list(limit=-1),
+        lambda: store.list(offset="x"),
+        lambda: store.get("\ud800"),
+        lambda: store.append("\ud800"),
+        lambda: store.get({}),
+        lambda: SessionStore(durability="somehow"),
+        lambda: SessionStore(busy_timeout_seconds=-1),
+    ):
+        with pytest.raises(AgentError) as caught:
+            use()  # type: ignore[no-untyped-call]
+        assert "\n" not in str(caught.value)
+    assert len(store.list()) == 1
+
+
+def test_threads_may_share_a_store(store: SessionStore) -> None:
+    shared = store.create("ann")
+
+    def work(name: str) -> str:
+        own = store.create("ann", name)
+        for number in range(50):
+            store.append(own.id, *said(f"{name} {number}"))
+            store.append(shared.id, *said(f"{name} {number}", f"{name} {number} again"))
+            assert len(store.messages(own.id)) == number + 1
+        return own.id
+
+    names = ["a", "b", "c", "d"]
+    ids = together(*(lambda name=name: work(name) for name in names))
+    for name, each in zip(names, ids, strict=True):
+        assert contents_of(store, each) == [f"{name} {number}" for number in range(50)]
+    everything = contents_of(store, shared.id)
+    for name in names:
+        mine = [content for content in everything if content.startswith(name)]
+        assert mine == [text for n in range(50) for text in (f"{name} {n}", f"{name} {n} again")]
+    pairs = list(zip(everything[::2], everything[1::2], strict=True))
+    assert all(second == f"{first} again" for first, second in pairs)  # what came together stays together
+
+
+_APPENDING = """
+from memory.agents import Message, SessionStore
+path, session_id, name = sys.argv[1:]
+with SessionStore(path) as store:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for number in range(60):
+        store.append(session_id, *[Message(role="user", content=f"{name} {number}{end}") for end in "ab"])
+"""
+
+
+def test_processes_may_share_a_file(path: Path) -> None:
+    with SessionStore(path) as store:
+        session = store.create("ann")
+        processes = [start_python(_APPENDING, path, session.id, name) for name in "xyz"]
+        try:
+            for process in processes:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "ready\n"
+            for process in processes:
+                assert process.communicate("go\n", timeout=60) == ("", "")
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+        everything = contents_of(store, session.id)
+    assert len(everything) == 3 * 60 * 2
+    for name in "xyz":
+        own = [content for content in everything if content.startswith(name)]
+        assert own == [f"{name} {number}{end}" for number in range(60) for end in "ab"]
+
+
+_OPENING = """
+from memory.agents import SessionStore
+print("ready", flush=True)
+for path in sys.stdin:
+    with SessionStore(path.strip()) as store:
+        store.create("ann")
+    print("did", flush=True)
+"""
+
+
+def test_processes_may_make_a_new_file_at_once(tmp_path: Path) -> None:
+    processes = [start_python(_OPENING) for _ in range(3)]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for number in range(15):
+            path = tmp_path / f"{number}.db"
+            for process in processes:
+                assert process.stdin is not None
+                process.stdin.write(f"{path}\n")
+                process.stdin.flush()
+            for process in processes:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "did\n", process.stderr and process.stderr.read()
+            with SessionStore(path) as store:
+                assert len(store.list()) == 3
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def test_a_store_from_before_a_fork_says_so_in_the_child(path: Path) -> None:
+    printed = run_python(
+        """
+        from memory.agents import SessionStore
+        from memory.agents.errors import SessionStoreError
+        store = SessionStore(sys.argv[1])
+        child = os.fork()
+        if child == 0:
+            try:
+                store.create("ann")
+            except SessionStoreError as problem:
+                print(problem, flush=True)
+            with SessionStore(sys.argv[1]) as own:
+                own.create("ann", "from the child")
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        print([session.title for session in store.list()])
+        """,
+        path,
+    )
+    assert printed.splitlines() == [
+        f"{path} was opened before a fork: open it anew in the child",
+        "['from the child']",
+    ]
+
+
+# -- bad files --------------------------------------------------------------------------------
+
+
+def refused(path: Path) -> str:
+    before = path.read_bytes() if path.is_file() else None
+    with pytest.raises(SessionStoreError) as caught:
+        SessionStore(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert (path.read_bytes() if path.is_file() else None) == before
+    return str(caught.value)
+
+
+def test_a_file_of_something_else_is_not_touched(tmp_path: Path) -> None:
+    text = tmp_path / "notes.txt"
+    text.write_text("not a database " * 100)
+    assert "not a database" in refused(text)
+    other = tmp_path / "other.db"
+    with sqlite3.connect(other) as db:
+        db.execute("CREATE TABLE mine (a)")
+    db.close()
+    assert "a file of something else" in refused(other)
+
+
+def test_a_file_of_a_newer_version_is_not_touched(path: Path) -> None:
+    SessionStore(path).close()
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.close()
+    assert "newer version" in refused(path)
+
+
+def test_a_folder_and_a_path_below_a_file_are_refused(tmp_path: Path) -> None:
+    assert "can't be opened" in refused(tmp_path)
+    (tmp_path / "file").write_text("")
+    assert "can't be opened" in refused(tmp_path / "file" / "sessions.db")
+
+
+def test_a_file_that_may_not_be_written_is_refused() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # not tmp_path: only its owner may go there
+        path = Path(folder) / "sessions.db"
+        SessionStore(path).close()
+        path.chmod(0o444)
+        Path(folder).chmod(0o555)
+        printed = run_python(
+            """
+            from memory.agents import SessionStore
+            from memory.agents.errors import SessionStoreError
+            if os.getuid() == 0:
+                os.setuid(65534)
+            try:
+                with SessionStore(sys.argv[1]) as store:
+                    store.create("ann")
+            except SessionStoreError as problem:
+                print(problem)
+            """,
+            path,
+        )
+        assert printed.startswith(f"{path}")
+        assert "readonly" in printed
+        assert printed.count("\n") == 1
+        Path(folder).chmod(0o755)
+
+
+def test_a_store_that_is_closed_says_so(path: Path) -> None:
+    store = SessionStore(path)
+    store.close()
+    store.close()
+    with pytest.raises(SessionStoreError, match="closed"):
+        store.create("ann")
+    with pytest.raises(SessionStoreError, match="closed"):
+        store.list()
+
+
+def test_a_writer_that_does_not_let_go_is_told_of_in_time(path: Path) -> None:
+    with SessionStore(path, busy_timeout_seconds=0.05) as store:
+        session = store.create("ann")
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(SessionStoreError, match="locked"):
+            store.append(session.id, *said("one"))
+        assert contents_of(store, session.id) == []  # reading goes on
+        other.execute("ROLLBACK")
+        other.close()
+        assert store.append(session.id, *said("one")) == 1
