@@ -87,7 +87,7 @@ class OpenAICompatibleModel(Model):
         httpx = _load_httpx()
         with self._client_lock:
             if self._client is None:
-                self._client = httpx.Client(timeout=self._timeout)
+                self._client = httpx.Client(**self._settings())
             client = self._client
         body = self._body(context)
         for attempt in range(self._retries + 1):
@@ -114,7 +114,7 @@ class OpenAICompatibleModel(Model):
         loop = asyncio.get_running_loop()
         client = self._async_clients.get(loop)
         if client is None:
-            client = self._async_clients[loop] = httpx.AsyncClient(timeout=self._timeout)
+            client = self._async_clients[loop] = httpx.AsyncClient(**self._settings())
         body = self._body(context)
         for attempt in range(self._retries + 1):
             answer = _Answer(self._stream, self._on_text)
@@ -159,6 +159,10 @@ class OpenAICompatibleModel(Model):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+    def _settings(self) -> dict[str, Any]:
+        # Reading the certificates takes longer than a local model's answer, and plain HTTP has none.
+        return {"timeout": self._timeout, "verify": self._url.startswith("https:")}
 
     def _body(self, context: Context) -> bytes:
         request = {"model": self.name, **context.to_openai(), **self._options, "stream": self._stream}

@@ -1,0 +1,365 @@
+"""The HTTP model against a real server: answers, streams, faults, retries, in both ways of calling."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+from chat_server import (
+    Act,
+    ChatServer,
+    answers,
+    breaks_off,
+    completion,
+    delta,
+    drips,
+    hangs_up,
+    never_answers,
+    serving,
+    streams,
+)
+
+from memory.agents import (
+    AgentRuntime,
+    Context,
+    ContextBuilder,
+    Message,
+    OpenAICompatibleModel,
+    Reply,
+    SessionStore,
+    ToolRegistry,
+)
+from memory.agents.errors import InvalidAgentInput, ModelError, ModelTimeout
+from memory.agents.openai_compatible import UNREADABLE
+
+both_ways = pytest.mark.parametrize("how", ["sync", "async"])
+FINE = answers(completion("hello"))
+
+
+def some_context() -> Context:
+    with SessionStore() as store:
+        session = store.create("ann", messages=[Message(role="user", content="hi")])
+        return ContextBuilder(store, system_prompt="Be brief.").build(session.id)
+
+
+def ask(server: ChatServer | str, how: str, **options: Any) -> Reply:
+    url = server if isinstance(server, str) else server.url
+    options = {"api_key": "", "backoff_seconds": 0, "timeout_seconds": 30, **options}
+    with OpenAICompatibleModel(url, "m", **options) as model:
+        if how == "sync":
+            return model.complete(some_context())
+
+        async def main() -> Reply:
+            async with model:
+                return await model.acomplete(some_context())
+
+        return asyncio.run(main())
+
+
+def problem_of(server: ChatServer | str, how: str, **options: Any) -> ModelError:
+    with pytest.raises(ModelError) as caught:
+        ask(server, how, **options)
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+# -- answers ----------------------------------------------------------------------------------
+
+
+@both_ways
+def test_a_plain_answer(how: str) -> None:
+    usage = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
+    with serving(answers(completion("größe", usage=usage, reason="length"))) as server:
+        reply = ask(server, how, api_key="secret", options={"temperature": 0, "stream": True})
+        assert reply == Reply("größe", (), "length", {"input_tokens": 7, "output_tokens": 2})
+        assert server.requests == [
+            {
+                "model": "m",
+                "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}],
+                "temperature": 0,
+                "stream": False,
+            }
+        ]
+        assert (server.paths, server.keys) == (["/v1/chat/completions"], ["Bearer secret"])
+
+
+@both_ways
+def test_tool_calls(how: str) -> None:
+    calls = [("look", '{"where": ["here", 1]}'), ("look", ""), ("look", '{"where": '), ("look", "[1]")]
+    with serving(answers(completion(None, *calls))) as server:
+        reply = ask(server, how)
+    assert [call.name for call in reply.tool_calls] == ["look"] * 4
+    assert [call.id for call in reply.tool_calls] == ["call 0", "call 1", "call 2", "call 3"]
+    assert [call.arguments for call in reply.tool_calls] == [
+        {"where": ["here", 1]},
+        {},
+        {UNREADABLE: '{"where": '},
+        {UNREADABLE: "[1]"},
+    ]
+
+
+@both_ways
+def test_other_servers_ways_of_saying_it(how: str) -> None:
+    parts = completion(
+        [{"type": "text", "text": "one "}, {"type": "image"}, {"type": "text", "text": "two"}]
+    )
+    with serving(answers(parts)) as server:
+        assert ask(server, how).content == "one two"
+    call = {"function": {"name": "look", "arguments": {"where": "here"}}}  # no id, arguments not as a text
+    with serving(answers({"choices": [{"message": {"tool_calls": [call]}}]})) as server:
+        reply = ask(server, how)
+    assert reply.tool_calls[0].arguments == {"where": "here"}
+    assert reply.tool_calls[0].id
+    with serving(FINE) as server:  # asked for a stream, it gives one document
+        said: list[str] = []
+        assert ask(server, how, on_text=said.append).content == "hello"
+        assert (said, server.requests[0]["stream"]) == (["hello"], True)
+
+
+STREAM = [
+    delta(role="assistant"),
+    delta("Grö"),
+    delta("ße, \u2028 and\u0085 more"),
+    delta(tool_calls=[{"index": 0, "id": "a", "function": {"name": "look", "arguments": ""}}]),
+    delta(tool_calls=[{"index": 1, "id": "b", "function": {"name": "find", "arguments": '{"x'}}]),
+    delta(tool_calls=[{"index": 0, "function": {"arguments": '{"where": "h'}}]),
+    delta(tool_calls=[{"index": 1, "function": {"arguments": '": 1}'}}]),
+    delta(tool_calls=[{"index": 0, "function": {"arguments": 'ere"}'}}]),
+    delta(reason="tool_calls"),
+    {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 3}},
+]
+
+
+@both_ways
+@pytest.mark.parametrize("piece", [1, 7, 10**6])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_a_stream_however_it_is_cut(how: str, piece: int, line_end: str) -> None:
+    said: list[str] = []
+    with serving(streams(*STREAM, piece=piece, line_end=line_end)) as server:
+        reply = ask(server, how, on_text=said.append)
+    assert reply.content == "Größe, \u2028 and\u0085 more"
+    assert said == ["Grö", "ße, \u2028 and\u0085 more"]
+    assert [(call.id, call.name, call.arguments) for call in reply.tool_calls] == [
+        ("a", "look", {"where": "here"}),
+        ("b", "find", {"x": 1}),
+    ]
+    assert (reply.finish_reason, reply.usage) == ("tool_calls", {"input_tokens": 5, "output_tokens": 3})
+
+
+@both_ways
+def test_a_stream_that_ends_without_a_word(how: str) -> None:
+    with serving(streams(delta("all"), delta(reason="stop"), done=False)) as server:
+        assert ask(server, how, stream=True).content == "all"  # it had said that it was finished
+    with serving(
+        streams(delta("hal"), done=False), streams(delta("whole"), delta(reason="stop"))
+    ) as server:
+        assert ask(server, how, stream=True).content == "whole"
+        assert len(server.requests) == 2
+
+
+# -- faults -----------------------------------------------------------------------------------
+
+
+@both_ways
+@pytest.mark.parametrize(
+    "fault",
+    [
+        hangs_up,
+        breaks_off,
+        answers({"error": {"message": "overloaded"}}, 500),
+        answers(b"<html>", 503),
+        answers({}, 408),
+        answers({}, 429, Retry_After="0"),
+        answers({}, 429, Retry_After=formatdate(0)),
+        answers({}, 429, Retry_After="²"),
+        answers({}, 429, Retry_After="nan"),
+    ],
+)
+def test_a_fault_that_passes_is_tried_again(how: str, fault: Act) -> None:
+    with serving(fault, fault, FINE) as server:
+        assert ask(server, how).content == "hello"
+        assert len(server.requests) == 3
+    with serving(fault) as server:
+        problem_of(server, how, retries=1)
+        assert len(server.requests) == 2
+
+
+@both_ways
+def test_retry_after_is_heeded(how: str) -> None:
+    with serving(answers({}, 429, Retry_After="0.3"), FINE) as server:
+        start = time.monotonic()
+        assert ask(server, how).content == "hello"
+        assert time.monotonic() - start >= 0.3
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (answers({"error": {"message": "no such model"}}, 400), "answered 400: 'no such model'"),
+        (answers({"error": "bad key"}, 401), "answered 401: 'bad key'"),
+        (answers(b"nothing\nhere", 404), "answered 404"),
+        (answers(b"", 302), "answered 302"),
+        (answers(b"{garbage"), "not JSON: '{garbage'"),
+        (answers(b"\xff\xfe"), "not JSON"),
+        (answers(b""), "not JSON"),
+        (answers(b"[" * 100_000), "not JSON"),
+        (answers([1]), "no chat completion"),
+        (answers({}), "no chat completion"),
+        (answers({"error": {"message": "inside a 200"}}), "inside a 200"),
+        (answers({"choices": []}), "no chat completion"),
+        (answers({"choices": [None]}), "no chat completion"),
+        (answers({"choices": [{"message": None}]}), "no chat completion"),
+        (answers({"choices": [{"message": {"content": 3}}]}), "no chat completion"),
+        (answers({"choices": [{"message": {"tool_calls": [{"id": "x"}]}}]}), "no chat completion"),
+        (answers({"choices": [{"message": {"tool_calls": 3}}]}), "no chat completion"),
+        (answers({**completion("x"), "usage": 3}), "no chat completion"),
+        (answers(completion(None, ("", "{}"))), "without a name"),
+        (answers(b"not gzip", Content_Encoding="gzip"), "broke off"),
+    ],
+)
+def test_an_answer_that_makes_no_sense_is_not_asked_for_again(how: str, fault: Act, said: str) -> None:
+    with serving(fault) as server:
+        assert said in str(problem_of(server, how, retries=0 if said == "broke off" else 2))
+        assert len(server.requests) == 1
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        ([delta("a"), {"error": {"message": "overloaded"}}], "broke off: 'overloaded'"),
+        (["{garbage"], "not JSON"),
+        (["3"], "no chat completion"),
+        ([{"choices": 3}], "no chat completion"),
+        ([{"choices": [3]}], "no chat completion"),
+        ([delta(tool_calls=3)], "no chat completion"),
+        ([{"choices": [{"delta": {"content": 3}}]}], "no chat completion"),
+        (
+            [delta(tool_calls=[{"index": 0, "function": {"arguments": {}, "name": 3}}])],
+            "no chat completion",
+        ),
+        ([delta(tool_calls=[{"index": 0, "function": {"arguments": "{}"}}])], "without a name"),
+    ],
+)
+def test_a_stream_that_makes_no_sense_is_not_asked_for_again(
+    how: str, events: list[Any], said: str
+) -> None:
+    with serving(streams(*events)) as server:
+        assert said in str(problem_of(server, how, stream=True))
+        assert len(server.requests) == 1
+
+
+@both_ways
+def test_a_stream_that_breaks_off_is_tried_again_unless_it_was_shown(how: str) -> None:
+    broken = streams(delta("half an ans"), done=False, close=True)
+    whole = streams(delta("whole"), delta(reason="stop"))
+    with serving(broken, whole) as server:
+        assert ask(server, how, stream=True).content == "whole"
+    for end in (broken, streams(delta("half an ans"), done=False)):
+        said: list[str] = []
+        with serving(end, whole) as server:
+            assert "broke off" in str(problem_of(server, how, on_text=said.append))
+            assert (said, len(server.requests)) == (["half an ans"], 1)
+    with serving(streams(done=False, close=True), whole) as server:  # nothing was shown yet
+        said = []
+        assert ask(server, how, on_text=said.append).content == "whole"
+        assert said == ["whole"]
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("fault", "stream"), [(never_answers, False), (never_answers, True), (drips, False)]
+)
+def test_an_answer_that_does_not_come_in_time(how: str, fault: Act, stream: bool) -> None:
+    with serving(fault) as server:
+        problem = problem_of(server, how, timeout_seconds=0.2, retries=1, stream=stream)
+        assert isinstance(problem, ModelTimeout)
+        assert "did not answer within 0.2 s" in str(problem)
+        assert len(server.requests) == 2
+
+
+@both_ways
+def test_nobody_there(how: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: refused, and nobody else gets the port
+        problem = problem_of(f"http://127.0.0.1:{taken.getsockname()[1]}", how)
+    assert "can't be reached" in str(problem)
+
+
+def test_settings_that_can_not_work_are_refused() -> None:
+    for url in ("localhost", "ftp://x", "http://", "http://x:99999", 3):
+        with pytest.raises(InvalidAgentInput, match="base_url"):
+            OpenAICompatibleModel(url, "m")  # type: ignore[arg-type]
+    for wrong in ({"retries": -1}, {"timeout_seconds": 0}, {"backoff_seconds": -1}):
+        with pytest.raises(InvalidAgentInput):
+            OpenAICompatibleModel("http://x", "m", **wrong)
+    with pytest.raises(InvalidAgentInput) as caught:
+        OpenAICompatibleModel("http://x", "m", api_key="my secret\n")
+    assert "secret" not in str(caught.value)
+
+
+# -- in the loop ------------------------------------------------------------------------------
+
+
+@both_ways
+def test_an_agent_with_a_tool_behind_http(how: str) -> None:
+    registry = ToolRegistry()
+
+    @registry.tool
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    usage = {"prompt_tokens": 5, "completion_tokens": 1}
+    script = [
+        answers(
+            completion(None, ("add", '{"a": 1, "b'), usage=usage)
+        ),  # cut off: it is told and corrects itself
+        answers(
+            completion("Let me see.", ("add", '{"a": 1, "b": 2}'), ("add", '{"a": 3, "b": 4}'), usage=usage)
+        ),
+        answers(completion("3 and 7", usage=usage)),
+    ]
+    with (
+        serving(*script) as server,
+        SessionStore() as store,
+        OpenAICompatibleModel(server.url, "m", api_key="") as model,
+    ):
+        runtime = AgentRuntime("ann", model, sessions=store, tools=registry)
+
+        async def main() -> Any:
+            async with model:
+                return await runtime.ainvoke("sums?")
+
+        invocation = runtime.invoke("sums?") if how == "sync" else asyncio.run(main())
+        assert (invocation.answer, invocation.stopped_by, invocation.steps) == ("3 and 7", "answer", 3)
+        assert invocation.usage == {"input_tokens": 15, "output_tokens": 3}
+        sent = server.requests[-1]["messages"]
+        assert [message["role"] for message in sent] == [
+            "user",
+            "assistant",
+            "tool",
+            "assistant",
+            "tool",
+            "tool",
+        ]
+        assert [message["content"] for message in sent[4:]] == ["3", "7"]
+        assert UNREADABLE in sent[2]["content"]
+        assert server.requests[-1]["tools"][0]["function"]["name"] == "add"
+
+
+def test_many_at_once_in_one_event_loop() -> None:
+    with serving(FINE) as server, OpenAICompatibleModel(server.url, "m", api_key="") as model:
+
+        async def main() -> list[Reply]:
+            async with model:
+                return await asyncio.gather(*(model.acomplete(some_context()) for _ in range(20)))
+
+        assert [reply.content for reply in asyncio.run(main())] == ["hello"] * 20
+        assert [reply.content for reply in asyncio.run(main())] == ["hello"] * 20  # another loop
+        assert len(server.requests) == 40
