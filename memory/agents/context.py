@@ -416,19 +416,24 @@ class ContextBuilder:
         return memories, self._block(_SESSIONS, found.sessions, share - memories.tokens)
 
     def _memory_lines(self, agent_id: str, question: str, seen: set[str]) -> tuple[_Line, ...]:
-        """The best memories; what stands in the history anyway is none of them."""
+        """The best memories: each text once, and nothing that the history shows anyway."""
         wanted = self._most_memories
         if self.memory is None or not wanted or not question.strip():
             return ()
-        most = wanted + len(seen) - 1  # the question itself is not stored yet
-        for asked in sorted({min(2 * wanted, most), most}):
+        asked = wanted * 2
+        while True:
             hits = self.memory.search(agent_id, question, asked)
-            fresh = [hit for hit in hits if hit.entry.id not in seen][:wanted]
-            if len(fresh) == wanted or len(hits) < asked:
+            texts = {_as_text(question): ""}
+            fresh = []
+            for hit in hits:
+                text = _as_text(hit.entry.content)
+                if hit.entry.id not in seen and texts.setdefault(text, hit.entry.id) == hit.entry.id:
+                    fresh.append(hit)
+            if len(fresh) >= wanted or len(hits) < asked or asked >= wanted * 8:
                 break
-        return tuple(
-            self._line(_as_text(hit.entry.content), hit) for hit in _weighed(fresh, self.memory.clock.now())
-        )
+            asked *= 4
+        now = self.memory.clock.now()
+        return tuple(self._line(_as_text(hit.entry.content), hit) for hit in _weighed(fresh[:wanted], now))
 
     def _other_sessions(self, agent_id: str, current: str) -> tuple[_Line, ...]:
         """The newest message of each of the sessions that were used last; read again if it is another."""

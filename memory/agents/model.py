@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Self
 
 from memory.agents.context import Context
 from memory.agents.errors import ModelError
@@ -43,6 +44,15 @@ class Model(ABC):
     async def acomplete(self, context: Context) -> Reply:
         """The same for async callers; by default in a thread, which goes on if the caller is cancelled."""
         return await asyncio.to_thread(self.complete, context)
+
+    def close(self) -> None:  # noqa: B027 - most models hold nothing
+        """Release what it holds."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 Line = Reply | str | Callable[[Context], Reply | str]

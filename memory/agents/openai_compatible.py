@@ -148,12 +148,6 @@ class OpenAICompatibleModel(Model):
         if client is not None:
             await client.aclose()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     async def __aenter__(self) -> Self:
         return self
 

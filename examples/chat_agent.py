@@ -1,0 +1,150 @@
+"""A chat on the command line that remembers, also after a restart.
+
+    python examples/chat_agent.py                                   # offline: no key, no network
+    python examples/chat_agent.py --base-url http://localhost:11434/v1 --model llama3.2
+    OPENAI_API_KEY=… python examples/chat_agent.py --base-url https://api.openai.com/v1 --model gpt-4o-mini
+    python examples/chat_agent.py --say "Where is my umbrella?"     # one message, then it ends
+
+Offline, a scripted model of three rules answers: it notes what follows "remember", it tells the time, and
+it answers anything else with the best that the memory found. Sessions and memories are files in --data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import datetime
+from pathlib import Path
+
+from memory import AgentMemorySystem, MemoryConfig
+from memory.agents import (
+    AgentRuntime,
+    Context,
+    ContextBuilder,
+    Model,
+    OpenAICompatibleModel,
+    Reply,
+    ScriptedModel,
+    SessionStore,
+    ToolCall,
+    ToolRegistry,
+)
+from memory.entry import MemoryEntry
+from memory.errors import AgentMemoryError
+
+AGENT = "chat"
+PROMPT = (
+    "You are a friendly assistant with a memory. What you remember of earlier conversations is given below "
+    "where it fits. Use the tools when they help. Be brief."
+)
+
+
+def main() -> int:
+    options = parse()
+    data = Path(options.data)
+    config = MemoryConfig()
+    config.ltm_config.db_path = str(data / "memory.db")
+    try:
+        with (
+            AgentMemorySystem(config) as memory,
+            SessionStore(data / "sessions.db") as sessions,
+            model_for(options) as model,
+        ):
+            builder = ContextBuilder(
+                sessions, memory, tools_for(memory), system_prompt=PROMPT, memories=10, recent_sessions=2
+            )
+            runtime = AgentRuntime(AGENT, model, builder=builder)
+            if options.say is not None:
+                return say(runtime, options.say, None)[0]
+            return chat(runtime)
+    except AgentMemoryError as problem:
+        print(f"chat_agent: {problem}", file=sys.stderr)
+        return 1
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--data", default="chat-data", help="the folder of its two files (default: %(default)s)"
+    )
+    parser.add_argument("--base-url", help="an OpenAI-compatible endpoint; without it the chat is offline")
+    parser.add_argument("--model", help="the endpoint's model; the key is taken from OPENAI_API_KEY")
+    parser.add_argument("--say", metavar="TEXT", help="say this, print the answer and end")
+    options = parser.parse_args()
+    if bool(options.base_url) != bool(options.model):
+        parser.error("--base-url and --model belong together")
+    return options
+
+
+def chat(runtime: AgentRuntime) -> int:
+    print("Say something; an empty line or Ctrl-D ends the chat.")
+    session_id = None
+    while True:
+        try:
+            text = input("you> ")
+        except (EOFError, KeyboardInterrupt):
+            print()
+            return 0
+        if not text.strip():
+            return 0
+        _, session_id = say(runtime, text, session_id)
+
+
+def say(runtime: AgentRuntime, text: str, session_id: str | None) -> tuple[int, str]:
+    done = runtime.invoke(text, session_id)
+    if done.answer:
+        print(done.answer)
+    if done.error:
+        print(f"chat_agent: {done.error}", file=sys.stderr)
+    return (0 if done.stopped_by == "answer" else 1), done.session_id
+
+
+def tools_for(memory: AgentMemorySystem) -> ToolRegistry:
+    registry = ToolRegistry(timeout_seconds=30)
+
+    @registry.tool
+    def remember(fact: str) -> str:
+        """Note a fact that matters beyond this conversation.
+
+        Args:
+            fact: the fact, as one sentence
+        """
+        memory.add(AGENT, fact, kind="note", importance=3.0)
+        return f"noted: {fact}"
+
+    @registry.tool
+    def time_now() -> str:
+        """The date and the time of day."""
+        return datetime.now().astimezone().strftime("%A, %d %B %Y, %H:%M %Z")
+
+    return registry
+
+
+def model_for(options: argparse.Namespace) -> Model:
+    if options.base_url:
+        return OpenAICompatibleModel(options.base_url, options.model)
+    return ScriptedModel([three_rules], repeat=True)
+
+
+def three_rules(context: Context) -> Reply | str:
+    newest = context.messages[-1]
+    if newest.role == "tool":
+        return newest.content
+    text = newest.content.strip()
+    if text.lower().startswith("remember "):
+        return Reply("", (ToolCall(name="remember", arguments={"fact": text[len("remember ") :]}),))
+    if "time" in text.lower().split() or "time?" in text.lower().split():
+        return Reply("", (ToolCall(name="time_now"),))
+    told = [hit.entry for hit in context.memories if is_statement(hit.entry)]
+    return f"I remember: {told[0].content}" if told else "I remember nothing about that."
+
+
+def is_statement(entry: MemoryEntry) -> bool:
+    """An earlier question, an order to remember and what was answered then say nothing new."""
+    text = str(entry.content).strip()
+    said_by_user = entry.metadata.get("speaker", "user") == "user"
+    return said_by_user and not text.endswith("?") and not text.lower().startswith("remember ")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

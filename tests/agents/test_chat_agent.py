@@ -1,0 +1,73 @@
+"""The example chat, as people run it: a process, and another one later."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from chat_server import answers, completion, serving
+from subprocesses import PATIENCE
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "chat_agent.py"
+
+
+def chat(*arguments: object, said: str = "", code: int = 0) -> tuple[str, str]:
+    process = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLE), *map(str, arguments)],
+        input=said,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env=os.environ | {"OPENAI_API_KEY": "a key"},
+        check=False,
+    )
+    assert process.returncode == code, process.stderr
+    return process.stdout, process.stderr
+
+
+def test_it_remembers_across_restarts(tmp_path: Path) -> None:
+    data = ("--data", tmp_path / "chat")
+    assert chat(*data, "--say", "remember My umbrella is in the cellar.") == (
+        "noted: My umbrella is in the cellar.\n",
+        "",
+    )
+    assert chat(*data, "--say", "Where is my umbrella?") == (
+        "I remember: My umbrella is in the cellar.\n",
+        "",
+    )
+    printed, complaints = chat(
+        *data, said="The cat is called Mia.\nWhat is the time?\nWhere is my umbrella?\n"
+    )
+    assert complaints == ""
+    assert printed.endswith("you> I remember: My umbrella is in the cellar.\nyou> \n")
+
+
+def test_it_talks_to_an_endpoint(tmp_path: Path) -> None:
+    script = [
+        answers(completion(None, ("remember", '{"fact": "Ann likes tea."}'))),
+        answers(completion("I will keep that in mind.")),
+        answers(completion("Tea, of course.")),
+        answers({"error": {"message": "no such model"}}, 404),
+    ]
+    with serving(*script) as server:
+        model = ("--data", tmp_path, "--base-url", server.url, "--model", "m")
+        assert chat(*model, "--say", "I like tea. Ann")[0] == "I will keep that in mind.\n"
+        assert chat(*model, "--say", "What does Ann like?")[0] == "Tea, of course.\n"
+        assert "Ann likes tea." in server.requests[-1]["messages"][0]["content"]
+        assert server.keys[-1] == "Bearer a key"
+        printed, complaints = chat(*model, "--say", "Hello?", code=1)
+        assert (printed, complaints) == (
+            "",
+            "chat_agent: the model's endpoint answered 404: 'no such model'\n",
+        )
+
+
+def test_what_can_not_work_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "sessions.db").write_text("not a database " * 100)
+    printed, complaints = chat("--data", tmp_path, "--say", "hello", code=1)
+    assert printed == ""
+    assert complaints.startswith("chat_agent: ")
+    assert complaints.count("\n") == 1
+    assert "belong together" in chat("--model", "m", code=2)[1]
