@@ -120,11 +120,11 @@ _STANDARD = _changed(
     _FULL,
     {
         "storage": {
-            "write_throughput": {"batch_sizes": [10, 100, 1000], "data_complexity_levels": [1, 5]},
-            "memory_efficiency": {"num_memories": 1000, "data_complexity_levels": [1, 5]},
+            "write_throughput": {"batch_sizes": [10, 100, 1000], "data_complexity_levels": [1]},
+            "memory_efficiency": {"num_memories": 500, "data_complexity_levels": [1]},
         },
         "compression": {
-            "embedding_quality": {"corpus_vectors": 1000},
+            "embedding_quality": {"corpus_vectors": 1000, "training_vectors": 1000},
             "compression_ratio": {"dataset_sizes": [100, 1000]},
             "training_efficiency": {"data_sizes": [1000, 3000]},
         },
@@ -155,7 +155,7 @@ _QUICK = _changed(
             },
             "read_latency": {"num_samples": 200, "batch_sizes": [10], "settle_memories": 0},
             "memory_efficiency": {
-                "num_memories": 200,
+                "num_memories": 100,
                 "data_complexity_levels": [1],
                 "settle_memories": 0,
             },
@@ -164,15 +164,16 @@ _QUICK = _changed(
             "embedding_quality": {
                 "test_data_categories": ["dialogue"],
                 "samples": 50,
-                "corpus_vectors": 500,
-                "training_vectors": 500,
+                "corpus_vectors": 300,
+                "training_vectors": 300,
             },
             "compression_ratio": {"dataset_sizes": [100], "settle_memories": 0},
-            "training_efficiency": {"data_sizes": [500], "epochs": 3},
+            "training_efficiency": {"data_sizes": [300], "epochs": 2},
         },
         "memory_transition": {
             "transition_accuracy": {"num_memories": 100},
-            "transition_overhead": {"batch_sizes": [100]},
+            "transition_overhead": {"batch_sizes": [200]},
+            "importance_scoring": {"tier_limits": [20, 10, 4], "memories_per_level": [20, 10, 6, 3, 1]},
         },
         "retrieval": {
             "vector_search_latency": {"data_volumes": [100, 1000], "queries": 20},
@@ -214,7 +215,7 @@ _QUICK = _changed(
 )
 
 PROFILES = {
-    "quick": Profile(rounds=3, seconds=0.02, timeout_seconds=120.0, sizes=_QUICK),
+    "quick": Profile(rounds=2, seconds=0.02, timeout_seconds=120.0, sizes=_QUICK),
     "standard": Profile(rounds=5, seconds=0.1, timeout_seconds=600.0, sizes=_STANDARD),
     "full": Profile(rounds=5, seconds=0.3, timeout_seconds=3600.0, sizes=_FULL),
 }

@@ -310,7 +310,7 @@ _TRAINED = ("autoencoder", "pq", "pca")
 
 @declare(
     headline="size_*/autoencoder/training_time_seconds|*/training_time_seconds",
-    rounds=3,
+    rounds=2,
     reports=["training_time_seconds", "incremental_training_seconds", "peak_memory_bytes"],
     final_loss=Metric("", "lower"),
     loss_after_incremental=Metric("", "lower"),

@@ -17,7 +17,7 @@ from memory.benchmarking.workloads.states import agent_states
 AGENT = "benchmark_agent"
 _LEAST_WRITES = 10
 """Batches written for one figure, so that there is something to take a percentile of."""
-_MOST_WRITES = 10_000
+_MOST_WRITES = 2_000
 """Memories written for one figure, at most (but always one batch)."""
 
 
@@ -143,6 +143,7 @@ _ROOM = Metric("B", "lower")
 
 @declare(
     headline="complexity_1/ltm/disk_bytes_per_memory|*/disk_bytes_per_memory",
+    rounds=2,
     reports=["memories_per_mb"],
     disk_bytes_per_memory=_ROOM,
     ram_bytes_per_memory=_ROOM,

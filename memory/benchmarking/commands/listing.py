@@ -90,7 +90,8 @@ def _print(benchmarks: list[Benchmark], verbose: bool) -> None:
             print(
                 f"        {name} = {json.dumps(_plain(value), default=str)}" + (f": {about}" * bool(about))
             )
-        print("      figures:")
+        if benchmark.metrics:
+            print("      figures:")
         for name, metric in benchmark.metrics.items():
             better = {"higher": "higher is better", "lower": "lower is better", "neither": "no direction"}
             print(f"        {name}: {metric.unit or 'number'}, {better[metric.better]}")
