@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -307,13 +308,13 @@ class ContextBuilder:
         chosen = _newest_that_fit(
             usable, must, room - memories.tokens - others.tokens, whole_session=not cached.first
         )
-        messages = tuple(message for unit in chosen for message in unit.messages)
+        messages = tuple(chain.from_iterable([unit.messages for unit in chosen]))
         found = cached.found
         return Context(
             system="\n\n".join(part for part in (self.system_prompt, memories.text, others.text) if part),
             messages=messages,
             tools=tools,
-            tokens=fixed + memories.tokens + others.tokens + sum(unit.tokens for unit in chosen),
+            tokens=fixed + memories.tokens + others.tokens + sum([unit.tokens for unit in chosen]),
             left_out=LeftOut(
                 cached.known - len(messages),
                 len(found.memories) - len(memories.lines) if found else 0,
@@ -483,11 +484,11 @@ def _newest_that_fit(
     some models accept no history: it is left out too, unless the session itself began with it.
     """
     chosen = []
-    missing = len(must)
+    missing = {id(unit) for unit in must}
     full = False
     for unit in reversed(usable):
-        if any(unit is each for each in must):
-            missing -= 1
+        if id(unit) in missing:
+            missing.remove(id(unit))
             chosen.append(unit)
         elif not full and unit.tokens <= room:
             room -= unit.tokens
