@@ -6,11 +6,15 @@
 Several agents store, read, search and delete as fast as it goes, and the background moves memories
 between the tiers, over a live set of fixed size. Resident memory is read as it goes along; after a
 warm-up, its slope should be 0 bytes an operation, within the interval (see measure/trend.py).
+
+Before each reading glibc is told to give back what it holds free: that is not lost, and how it is spread
+over pages changes for hours. --plain leaves that out.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import random
 import sys
 import tempfile
@@ -34,12 +38,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--operations", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--plain", action="store_true", help="count what the allocator holds free, too")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        soak(Path(folder), arguments.operations, arguments.seed)
+        soak(Path(folder), arguments.operations, arguments.seed, plain=arguments.plain)
 
 
-def soak(folder: Path, operations: int, seed: int) -> None:
+def soak(folder: Path, operations: int, seed: int, *, plain: bool) -> None:
     config = MemoryConfig(maintenance_interval_seconds=5)
     config.ltm_config.db_path = str(folder / "memory.db")
     # Small limits, so that all three tiers are in use and memories move all the time.
@@ -72,6 +77,8 @@ def soak(folder: Path, operations: int, seed: int) -> None:
             elif memory.get(agent, mine[rng.randrange(len(mine))]) is None:
                 sys.exit(f"operation {number}: a memory that was stored is gone")
             if number % every == 0:
+                if not plain:
+                    _give_back()
                 resident[number // every] = rss_bytes()
                 _show(number, operations, start, resident[number // every])
         seconds = time.perf_counter() - start
@@ -90,6 +97,12 @@ def soak(folder: Path, operations: int, seed: int) -> None:
         f"slope {slope.value:+.2f} bytes an operation, 95 % interval {slope.low:+.2f} to {slope.high:+.2f}"
         f" after the first {WARM_UP_SHARE:.0%}: {verdict}"
     )
+
+
+def _give_back() -> None:
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc alone has it
+    if trim is not None:
+        trim(0)
 
 
 def _show(number: int, operations: int, start: float, resident: int) -> None:
