@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from subprocesses import run_python
@@ -51,6 +51,7 @@ messages = st.one_of(
 
 
 @given(st.lists(messages, max_size=6))
+@settings(deadline=None, max_examples=50)
 def test_messages_come_back_from_the_file_as_they_were_given(given_messages: list[Message]) -> None:
     with SessionStore() as store:
         session = store.create("ann")
@@ -62,6 +63,7 @@ def test_messages_come_back_from_the_file_as_they_were_given(given_messages: lis
 
 
 @given(json_objects)
+@settings(deadline=None, max_examples=50)
 def test_a_sessions_metadata_comes_back_as_it_was_given(metadata: dict[str, Any]) -> None:
     with SessionStore() as store:
         made = store.create("ann", metadata=metadata)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from subprocesses import run_python, start_python
 from threads import together
@@ -91,6 +91,7 @@ def test_messages_are_added_all_or_none(store: SessionStore) -> None:
 
 
 @given(st.data())
+@settings(deadline=None, max_examples=50)
 def test_a_fork_has_the_first_messages_and_goes_its_own_way(data: st.DataObject) -> None:
     """Against plain lists: whatever is appended and forked, every session holds its own messages."""
     with SessionStore() as store:
