@@ -16,8 +16,8 @@ from memory.benchmarking.profiles import PROFILES
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 INTRODUCTION = """# The benchmarks
 
-Made by `make docs` from the benchmarks themselves; `membench list --verbose` shows the same. Sizes are those
-of the profiles quick, standard and full. Every `bench.time` gives throughput, mean, percentiles, maximum,
+Made by `make docs` from the benchmarks themselves; `membench list --verbose` shows the same. Sizes are
+those of the profiles quick, standard and full. Every `bench.time` gives throughput, mean, percentiles, maximum,
 CPU time and the contention meter; see [measuring](measuring.md).
 """
 BETTER = {"higher": "higher", "lower": "lower", "neither": "—"}
