@@ -17,8 +17,8 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 INTRODUCTION = """# The benchmarks
 
 Made by `make docs` from the benchmarks themselves; `membench list --verbose` shows the same. Sizes are
-those of the profiles quick, standard and full. Every `bench.time` gives throughput, mean, percentiles, maximum,
-CPU time and the contention meter; see [measuring](measuring.md).
+those of the profiles quick, standard and full. Every `bench.time` gives throughput, mean, percentiles,
+maximum, CPU time and the contention meter; see [measuring](measuring.md).
 """
 BETTER = {"higher": "higher", "lower": "lower", "neither": "—"}
 
