@@ -149,7 +149,7 @@ _QUICK = _changed(
     {
         "storage": {
             "write_throughput": {
-                "batch_sizes": [10, 100],
+                "batch_sizes": [10, 50],
                 "data_complexity_levels": [1],
                 "settle_memories": 0,
             },
@@ -168,15 +168,19 @@ _QUICK = _changed(
                 "training_vectors": 300,
             },
             "compression_ratio": {"dataset_sizes": [100], "settle_memories": 0},
-            "training_efficiency": {"data_sizes": [300], "epochs": 2},
+            "training_efficiency": {"data_sizes": [300], "epochs": 1},
         },
         "memory_transition": {
             "transition_accuracy": {"num_memories": 100},
             "transition_overhead": {"batch_sizes": [200]},
-            "importance_scoring": {"tier_limits": [20, 10, 4], "memories_per_level": [20, 10, 6, 3, 1]},
+            "importance_scoring": {
+                "tier_limits": [20, 10, 4],
+                "memories_per_level": [20, 10, 6, 3, 1],
+                "arrival_orders": ["shuffled"],
+            },
         },
         "retrieval": {
-            "vector_search_latency": {"data_volumes": [100, 1000], "queries": 20},
+            "vector_search_latency": {"data_volumes": [100, 500], "queries": 20},
             "cross_tier_retrieval": {
                 "stm_memories": 100,
                 "im_memories": 50,
@@ -186,7 +190,7 @@ _QUICK = _changed(
         },
         "scalability": {
             "agent_scaling": {"agent_counts": [1, 5], "parallel_operations": [1, 2]},
-            "memory_size_scaling": {"data_volumes": [100, 1000]},
+            "memory_size_scaling": {"data_volumes": [100, 500]},
             "resource_utilization": {"duration_seconds": 0.5},
         },
         "integration": {
@@ -208,8 +212,8 @@ _QUICK = _changed(
         },
         "context_build": {
             "baseline": {"iterations": 20},
-            "large_session_count": {"sessions": [5, 25], "iterations": 20},
-            "large_tool_count": {"sessions": [5], "tools": [3, 15], "iterations": 20},
+            "large_session_count": {"sessions": [5, 15], "iterations": 10},
+            "large_tool_count": {"sessions": [5], "tools": [3, 10], "iterations": 10},
         },
     },
 )

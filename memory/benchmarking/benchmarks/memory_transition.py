@@ -227,7 +227,7 @@ def benchmark_transition_overhead(
 
 _READS_PER_SECOND = 500.0
 _WRITES_PER_SECOND = 20.0
-_BEFORE_SECONDS = 1.0
+_LEAST_BEFORE_SECONDS = 0.4
 
 
 def _overhead(bench: Bench, size: int) -> dict[str, Any]:
@@ -244,7 +244,7 @@ def _overhead(bench: Bench, size: int) -> dict[str, Any]:
         others = target.add([Item("reader", state) for state in states[:200]], "stm")
         agents = _Agents(target, others, states, bench.seed)
         agents.live(lambda: False, 0.2)
-        before = agents.live(lambda: False, max(_BEFORE_SECONDS, 4 * bench.seconds))
+        before = agents.live(lambda: False, max(_LEAST_BEFORE_SECONDS, 10 * bench.seconds))
         clock.advance(_STM_SECONDS / 2 + 1)
         rss_before = rss_bytes()
         cpu_before = time.process_time()
