@@ -189,14 +189,14 @@ _QUICK = _changed(
             },
         },
         "scalability": {
-            "agent_scaling": {"agent_counts": [1, 5], "parallel_operations": [1, 2]},
+            "agent_scaling": {"agent_counts": [1, 5], "parallel_operations": [1]},
             "memory_size_scaling": {"data_volumes": [100, 500]},
             "resource_utilization": {"duration_seconds": 0.5},
         },
         "integration": {
             "api_overhead": {"num_operations": 50},
             "hook_implementation": {"num_steps": 50},
-            "framework_integration": {"training_iterations": 1},
+            "framework_integration": {"frameworks": ["gymnasium"], "training_iterations": 1},
         },
         "quality": {"retrieval_quality": {"conversations": 3}},
         "agent_execution": {
