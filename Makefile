@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart test coverage lint types format docs clean floor overhead quality peers
+.PHONY: bench quickstart test coverage lint types browser format docs clean floor overhead quality peers
 
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
@@ -13,7 +13,7 @@ bench: $(INSTALLED)
 quickstart: $(INSTALLED)
 	$(BIN)/python examples/quickstart.py
 
-test: lint types
+test: lint types browser
 	$(BIN)/python -m pytest -n 2
 
 # The same tests with what they reach; a third slower, so not part of `test`.
@@ -26,6 +26,10 @@ lint: $(INSTALLED)
 
 types: $(INSTALLED)
 	$(BIN)/mypy
+
+# The browser that some tests look at pages with; without one they are skipped, and say so at the end.
+browser: $(INSTALLED)
+	@$(BIN)/python scripts/chromium.py
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chromium import NO_BROWSER
 
 from memory import AgentMemorySystem, ManualClock, MemoryConfig
 
@@ -52,3 +53,23 @@ def open_memory(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., Ag
 @pytest.fixture
 def memory(open_memory: Callable[..., AgentMemorySystem]) -> AgentMemorySystem:
     return open_memory()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say at the end, by name, which tests needed a browser and did not run for the lack of one."""
+    reasons = {each.nodeid: each.longrepr for each in terminalreporter.getreports("skipped")}
+    missing = {
+        name: reason[2]
+        for name, reason in reasons.items()
+        if isinstance(reason, tuple) and NO_BROWSER in reason[2]
+    }
+    if missing:
+        terminalreporter.section("the browser tests were NOT run", yellow=True, bold=True)
+        for name in missing:
+            terminalreporter.write_line(name)
+        why = next(iter(missing.values())).removeprefix("Skipped: ")
+        terminalreporter.write_line(
+            f"{len(missing)} tests: {why}. Install Chromium or Chrome and run them again; "
+            "as root on Debian `make test` does it."
+        )

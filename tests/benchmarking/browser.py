@@ -1,0 +1,98 @@
+"""Pages in a real browser, which must not complain, not leave the machine, and be usable by everyone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import chromium
+import pytest
+
+LOCAL_SCHEMES = ("file", "data", "blob", "about", "chrome-error")
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
+NARROW = 360
+WIDE = 1400
+PATIENCE_MS = 20_000
+SERIOUS = ("serious", "critical")
+
+
+class Browser:
+    """Opens pages, and keeps what they complained about."""
+
+    def __init__(self, browser: Any) -> None:
+        self._browser = browser
+        self._contexts: list[Any] = []
+        self.errors: list[str] = []
+        """Of scripts and of the console; a test that provokes one takes it out."""
+        self.left_the_machine: list[str] = []
+
+    def open(self, where: str | Path, *, width: int = WIDE, height: int = 900, dark: bool = False) -> Any:
+        """A Playwright page in a profile of its own, at an address or a file of this machine."""
+        context = self._browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if dark else "light",
+            reduced_motion="reduce",
+        )
+        self._contexts.append(context)
+        context.set_default_timeout(PATIENCE_MS)
+        context.on("console", self._said)
+        context.on("weberror", lambda error: self.errors.append(f"script: {error.error}"))
+        context.on("request", lambda request: self._asked_for(request.url))
+        page = context.new_page()
+        page.on("websocket", lambda socket: self._asked_for(socket.url))
+        page.goto(where.resolve().as_uri() if isinstance(where, Path) else where)
+        return page
+
+    def _said(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.errors.append(f"console: {message.text}")
+
+    def _asked_for(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in LOCAL_SCHEMES and parts.hostname not in LOCAL_HOSTS:
+            self.left_the_machine.append(url)
+
+    def close_pages(self) -> None:
+        for context in self._contexts:
+            context.close()
+        self._contexts.clear()
+
+    def check(self) -> None:
+        """What holds for every page of every test."""
+        assert self.errors == []
+        assert self.left_the_machine == []
+
+
+def violations(page: Any) -> list[str]:
+    """What axe-core finds serious or critical, a line each with the element that it is about."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{each['id']}: {node['html'][:120]} ({node['failureSummary']})"
+        for each in found
+        if each["impact"] in SERIOUS
+        for node in each["nodes"]
+    ]
+
+
+def scrolls_sideways(page: Any) -> bool:
+    """Whether the page itself, and not only a table inside of it, is wider than the window."""
+    return bool(page.evaluate("document.scrollingElement.scrollWidth > window.innerWidth"))
+
+
+@contextmanager
+def started_or_skipped() -> Iterator[Any]:
+    """The installed browser; the test is skipped, with a reason that is told at the end, without one."""
+    path = chromium.find()
+    if path is None:
+        pytest.skip(f"{chromium.NO_BROWSER}no Chromium or Chrome is installed")
+    try:
+        import playwright.sync_api  # noqa: F401
+    except ImportError:
+        pytest.skip(f"{chromium.NO_BROWSER}playwright is not installed")
+    with chromium.started(path) as running:
+        yield running
