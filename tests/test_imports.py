@@ -136,6 +136,7 @@ BENCHMARK = (
     {"aggregate", "config", "environment", "targets"},
     {"bench", "earlier"},
     {"benchmarks", "tidy"},
+    {"verdicts"},
     {"discovery", "export", "report"},
     {"plan", "worker", "results", "small"},
     {"executors"},

@@ -13,6 +13,9 @@ from memory.errors import AgentMemoryError
 EXIT_FINE = 0
 EXIT_FAILED = 1
 """Bad input, a round that failed, or nothing that was measured."""
+EXIT_REGRESSED = 2
+EXIT_INCOMPARABLE = 3
+EXIT_INCONCLUSIVE = 4
 EXIT_INTERRUPTED = 130
 
 

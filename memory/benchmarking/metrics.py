@@ -41,6 +41,13 @@ _ENDINGS: tuple[tuple[str, Metric], ...] = (
 _QUALITIES = ("recall", "precision", "f1", "ndcg", "mrr")
 """What a name begins with where more is better, unless its ending says otherwise: not `recall_ms`."""
 
+_TIMED_UNITS = ("s", "ms", "µs", "ns", "/s")
+
+
+def is_timed(unit: str) -> bool:
+    """Whether a clock stands behind figures of this unit, so that a busy machine disturbs them."""
+    return unit in _TIMED_UNITS
+
 
 def metric_of(leaf: str, declared: Mapping[str, Metric] | None = None) -> Metric:
     """The metric of a leaf, by its own name (the last part of its path)."""

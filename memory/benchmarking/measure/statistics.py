@@ -40,6 +40,18 @@ class Change:
         return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
 
 
+@dataclass(frozen=True)
+class Effect:
+    """A difference of means (or a mean of differences) with its standard error.
+
+    `error` is None where a single observation leaves it unknown, and 0 where all are the same.
+    """
+
+    value: float
+    error: float | None
+    freedom: float
+
+
 def percentiles(values: Sequence[float], quantiles: Iterable[float]) -> list[float]:
     """Linear between the two nearest values (Hyndman and Fan's type 7, as NumPy does)."""
     _check_finite(values, "a percentile")
@@ -112,18 +124,45 @@ def change(now: Sequence[float], before: Sequence[float], confidence: float = CO
         # Divided as they are: rounding in the logarithms must not make a change out of none.
         ratio = now[0] / before[0]
         return Change(ratio, ratio, ratio) if has_interval else Change(ratio)
-    mean_now, error_now, freedom_now = _mean_and_error([math.log(value) for value in now])
-    mean_before, error_before, freedom_before = _mean_and_error([math.log(value) for value in before])
+    effect = welch([math.log(value) for value in now], [math.log(value) for value in before])
+    if effect.error is None:
+        return Change(_exp(effect.value))
+    reach = student(effect.freedom, confidence) * effect.error
+    return Change(_exp(effect.value), _exp(effect.value - reach), _exp(effect.value + reach))
+
+
+def welch(now: Sequence[float], before: Sequence[float]) -> Effect:
+    """The difference of two means whose variances may differ (Welch 1947, Satterthwaite's freedom)."""
+    _check_finite((*now, *before), "a difference")
+    if len(set(now)) == 1 and len(set(before)) == 1:
+        # As they are: rounding in the means must not make a change out of none.
+        known = len(now) > 1 and len(before) > 1
+        return Effect(now[0] - before[0], 0.0 if known else None, math.inf)
+    mean_now, error_now, freedom_now = _mean_and_error(now)
+    mean_before, error_before, freedom_before = _mean_and_error(before)
     difference = mean_now - mean_before
-    if not has_interval:
-        return Change(_exp(difference))
+    if not freedom_now or not freedom_before:
+        return Effect(difference, None, 0.0)
     error = math.hypot(error_now, error_before)
     if error == 0:  # neighbouring numbers with one logarithm
-        return Change(*(_exp(difference),) * 3)
+        return Effect(difference, 0.0, math.inf)
     share_now, share_before = (error_now / error) ** 4, (error_before / error) ** 4
-    freedom = 1 / (share_now / freedom_now + share_before / freedom_before)
-    reach = student(freedom, confidence) * error
-    return Change(_exp(difference), _exp(difference - reach), _exp(difference + reach))
+    return Effect(difference, error, 1 / (share_now / freedom_now + share_before / freedom_before))
+
+
+def one_sample(differences: Sequence[float]) -> Effect:
+    """The mean of paired differences."""
+    _check_finite(differences, "a difference")
+    if len(set(differences)) == 1:
+        return Effect(differences[0], 0.0 if len(differences) > 1 else None, math.inf)
+    return Effect(*_mean_and_error(differences))
+
+
+def beyond(distance: float, freedom: float) -> float:
+    """The chance that Student's t is larger than this."""
+    from scipy.special import stdtr
+
+    return float(stdtr(freedom, -distance))
 
 
 def _mean_and_error(points: Sequence[float]) -> tuple[float, float, int]:

@@ -1,0 +1,50 @@
+"""How large an effect has to be before anybody cares: one threshold for all, others for some metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from memory.benchmarking.errors import InvalidBenchmarkConfig
+from memory.benchmarking.records import SEPARATOR
+from memory.benchmarking.verdicts.records import Scale
+
+STORED_THRESHOLD = 0.1
+LOCKSTEP_THRESHOLD = 0.03
+QUALITY_THRESHOLD = 0.01
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """`patterns` may name a metric (`p50_ms`), a path (`*/stm/*/p50_ms`) or both with the benchmark before
+    them (`storage.read_latency:*/p50_ms`); of several that fit, the last counts."""
+
+    default: float = STORED_THRESHOLD
+    """A share: 0.1 is 10 %."""
+    quality: float = QUALITY_THRESHOLD
+    """In points: recall from 0.90 to 0.89 is 0.01."""
+    patterns: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        named = {"threshold": self.default, "quality_threshold": self.quality, **self.patterns}
+        for name, value in named.items():
+            if not 0 <= value < float("inf"):
+                raise InvalidBenchmarkConfig(f"{name} is {value}: use a number ≥ 0, 0.1 for 10 %")
+
+    def of(self, name: str, path: str, scale: Scale) -> float:
+        """`name` is `category.benchmark`."""
+        named = self.named(name, path)
+        if named is not None:
+            return named
+        return self.default if scale == "ratio" else self.quality
+
+    def named(self, name: str, path: str) -> float | None:
+        """What a pattern says of this metric; None where none fits."""
+        ways = (path, path.rpartition(SEPARATOR)[2], f"{name}:{path}")
+        fitting = [
+            value
+            for pattern, value in self.patterns.items()
+            if any(fnmatchcase(way, pattern) for way in ways)
+        ]
+        return fitting[-1] if fitting else None
