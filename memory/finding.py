@@ -243,11 +243,13 @@ class Finding:
 
     def _read_all(self, records: Sequence[Record], moment: int) -> list[MemoryEntry]:
         """The same for many records of one agent."""
-        entries = [self._entry(record) for record in records]
+        entries = []
         cache = self._records
-        cache.uses.extend([(record.agent, record.seq) for record in records])
-        reads = cache.reads
-        for record, entry in zip(records, entries, strict=True):
+        reads, used, entry_of = cache.reads, cache.uses.append, self._entry
+        for record in records:
+            entry = entry_of(record)
+            entries.append(entry)
+            used((record.agent, record.seq))
             reads[record.tier] += 1
             if record.tier is Tier.STM:
                 cache.keep(entry, record.seq, moment)
@@ -274,6 +276,7 @@ class Finding:
         condition = None if filters is None else Filter(filters)
         low = None if since is None else check_moment("since", since)
         high = None if until is None else check_moment("until", until)
+        bounded = condition is not None or low is not None or high is not None
         self._searches += 1
         if k == 0:
             return []
@@ -281,8 +284,9 @@ class Finding:
         while True:
             with self._caught_up(agent_id) as index:
                 allowed = index.allowed(scope)
-                for mask in _masks(index, condition, low, high):
-                    allowed = mask if allowed is None else allowed & mask
+                if bounded:
+                    for mask in _masks(index, condition, low, high):
+                        allowed = mask if allowed is None else allowed & mask
                 matches = rank(index, wanted, allowed)
             hits = self._hits(agent_id, matches, scope, condition)
             if len(hits) >= k or len(matches) < wanted:
@@ -299,11 +303,12 @@ class Finding:
     ) -> list[Hit]:
         entries = self._entries(agent_id, [match.seq for match in matches])
         hits = []
+        look_closer = condition is not None or scope is not ALL_TIERS
         for match in matches:
             entry = entries.get(match.seq)
-            if entry is None or not _in(entry, scope):
+            if entry is None:
                 continue
-            if condition is not None and not condition.matches(entry):
+            if look_closer and not (_in(entry, scope) and (condition is None or condition.matches(entry))):
                 continue
             why = Why(match.words, match.similarity, match.context)
             hits.append(Hit(entry.id, entry, match.score, entry.tier, why))
@@ -313,7 +318,7 @@ class Finding:
         """Memories by seq, the young ones from RAM; those that are gone by now are left out."""
         entries = self._records.some(agent_id, seqs)
         if len(entries) < len(seqs):
-            missing = [seq for seq in seqs if seq not in entries]
+            missing = [seq for seq in seqs if seq not in entries] if entries else seqs
             moment = self._records.moment(agent_id)
             records = self._store.get_by_seq(agent_id, missing)
             for record, entry in zip(records, self._read_all(records, moment), strict=True):

@@ -4,18 +4,38 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import msgspec
 
-from memory.entry import MemoryEntry
-from memory.storage import MemoryStore
+from memory.entry import MemoryEntry, Tier
+from memory.storage import MemoryStore, Row
 
 _encode = msgspec.msgpack.Encoder().encode
 decode_entry = msgspec.msgpack.Decoder(MemoryEntry).decode
 _OVERHEAD = 300  # bytes of Python objects around one cached record
 _REMEMBERED_USES = 100_000  # they are a hint: past this, the oldest go
 _NEVER = 1  # a moment under which nothing is kept
+
+
+_STM = Tier.STM.label
+_PAIR = 0x92
+"""What msgpack writes before two values: the start of a row's bytes, which are content and metadata."""
+
+
+class _NewEntry(msgspec.Struct, array_like=True, gc=False):
+    """A MemoryEntry whose content and metadata are encoded already: both encode to the same bytes."""
+
+    id: str
+    agent_id: str
+    content: msgspec.Raw
+    kind: str
+    step: int | None
+    created_at: float
+    importance: float
+    metadata: msgspec.Raw
+    tier: str
 
 
 class AgentRecords:
@@ -59,15 +79,40 @@ class RecordCache:
         return _NEVER if records is None else records.watch()
 
     def keep(self, entry: MemoryEntry, seq: int, moment: int) -> None:
-        """Remember an stm entry that was read (or stored) after `moment`, if nothing changed since."""
+        """Remember an stm entry that was read after `moment`, if nothing changed since."""
         if moment & 1:  # a change was under way, or the store can't tell
             return
         try:
             encoded = _encode(entry)
         except (OverflowError, UnicodeEncodeError, TypeError):
             return  # content that only JSON can hold is rare: read it from the store
+        self._keep(entry.agent_id, entry.id, seq, encoded, moment)
+
+    def keep_new(self, row: Row, metadata: Mapping[str, Any] | None, seq: int, moment: int) -> None:
+        """Remember a row of stm that was stored after `moment`: its content is not encoded again."""
+        if moment & 1 or row.body[0] != _PAIR:
+            return
+        try:
+            around = _encode(metadata or {})
+        except (OverflowError, UnicodeEncodeError, TypeError):
+            return
+        content, around = msgspec.Raw(row.body[1 : -len(around)]), msgspec.Raw(around)
+        entry = _NewEntry(
+            row.id,
+            row.agent,
+            content,
+            row.kind,
+            row.step,
+            row.created_at,
+            row.importance,
+            around,
+            _STM,
+        )
+        self._keep(row.agent, row.id, seq, _encode(entry), moment)
+
+    def _keep(self, agent: str, id: str, seq: int, encoded: bytes, moment: int) -> None:
         with self._lock:
-            records = self.agents.get(entry.agent_id)
+            records = self.agents.get(agent)
             if records is None or records.watch() != moment:
                 return
             if records.pulse != moment:
@@ -75,10 +120,11 @@ class RecordCache:
                 records.pulse = moment
             if seq in records.encoded:
                 return
-            records.seqs[entry.id] = seq
+            records.seqs[id] = seq
             records.encoded[seq] = encoded
-            records.size += len(encoded) + _OVERHEAD
-            self._size += len(encoded) + _OVERHEAD
+            size = len(encoded) + _OVERHEAD
+            records.size += size
+            self._size += size
             while self._size > self._budget:
                 self._empty(self.agents.popitem(last=False)[1])
 
@@ -101,9 +147,9 @@ class RecordCache:
     def some(self, agent: str, seqs: Iterable[int]) -> dict[int, MemoryEntry]:
         """Those of the memories that are here, by seq; each counts as read."""
         records = self.agents.get(agent)
-        if records is None or records.watch() != records.pulse:
+        held = None if records is None else records.encoded
+        if not held or records is None or records.watch() != records.pulse:
             return {}
-        held = records.encoded
         found = {}
         for seq in seqs:
             encoded = held.get(seq)
