@@ -91,7 +91,7 @@ def check_vector(value: Any, dimensions: int) -> NDArray[np.float32]:
         and value.dtype is _FLOAT32
         and value.shape == (dimensions,)
         and value.flags.c_contiguous
-        and abs(float(simsimd.inner(value, value)) - 1) < 1e-6
+        and abs(_square(value) - 1) < 1e-6
     ):
         return value  # every search by vector passes here, mostly with one of the embedder's own
     try:
@@ -105,7 +105,7 @@ def check_vector(value: Any, dimensions: int) -> NDArray[np.float32]:
     if given.dtype != np.float32:
         given = given.astype(np.float64)
     elif given.flags.c_contiguous:
-        square = float(simsimd.inner(given, given))
+        square = _square(given)
         if 1e-12 < square < 1e12:
             return np.asarray(given / np.float32(math.sqrt(square)))
     peak = max(float(given.max()), -float(given.min()))  # NaN and infinity show in it, too
@@ -114,6 +114,11 @@ def check_vector(value: Any, dimensions: int) -> NDArray[np.float32]:
     if peak > 0 and not 1e-9 < peak < 1e9:
         given = given / peak  # the squares of very large or small numbers leave the range
     return unit(given.astype(np.float32, copy=False))
+
+
+def _square(vector: NDArray[np.float32]) -> float:
+    product: Any = simsimd.inner(vector, vector)
+    return float(product)
 
 
 def _as_float(value: object) -> float | None:
