@@ -142,6 +142,7 @@ BENCHMARK = (
     {"executors"},
     {"execution"},
     {"progress", "runner", "summary"},
+    {"lockstep"},
     {"commands"},
     {"cli"},
 )

@@ -20,6 +20,7 @@ from memory.benchmarking.measure.timing import Timing, time_calls
 from memory.benchmarking.targets import DEFAULT, load_target
 
 if TYPE_CHECKING:
+    from memory.benchmarking.measure.pace import Pace
     from memory.benchmarking.targets.base import Capabilities, Item, Settings, Target
 
 
@@ -55,6 +56,7 @@ class Bench:
         seconds: float = 0.2,
         scratch: Path | None = None,
         on_timing: Callable[[str, Timing], object] | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self.target_name = target
         self.seed = seed
@@ -62,6 +64,7 @@ class Bench:
         """About how long one timing measures, unless the benchmark says how many calls."""
         self._scratch = scratch
         self._on_timing = on_timing
+        self._pace = pace
         self._settled: list[tuple[Sequence[Item], Path]] = []
 
     @property
@@ -147,6 +150,7 @@ class Bench:
             work=work,
             warm_up=warm_up,
             before_block=before_block,
+            pace=self._pace,
         )
         if self._on_timing is not None:
             self._on_timing(label, timing)

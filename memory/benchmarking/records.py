@@ -77,6 +77,8 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
     block_cpu_ns: bytes
     calls_per_sample: int
     work: int
+    turn_blocks: bytes = b""
+    """How many blocks each turn holds, in lockstep."""
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):

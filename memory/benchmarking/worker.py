@@ -20,6 +20,7 @@ import traceback
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -31,6 +32,7 @@ from memory.benchmarking.discovery import Benchmark, benchmarks_of
 from memory.benchmarking.errors import BrokenBenchmark, InvalidResult, NotSupported
 from memory.benchmarking.files import write_whole
 from memory.benchmarking.loading import cause_of, load_file
+from memory.benchmarking.measure.pace import Pace
 from memory.benchmarking.measure.timing import Timing
 from memory.benchmarking.records import SEPARATOR, Case, Job, Round, Samples
 from memory.benchmarking.targets import load_target
@@ -39,21 +41,26 @@ EXIT_EXCEPTION = 3
 """The benchmark raised; the last line of the log says what."""
 
 
-def main() -> None:
+Tell = Callable[..., None]
+
+
+def main(descriptor: int, make_pace: Callable[[Tell], Pace] | None = None) -> None:
+    """Run the job that standard input holds; in lockstep, at the pace that `make_pace` gives."""
     began_at = time.time()
     faulthandler.enable()
-    events = os.fdopen(int(sys.argv[1]), "wb", buffering=0)
+    events = os.fdopen(descriptor, "wb", buffering=0)
     commands = os.fdopen(os.dup(0), "rb", buffering=0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     job = msgspec.json.decode(_line(commands), type=Job)
     _end_with_parent(commands)
-    _tell(events, {"event": "began", "at": began_at})
+    _tell(events, event="began", at=began_at)
     code = 0
     try:
-        answer = run_job(job, lambda **event: _tell(events, event))
+        tell = partial(_tell, events)
+        answer = run_job(job, tell, make_pace(tell) if make_pace is not None else None)
         write_whole(Path(job.answer), msgspec.msgpack.encode(answer))
     except BaseException as problem:
-        _tell(events, {"event": "failed", "message": cause_of(problem, _source(job.case))})
+        _tell(events, event="failed", message=cause_of(problem, _source(job.case)))
         code = EXIT_EXCEPTION
         with suppress(OSError):  # the log may be on the disk that is full
             traceback.print_exc()
@@ -90,7 +97,7 @@ def _end_with_parent(commands: BinaryIO) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def _tell(events: BinaryIO, event: Mapping[str, Any]) -> None:
+def _tell(events: BinaryIO, **event: Any) -> None:
     events.write(msgspec.json.encode(event) + b"\n")
 
 
@@ -108,7 +115,7 @@ def load_benchmark(case: Case) -> Benchmark:
     raise BrokenBenchmark(f"{case.name} is no longer in {case.source or case.module}")
 
 
-def run_job(job: Job, tell: Callable[..., None]) -> Round:
+def run_job(job: Job, tell: Tell, pace: Pace | None = None) -> Round:
     """Load the benchmark and its target, run it once, and take its result apart."""
     load_start = time.perf_counter()
     benchmark = load_benchmark(job.case)
@@ -123,8 +130,11 @@ def run_job(job: Job, tell: Callable[..., None]) -> Round:
         seconds=job.seconds,
         scratch=Path(job.scratch),
         on_timing=lambda label, timing: tell(event="timing", label=label, p50_ms=timing["p50_ms"]),
+        pace=pace,
     )
     arguments = {**job.case.params, **({"bench": bench} if benchmark.takes_bench else {})}
+    if pace is not None:
+        pace.begin()
     started_at = time.time()
     start = time.perf_counter()
     try:
@@ -248,6 +258,7 @@ def _pack(timing: Timing) -> Samples:
         block_cpu_ns=little(timing.block_cpu_ns),
         calls_per_sample=timing.calls_per_sample,
         work=timing.work,
+        turn_blocks=little(timing.turn_blocks),
     )
 
 
@@ -261,4 +272,4 @@ def _contention(timings: Any) -> float | None:
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))

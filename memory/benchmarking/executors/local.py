@@ -22,7 +22,7 @@ from typing import IO, Any
 
 import msgspec
 
-from memory.benchmarking.errors import ResultNotSaved
+from memory.benchmarking.errors import BenchmarkError, ResultNotSaved
 from memory.benchmarking.measure.resources import load_psutil
 from memory.benchmarking.records import Job, Reason, Round
 from memory.benchmarking.worker import EXIT_EXCEPTION
@@ -61,11 +61,23 @@ class Outcome:
     """From asking for the process until it was gone."""
 
 
+@dataclass(frozen=True)
+class Launch:
+    """How a round's process is started; its descriptors are added to the command."""
+
+    command: tuple[str, ...] = (sys.executable, "-P", "-m", "memory.benchmarking.worker")
+    paths: tuple[str, ...] | None = None
+    """Where it finds modules; None: where this process does."""
+    listens: bool = False
+    """Whether it is told things on the way (see `LocalExecutor.reply`), in a second descriptor."""
+
+
 @dataclass
 class _Running:
     job: Job
     process: subprocess.Popen[bytes]
     events: int
+    replies: int | None
     log: IO[bytes]
     asked_at: float
     asked: float
@@ -87,9 +99,12 @@ class LocalExecutor:
     memory_limit_bytes: int | None = None
     on_start: Callable[[Job], None] = lambda job: None
     on_event: Callable[[Job, Mapping[str, Any]], None] = lambda job, event: None
+    launch: Callable[[Job], Launch] = lambda job: Launch()
     _running: dict[int, _Running] = field(default_factory=dict)
     _stopping: bool = False
     _aborting: bool = False
+    _look_at: float = 0.0
+    """When limits are looked at next."""
 
     def finish(self) -> None:
         """Start nothing more; what runs may end."""
@@ -98,6 +113,13 @@ class LocalExecutor:
     def abort(self) -> None:
         """End everything now."""
         self._stopping = self._aborting = True
+
+    def reply(self, job: Job, message: Mapping[str, Any]) -> None:
+        """Tell the process of a job something; one that has just ended hears nothing any more."""
+        for running in self._running.values():
+            if running.job is job and running.replies is not None:
+                with suppress(BrokenPipeError):
+                    os.write(running.replies, msgspec.json.encode(message) + b"\n")
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         """The outcomes, in the order of ending. Leaving early ends what still runs."""
@@ -129,7 +151,11 @@ class LocalExecutor:
             log = tempfile.TemporaryFile(dir=scratch.parent)  # noqa: SIM115 - it lives as long as the round
         except OSError as problem:
             raise ResultNotSaved(f"{scratch} can't be made: {problem.strerror or problem}") from problem
+        launch = self.launch(job)
         reader, writer = os.pipe()
+        told, replies = os.pipe() if launch.listens else (None, None)
+        given = [each for each in (writer, told) if each is not None]
+        paths = sys.path if launch.paths is None else launch.paths
         environment = {
             **os.environ,
             **dict.fromkeys(_THREADS, "1"),
@@ -137,23 +163,32 @@ class LocalExecutor:
             "PYTHONHASHSEED": str(job.seed % 2**32),
             "TMPDIR": str(scratch),
             # The worker finds modules where this process does, and not by where it was started.
-            "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path),
+            "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in paths),
         }
         asked_at, asked = time.time(), time.perf_counter()
         try:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "memory.benchmarking.worker", str(writer)],
+                [*launch.command, *map(str, given)],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 env=environment,
-                pass_fds=(writer,),
+                pass_fds=given,
                 start_new_session=True,
             )
+        except OSError as problem:
+            for descriptor in (reader, replies):
+                if descriptor is not None:
+                    os.close(descriptor)
+            log.close()
+            raise BenchmarkError(f"{launch.command[0]} can't be run: {problem.strerror}") from problem
         finally:
-            os.close(writer)
+            for descriptor in given:
+                os.close(descriptor)
         os.set_blocking(reader, False)
-        running = _Running(job, process, reader, log, asked_at, asked, asked + self.timeout_seconds)
+        running = _Running(
+            job, process, reader, replies, log, asked_at, asked, asked + self.timeout_seconds
+        )
         self._running[process.pid] = running
         selector.register(reader, selectors.EVENT_READ, process.pid)
         if hasattr(os, "pidfd_open"):
@@ -181,8 +216,12 @@ class LocalExecutor:
                 self.on_event(running.job, event)
 
     def _reap(self, selector: selectors.BaseSelector) -> Iterator[Outcome]:
+        # In lockstep something happens all the time: limits are looked at no more often for that.
+        looks = time.perf_counter() >= self._look_at
+        if looks:
+            self._look_at = time.perf_counter() + _TICK_SECONDS / 2
         for running in list(self._running.values()):
-            if running.process.poll() is None:
+            if running.process.poll() is None and (looks or self._aborting):
                 self._look_after(running)
             if running.process.poll() is not None:
                 self._hear(running)
@@ -218,6 +257,8 @@ class LocalExecutor:
             if descriptor is not None:
                 selector.unregister(descriptor)
                 os.close(descriptor)
+        if running.replies is not None:
+            os.close(running.replies)
         assert running.process.stdin is not None
         with suppress(BrokenPipeError):
             running.process.stdin.close()

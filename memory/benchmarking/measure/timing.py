@@ -4,6 +4,8 @@
                             │ sample │ sample │ …        garbage is collected between blocks, never in one
                             └ calls_per_sample calls between two readings
 
+In lockstep several smaller blocks are a turn, and garbage is collected between turns (see pace.py).
+
 A sample is one call where the call is long against reading the clock, and a few calls in a row where it
 is not: its time is then their mean, and the percentiles are those of such means. CPU time is read once a
 block, because reading it costs more than reading the wall clock. See docs/measuring.md.
@@ -21,6 +23,7 @@ from itertools import chain, islice, repeat
 from typing import Any
 
 from memory.benchmarking.errors import InvalidResult
+from memory.benchmarking.measure.pace import Pace, Plan, Proposal
 from memory.benchmarking.measure.statistics import PERCENTILES, percentiles
 
 BLOCKS = 10
@@ -52,6 +55,8 @@ class Timing(Mapping[str, float]):
     calls_per_sample: int = 1
     work: int = 1
     """How many things one call does; throughput counts these."""
+    turn_blocks: tuple[int, ...] = ()
+    """How many blocks each turn holds, in lockstep; empty where a turn is one block."""
     figures: Mapping[str, float] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -110,6 +115,7 @@ def time_calls(
     blocks: int = BLOCKS,
     calls_per_sample: int | None = None,
     before_block: Callable[[], object] | None = None,
+    pace: Pace | None = None,
 ) -> Timing:
     """Call `operation` (with the next of `items`, if there are any) and time it.
 
@@ -119,7 +125,8 @@ def time_calls(
     one that can't is given `warm_up=0`. Then nothing is known of it, each call is a sample of its own,
     and without `calls` each item is met exactly once. `calls_per_sample` overrides the calibration.
     `before_block` is called before each block, off the clock; there are at most `blocks` of them, and
-    fewer where they would be too short.
+    fewer where they would be too short. A `pace` divides the work into turns of several blocks and says
+    when each may begin; `before_block` is then called before each turn.
     """
     _check(items, calls, seconds, work, warm_up, blocks, calls_per_sample)
     stream = chain.from_iterable(repeat(items)) if items is not None else None
@@ -127,21 +134,27 @@ def time_calls(
     sizes, walls, cpus = [], [], []
     with _frozen_heap():
         call_ns = _warm_up(operation, items, warm_up, seconds, calls)
-        per_sample, samples = _plan(call_ns, items, calls, seconds, calls_per_sample)
-        if call_ns < math.inf:
-            blocks = min(blocks, max(1, int(samples * per_sample * call_ns / SHORTEST_BLOCK_NS)))
-        for size in _split(samples, blocks):
+        plan = _plan(call_ns, items, calls, seconds, calls_per_sample, warm_up, blocks, pace)
+        turns = list(_turns(plan))
+        for turn in turns:
             if before_block is not None:
                 before_block()
-            start = len(wall)
             with _no_collection():
-                cpu, elapsed = _block(operation, stream, size, per_sample, wall)
-            on_clock = sum(wall[start:])
-            sizes.append(size)
-            walls.append(on_clock)
-            # The loop around the samples is off the wall clock, so its part is taken off the CPU's too.
-            cpus.append(round(cpu * on_clock / max(elapsed, 1)))
-    return Timing(tuple(wall), tuple(sizes), tuple(walls), tuple(cpus), per_sample, work)
+                for size in turn:
+                    start = len(wall)
+                    cpu, elapsed = _block(operation, stream, size, plan.calls_per_sample, wall)
+                    on_clock = sum(wall[start:])
+                    sizes.append(size)
+                    walls.append(on_clock)
+                    # The loop around the samples is off the wall clock, so its part is taken off the
+                    # CPU's too.
+                    cpus.append(round(cpu * on_clock / max(elapsed, 1)))
+            if pace is not None:
+                pace.next_turn()
+    turn_blocks = tuple(map(len, turns)) if pace is not None else ()
+    return Timing(
+        tuple(wall), tuple(sizes), tuple(walls), tuple(cpus), plan.calls_per_sample, work, turn_blocks
+    )
 
 
 def _check(
@@ -172,6 +185,39 @@ def _check(
 
 
 def _plan(
+    call_ns: float,
+    items: Sequence[Any] | None,
+    calls: int | None,
+    seconds: float,
+    calls_per_sample: int | None,
+    warm_up: int | None,
+    blocks: int,
+    pace: Pace | None,
+) -> Plan:
+    per_sample, samples = _samples(call_ns, items, calls, seconds, calls_per_sample)
+    known = call_ns < math.inf
+    if pace is not None:
+        return pace.agree(
+            Proposal(
+                call_ns=call_ns if known else None,
+                calls_per_sample=per_sample,
+                samples=samples,
+                fixed=calls is not None or warm_up == 0,
+            )
+        )
+    if known:
+        blocks = min(blocks, max(1, int(samples * per_sample * call_ns / SHORTEST_BLOCK_NS)))
+    return Plan(calls_per_sample=per_sample, samples=samples, blocks=blocks, turns=blocks)
+
+
+def _turns(plan: Plan) -> Iterator[list[int]]:
+    """The samples of each block of each turn."""
+    sizes = iter(_split(plan.samples, plan.blocks))
+    for blocks in _split(min(plan.blocks, plan.samples), plan.turns):
+        yield list(islice(sizes, blocks))
+
+
+def _samples(
     call_ns: float,
     items: Sequence[Any] | None,
     calls: int | None,

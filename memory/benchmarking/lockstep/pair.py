@@ -1,0 +1,118 @@
+"""One pair of fresh processes that take turns: what each of the sides measured."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import memory.benchmarking
+from memory.benchmarking.errors import BenchmarkError
+from memory.benchmarking.executors.local import Launch, LocalExecutor, Outcome
+from memory.benchmarking.lockstep.baton import SIDES, Baton
+from memory.benchmarking.measure.pace import Plan, Proposal
+from memory.benchmarking.records import Case, Job, Round
+
+HARNESS = Path(memory.benchmarking.__file__).parent
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two versions: an interpreter, and where it finds its modules."""
+
+    name: str
+    python: str = sys.executable
+    paths: tuple[str, ...] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def launch(self) -> Launch:
+        program = str(HARNESS / "lockstep" / "side.py")
+        command = (self.python, "-P", program, str(HARNESS), json.dumps(dict(self.options)))
+        return Launch(command, self.paths, listens=True)
+
+
+class SideFailed(BenchmarkError):
+    """One side gave no figures, so there is nothing to compare."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What both sides measured in the same turns: base and current."""
+
+    base: Round
+    current: Round
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of each process of a pair."""
+
+    timeout_seconds: float
+    memory_bytes: int | None = None
+
+
+def run_pair(
+    sides: Sequence[Side],
+    cases: Sequence[Case],
+    *,
+    number: int,
+    seed: int,
+    seconds: float,
+    scratch: Path,
+    limits: Limits,
+) -> Pair:
+    """Run a case of each side, in turns. Whatever happens, nothing is left running."""
+    rng = random.Random(f"{seed}/{number}/turns")
+    jobs = [
+        Job(
+            case=case,
+            number=number,
+            seed=seed,
+            seconds=seconds,
+            scratch=str(scratch / f"side_{side}"),
+            answer=str(scratch / f"answer_{side}.msgpack"),
+        )
+        for side, case in zip(SIDES, cases, strict=True)
+    ]
+    side_of = {id(job): side for side, job in zip(SIDES, jobs, strict=True)}
+
+    def go(side: int, plan: Plan | None) -> None:
+        executor.reply(jobs[side], {"plan": plan})
+
+    def hear(job: Job, event: Mapping[str, Any]) -> None:
+        if event["event"] == "stop":
+            proposal = event["proposal"]
+            baton.stop(
+                side_of[id(job)], None if proposal is None else msgspec.convert(proposal, type=Proposal)
+            )
+
+    baton = Baton(go, rng)
+    executor = LocalExecutor(
+        workers=len(jobs),
+        timeout_seconds=limits.timeout_seconds,
+        memory_limit_bytes=limits.memory_bytes,
+        on_event=hear,
+        launch=lambda job: sides[side_of[id(job)]].launch(),
+    )
+    rounds: dict[int, Round] = {}
+    outcomes = executor.run(jobs)
+    try:
+        for outcome in outcomes:
+            side = side_of[id(outcome.job)]
+            if outcome.round is None:
+                raise SideFailed(_failure(sides[side], outcome))
+            rounds[side] = outcome.round
+            baton.end(side)
+    finally:
+        outcomes.close()  # type: ignore[attr-defined]
+    return Pair(rounds[0], rounds[1])
+
+
+def _failure(side: Side, outcome: Outcome) -> str:
+    return f"{outcome.job.case.name} on the side {side.name}: {outcome.message}"
