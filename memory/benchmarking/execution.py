@@ -29,8 +29,10 @@ from memory.benchmarking.environment import describe
 from memory.benchmarking.errors import BenchmarkError, DamagedResult, InvalidBenchmarkConfig, ResultNotSaved
 from memory.benchmarking.executors.local import LocalExecutor, Outcome
 from memory.benchmarking.files import (
+    LOCK_FILE,
     LOGS,
     ROUNDS,
+    SCRATCH,
     encode_json,
     new_run_folder,
     read_run,
@@ -44,9 +46,6 @@ from memory.benchmarking.metrics import Declaration, declaration_of
 from memory.benchmarking.plan import order_of_rounds, round_seed
 from memory.benchmarking.records import Case, Failure, Job, Moment, ResultRef, Round, Run
 from memory.benchmarking.worker import load_benchmark
-
-SCRATCH = ".scratch"
-_LOCK = ".lock"
 
 
 class Listener:
@@ -360,7 +359,7 @@ def _now() -> str:
 @contextmanager
 def _only_one(folder: Path) -> Iterator[None]:
     """A run is carried out by one process at a time. FileNotFoundError if there is no such folder."""
-    path = folder / _LOCK
+    path = folder / LOCK_FILE
     try:
         lock = open(path, "w")  # noqa: SIM115 - closed below
     except FileNotFoundError:

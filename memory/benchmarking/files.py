@@ -25,6 +25,10 @@ DEFAULT_FOLDER = "benchmark_results"
 RUN_FILE = "run.json"
 ROUNDS = "rounds"
 LOGS = "logs"
+LOCK_FILE = ".lock"
+"""In a run's folder; held by the process that carries the run out."""
+SCRATCH = ".scratch"
+"""Beside the runs; has a folder for each round that is going on."""
 _RESULT_NAME = re.compile(r"(?P<benchmark>.+?)_(?P<timestamp>\d{8}_\d{6})(?:_(?P<rest>.+))?\.json")
 _NUMBERS = re.compile(rb"\[\n\s+[-+.\deE]+(?:,\n\s+[-+.\deE]+)*\n\s+\]")
 """A list of numbers over several lines; never part of a text, which holds no line break in JSON."""
