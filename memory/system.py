@@ -29,7 +29,7 @@ from memory.keeper import Keeper
 from memory.records import RecordCache
 from memory.search import IndexCache, query_vector_of
 from memory.storage import MemoryStore, Row, SQLiteStore
-from memory.transition import TransitionReport, Transitions, step_back
+from memory.transition import TransitionReport, Transitions, step_back, take_breath
 
 if TYPE_CHECKING:
     from memory.agent import AgentMemory
@@ -328,8 +328,8 @@ class AgentMemorySystem(Finding):
         """Do now, to the end, what the background does by and by: age, limits, fitting codecs, and
         giving back what is free in the file."""
         self._save_uses()
-        report, _ = self._transitions.by_age()
-        report += self._transitions.by_capacity(self._store.agents())
+        report, _ = self._transitions.by_age(take_breath)
+        report += self._transitions.by_capacity(self._store.agents(), take_breath)
         self._transitions.fit_codecs()
         self._transitions.give_back_space(step_back)
         return report
@@ -470,7 +470,7 @@ class AgentMemorySystem(Finding):
         report = TransitionReport()
         for agent in self._store.agents() if agent_id is None else [agent_id]:
             count = self._store.counts(agent)[tier]
-            report += self._transitions.demote(agent, tier, round(count * share / 100))
+            report += self._transitions.demote(agent, tier, round(count * share / 100), take_breath)
         return report
 
     def _start_in_child(self) -> None:

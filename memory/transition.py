@@ -27,6 +27,7 @@ _BELOW = {Tier.STM: Tier.IM, Tier.IM: Tier.LTM}
 _SAMPLED_AGENTS = 64
 
 STEP_BACK_SECONDS = 0.002
+_BREATH_SECONDS = 0.0002
 
 
 class TransitionReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,6 +196,13 @@ class Transitions:
 def step_back() -> bool:
     """A pause for whoever has nothing to do between two transactions: writers get their turn."""
     time.sleep(STEP_BACK_SECONDS)
+    return True
+
+
+def take_breath() -> bool:
+    """The least pause between two transactions in which a writer who waits for the lock gets it: Python's
+    locks are not fair, and whoever takes one again at once keeps it."""
+    time.sleep(_BREATH_SECONDS)
     return True
 
 
