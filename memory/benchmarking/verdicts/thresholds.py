@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 
 from memory.benchmarking.errors import InvalidBenchmarkConfig
-from memory.benchmarking.records import SEPARATOR
+from memory.benchmarking.verdicts.patterns import fits
 from memory.benchmarking.verdicts.records import Scale
 
 STORED_THRESHOLD = 0.1
@@ -17,8 +16,7 @@ QUALITY_THRESHOLD = 0.01
 
 @dataclass(frozen=True)
 class Thresholds:
-    """`patterns` may name a metric (`p50_ms`), a path (`*/stm/*/p50_ms`) or both with the benchmark before
-    them (`storage.read_latency:*/p50_ms`); of several that fit, the last counts."""
+    """Of several patterns that fit a metric (see `patterns.py`), the last counts."""
 
     default: float = STORED_THRESHOLD
     """A share: 0.1 is 10 %."""
@@ -41,10 +39,5 @@ class Thresholds:
 
     def named(self, name: str, path: str) -> float | None:
         """What a pattern says of this metric; None where none fits."""
-        ways = (path, path.rpartition(SEPARATOR)[2], f"{name}:{path}")
-        fitting = [
-            value
-            for pattern, value in self.patterns.items()
-            if any(fnmatchcase(way, pattern) for way in ways)
-        ]
+        fitting = [value for pattern, value in self.patterns.items() if fits(pattern, name, path)]
         return fitting[-1] if fitting else None

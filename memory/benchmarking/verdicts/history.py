@@ -1,0 +1,214 @@
+"""One metric over many runs, and where its level changed.
+
+Only runs of the same environment and the same parameters make one series: a step between two machines is
+no news.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from memory.benchmarking.errors import BenchmarkError, NothingMeasured, UnknownName, nearest
+from memory.benchmarking.files import read_result, read_run, run_folders
+from memory.benchmarking.metrics import Better, Metric, is_timed, metric_of
+from memory.benchmarking.records import SEPARATOR, Figure, ResultRef, Run
+from memory.benchmarking.verdicts.changes import SHORTEST, find_changes
+from memory.benchmarking.verdicts.patterns import fits
+
+RUNS = 60
+"""The newest ones, unless more are asked for."""
+MAGNITUDE = 0.05
+"""The smallest step that is told: a share, or points where a figure can be zero or is a share itself."""
+MAGNITUDE_OF_SHARES = 0.01
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    run_id: str
+    started_at: str
+    revision: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+class LevelChange(msgspec.Struct, frozen=True, kw_only=True):
+    """From this point on the figures lie on another level."""
+
+    index: int
+    run_id: str
+    revision: str
+    before: float
+    after: float
+    direction: Literal["better", "worse", "neither"]
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric of one case in one environment, the oldest run first."""
+
+    category: str
+    benchmark: str
+    target: str
+    path: str
+    unit: str
+    better: Better
+    fingerprint: str
+    params_digest: str
+    points: list[Point]
+    changes: list[LevelChange] = []
+
+    @property
+    def name(self) -> str:
+        return f"{self.category}.{self.benchmark}"
+
+    @property
+    def values(self) -> list[float]:
+        return [point.value for point in self.points]
+
+
+def series_of(
+    output_dir: Path,
+    pattern: str,
+    *,
+    benchmark: str | None = None,
+    last: int = RUNS,
+    magnitude: float | None = None,
+) -> list[Series]:
+    """Every series whose metric fits the pattern, the longest first, with its changes.
+
+    `benchmark` is a name, or `category.name`; `last` counts runs. Times of runs whose rounds went side by
+    side are left out.
+    """
+    found: dict[tuple[str, ...], list[tuple[Point, Metric]]] = {}
+    for folder, run in _runs(output_dir, last):
+        for ref in run.results:
+            if benchmark in (None, ref.benchmark, f"{ref.category}.{ref.benchmark}"):
+                for path, metric, figure in _figures(folder, run, ref, pattern):
+                    key = (
+                        ref.category, ref.benchmark, ref.target, path,
+                        run.environment.fingerprint, ref.params_digest,
+                    )  # fmt: skip
+                    found.setdefault(key, []).append((_point(run, figure), metric))
+    if not found:
+        raise _nothing(output_dir, pattern, benchmark, last)
+    made = [_series(key, points, magnitude) for key, points in found.items()]
+    return sorted(made, key=lambda each: -len(each.points))
+
+
+def _runs(output_dir: Path, last: int) -> Iterator[tuple[Path, Run]]:
+    """Readable runs, the oldest first."""
+    for folder in run_folders(output_dir)[-last:]:
+        try:
+            yield folder, read_run(folder)
+        except BenchmarkError:
+            continue  # `results list` names it; one damaged run must not hide the others
+
+
+def _figures(folder: Path, run: Run, ref: ResultRef, pattern: str) -> Iterator[tuple[str, Metric, Figure]]:
+    try:
+        result = read_result(folder / ref.file)
+    except BenchmarkError:
+        return
+    for path, figure in result.metrics.items():
+        if fits(pattern, f"{ref.category}.{ref.benchmark}", path):
+            leaf = path.rpartition(SEPARATOR)[2]
+            unit = result.units.get(leaf)
+            metric = metric_of(leaf) if unit is None else Metric(unit.unit, unit.better)
+            if run.gates or not is_timed(metric.unit):
+                yield path, metric, figure
+
+
+def _point(run: Run, figure: Figure) -> Point:
+    revision = run.environment.git_revision[:12] + ("+" if run.environment.git_dirty else "")
+    return Point(
+        run_id=run.id,
+        started_at=run.started_at,
+        revision=revision if run.environment.git_revision else "",
+        value=figure.value,
+        low=figure.low,
+        high=figure.high,
+    )
+
+
+def _series(
+    key: tuple[str, ...], points: Sequence[tuple[Point, Metric]], magnitude: float | None
+) -> Series:
+    category, benchmark, target, path, fingerprint, digest = key
+    ordered = sorted((point for point, _ in points), key=lambda point: (point.started_at, point.run_id))
+    metric = points[-1][1]
+    return Series(
+        category=category,
+        benchmark=benchmark,
+        target=target,
+        path=path,
+        unit=metric.unit,
+        better=metric.better,
+        fingerprint=fingerprint,
+        params_digest=digest,
+        points=ordered,
+        changes=level_changes(ordered, metric, magnitude),
+    )
+
+
+def level_changes(
+    points: Sequence[Point], metric: Metric, magnitude: float | None = None
+) -> list[LevelChange]:
+    """Where the level changed; times, rates and sizes are looked at as logarithms."""
+    values = [point.value for point in points]
+    if len(values) < 2 * SHORTEST:
+        return []
+    in_logs = bool(metric.unit) and all(value > 0 for value in values)
+    if in_logs:
+        places = find_changes([math.log(value) for value in values], math.log1p(magnitude or MAGNITUDE))
+    else:
+        places = find_changes(values, magnitude or MAGNITUDE_OF_SHARES)
+    bounds = [0, *places, len(values)]
+    levels = [_level(values[start:end], in_logs) for start, end in pairwise(bounds)]
+    return [
+        LevelChange(
+            index=place,
+            run_id=points[place].run_id,
+            revision=points[place].revision,
+            before=before,
+            after=after,
+            direction=_direction(before, after, metric.better),
+        )
+        for place, before, after in zip(places, levels, levels[1:], strict=False)
+    ]
+
+
+def _level(values: Sequence[float], in_logs: bool) -> float:
+    if in_logs:
+        return math.exp(math.fsum(map(math.log, values)) / len(values))
+    return math.fsum(values) / len(values)
+
+
+def _direction(before: float, after: float, better: Better) -> Literal["better", "worse", "neither"]:
+    if better == "neither":
+        return "neither"
+    return "better" if (after > before) == (better == "higher") else "worse"
+
+
+def _nothing(output_dir: Path, pattern: str, benchmark: str | None, last: int) -> BenchmarkError:
+    """Why there is no series: no runs, no such benchmark, or no such metric."""
+    benchmarks: set[str] = set()
+    leaves: set[str] = set()
+    for folder, run in _runs(output_dir, last):
+        for ref in run.results:
+            benchmarks.add(ref.benchmark)
+            if benchmark in (None, ref.benchmark, f"{ref.category}.{ref.benchmark}"):
+                try:
+                    metrics = read_result(folder / ref.file).metrics
+                except BenchmarkError:
+                    continue
+                leaves.update(path.rpartition(SEPARATOR)[2] for path in metrics)
+    if not benchmarks:
+        return NothingMeasured(f"there are no runs in {output_dir}: make some with `membench run`")
+    if benchmark is not None and not leaves:
+        return UnknownName(f"no run has the benchmark {benchmark!r}: {nearest(benchmark, benchmarks)}")
+    return UnknownName(f"no metric fits {pattern!r}: {nearest(pattern.rpartition('/')[2], leaves)}")
