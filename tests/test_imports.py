@@ -141,7 +141,7 @@ BENCHMARK = (
     {"plan", "worker", "results", "small"},
     {"executors"},
     {"execution"},
-    {"progress", "runner", "summary"},
+    {"progress", "runner", "summary", "view"},
     {"lockstep"},
     {"commands"},
     {"cli"},

@@ -22,7 +22,7 @@ class Markup(str):
 Child = str | Iterable["Child"] | None
 
 
-def element(name: str, *children: Child, **attributes: str | int | bool | None) -> Markup:
+def element(tag: str, /, *children: Child, **attributes: str | int | bool | None) -> Markup:
     """An element. `class_` is `class`, `data_live` is `data-live`.
 
     An attribute that is True stands without a value; one that is False or None is left out.
@@ -32,9 +32,9 @@ def element(name: str, *children: Child, **attributes: str | int | bool | None) 
         for key, value in attributes.items()
         if value is not None and value is not False
     )
-    if name in _WITHOUT_END:
-        return Markup(f"<{name}{shown}>")
-    return Markup(f"<{name}{shown}>{join(children)}</{name}>")
+    if tag in _WITHOUT_END:
+        return Markup(f"<{tag}{shown}>")
+    return Markup(f"<{tag}{shown}>{join(children)}</{tag}>")
 
 
 def join(children: Child) -> Markup:

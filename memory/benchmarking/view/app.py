@@ -1,0 +1,54 @@
+"""From an address to a page. Knows nothing of sockets: `server.py` brings the requests and the rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from memory.benchmarking.errors import BenchmarkError, UnknownName
+from memory.benchmarking.view.choice import Choice
+from memory.benchmarking.view.index import RunIndex
+from memory.benchmarking.view.layout import Page, problem_page
+from memory.benchmarking.view.run_page import log_page, run_page
+from memory.benchmarking.view.runs_page import runs_page
+
+MOST_FIELDS = 50
+"""Of an address."""
+
+
+class App:
+    """All pages over one folder of results."""
+
+    def __init__(self, output_dir: Path) -> None:
+        self.index = RunIndex(output_dir)
+
+    def page(self, address: str) -> Page:
+        """The page of an address; one that says what is wrong where there is none."""
+        try:
+            parts = urlsplit(address)
+            query = parse_qs(parts.query, max_num_fields=MOST_FIELDS, errors="surrogateescape")
+        except ValueError:
+            return problem_page(400, "This address can't be read", "Go back, or start again.")
+        # Taken apart before it is decoded: a slash inside of a name stays a part of the name.
+        names = [unquote(part, errors="surrogateescape") for part in parts.path.split("/")[1:]]
+        try:
+            found = self._found(names, query)
+        except UnknownName as problem:
+            return problem_page(404, "There is no such thing", f"{problem}.")
+        except BenchmarkError as problem:
+            return problem_page(200, "This can't be shown", f"{problem}.")
+        if found is None:
+            return problem_page(
+                404, "There is no such page", "Go back, or start again with the list of runs."
+            )
+        return found
+
+    def _found(self, names: list[str], query: dict[str, list[str]]) -> Page | None:
+        match names:
+            case [""]:
+                return runs_page(self.index.lines(), Choice.asked_for(query), self.index.output_dir)
+            case ["run", run_id]:
+                return run_page(self.index.line(run_id), self.index.lines())
+            case ["run", run_id, "log", name]:
+                return log_page(self.index.line(run_id), name)
+        return None

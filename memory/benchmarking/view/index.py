@@ -1,0 +1,200 @@
+"""Which runs there are and how they stand, kept in memory; only what changed on disk is read again.
+
+A file counts as changed when its time, its size or its inode did: a run's file is replaced, never
+rewritten. A line is a few hundred bytes, so that thousands of runs stay small: everything else is read
+when somebody looks at it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from memory.benchmarking.errors import BenchmarkError, UnknownName
+from memory.benchmarking.files import LOCK_FILE, RUN_FILE, SCRATCH, read_run
+from memory.benchmarking.records import Run
+
+DAMAGED = "damaged"
+_Stamp = tuple[int, int, int]
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """What the list shows of one run."""
+
+    id: str
+    """The name of its folder, which no other has."""
+    folder: Path
+    status: str
+    """As the run says, `damaged`, or `interrupted` if the process that carried it out is gone."""
+    problem: str = ""
+    """Why it can't be read."""
+    started_at: str = ""
+    finished_at: str = ""
+    profile: str = ""
+    targets: tuple[str, ...] = ()
+    cases: tuple[tuple[str, str, str], ...] = ()
+    """Category, benchmark and target of each."""
+    revision: str = ""
+    command: str = ""
+    results: int = 0
+    failures: int = 0
+    done: int = 0
+    """Rounds that are over, also those that failed."""
+    total: int = 0
+
+    @property
+    def is_running(self) -> bool:
+        return self.status == "running"
+
+    @property
+    def day(self) -> str:
+        """`2026-11-16`, by its record or else by its name."""
+        name = self.id
+        by_name = f"{name[:4]}-{name[4:6]}-{name[6:8]}" if name[:8].isdigit() else ""
+        return self.started_at[:10] or by_name
+
+
+class RunIndex:
+    """All runs of one folder, the newest first; for any number of threads."""
+
+    def __init__(self, output_dir: Path) -> None:
+        self.output_dir = output_dir
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[_Stamp, RunLine]] = {}
+        self._lines: list[RunLine] = []
+        self._shared: dict[Any, Any] = {}
+        """One object for what many runs have in common: their plan, their command, their targets."""
+
+    def lines(self) -> list[RunLine]:
+        """As it is on disk now."""
+        with self._lock:
+            self._refresh()
+            return self._lines
+
+    def line(self, run_id: str) -> RunLine:
+        """A run by its whole id. An id is only ever looked up here, and never becomes part of a path."""
+        with self._lock:
+            self._refresh()
+            known = self._known.get(run_id)
+        if known is None:
+            raise UnknownName(f"there is no run {run_id!r} in {self.output_dir}")
+        return known[1]
+
+    def _refresh(self) -> None:
+        found: dict[str, tuple[_Stamp, RunLine]] = {}
+        changed = False
+        for name, folder, stamp in self._on_disk():
+            known = self._known.get(name)
+            if known is None or known[0] != stamp:
+                line = self._read(name, folder)
+                changed = True
+            else:
+                line = known[1]
+            if line.is_running and not _is_carried_out(line.folder):
+                # Its process was killed: nobody will write another status until it is resumed.
+                line = replace(line, status="interrupted")
+                changed = True
+                stamp = (0, 0, 0)  # looked at again: somebody may take it up
+            found[name] = (stamp, line)
+        if changed or len(found) != len(self._known):
+            self._known = found
+            self._lines = [line for _, (_, line) in sorted(found.items(), reverse=True)]
+
+    def _on_disk(self) -> Iterable[tuple[str, Path, _Stamp]]:
+        """Name, folder and stamp of every run; the folder itself if it is a run."""
+        here = _stamp(self.output_dir / RUN_FILE)
+        if here is not None:
+            yield self.output_dir.absolute().name, self.output_dir, here
+            return
+        try:
+            with os.scandir(self.output_dir) as entries:
+                names = [entry.name for entry in entries if not entry.name.startswith(".")]
+        except OSError:
+            return  # there is nothing yet, or nothing that we may see
+        for name in names:
+            folder = self.output_dir / name
+            stamp = _stamp(folder / RUN_FILE)
+            if stamp is not None:
+                yield name, folder, stamp
+
+    def _read(self, name: str, folder: Path) -> RunLine:
+        try:
+            return self._line(name, folder, read_run(folder))
+        except (BenchmarkError, RecursionError, ValueError) as problem:
+            return RunLine(id=name, folder=folder, status=DAMAGED, problem=str(problem))
+
+    def _line(self, name: str, folder: Path, run: Run) -> RunLine:
+        where = run.environment
+        revision = where.git_revision[:12] + ("+" if where.git_revision and where.git_dirty else "")
+        return RunLine(
+            id=name,
+            folder=folder,
+            status=run.status,
+            started_at=run.started_at,
+            finished_at=run.finished_at,
+            profile=self._share(run.profile),
+            targets=self._share(tuple(run.targets)),
+            cases=self._share(tuple((case.category, case.benchmark, case.target) for case in run.cases)),
+            revision=self._share(revision),
+            command=self._share(run.command),
+            results=len(run.results),
+            failures=len(run.failures),
+            done=rounds_done(run),
+            total=sum(map(run.rounds_of, run.cases)),
+        )
+
+    def _share(self, value: _Value) -> _Value:
+        if len(self._shared) > 10_000:
+            self._shared.clear()
+        shared: _Value = self._shared.setdefault(value, value)
+        return shared
+
+
+def rounds_done(run: Run) -> int:
+    """Rounds that are over: a run's file names each of them as soon as it ends."""
+    good = {(moment.case, moment.round) for moment in run.moments}
+    return len(good | {(failure.case, failure.round) for failure in run.failures})
+
+
+def rounds_going_on(line: RunLine) -> list[str]:
+    """`storage.read_latency@agentmemory.0` for each: a round has a scratch folder while it runs."""
+    try:
+        with os.scandir(line.folder.parent / SCRATCH / line.folder.name) as entries:
+            return sorted(entry.name for entry in entries)
+    except OSError:
+        return []
+
+
+def benchmarks_of(lines: Sequence[RunLine]) -> list[tuple[str, str, str]]:
+    """Category, benchmark and target of everything that any of the runs measured."""
+    return sorted({case for cases in {line.cases for line in lines} for case in cases})
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _is_carried_out(folder: Path) -> bool:
+    """Whether a process holds the run's lock. Asking changes nothing: the file is not made or written."""
+    try:
+        descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

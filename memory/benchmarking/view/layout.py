@@ -1,0 +1,105 @@
+"""What all pages of the view have: the bar, the links, the words for how a run stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode
+
+from memory.benchmarking.report.markup import Child, Markup, asset, element, join
+from memory.benchmarking.view.index import DAMAGED, RunLine
+
+_TONES = {"complete": "good", "running": "accent", "interrupted": "warn", "failed": "bad", DAMAGED: "bad"}
+
+
+@dataclass(frozen=True)
+class Page:
+    """What is shown for one address."""
+
+    title: str
+    body: Markup
+    here: str = ""
+    """The entry of the bar that it belongs to."""
+    refreshes: bool = False
+    """Whether it can change by itself while it is looked at."""
+    status: int = 200
+
+
+def document(page: Page) -> bytes:
+    """The whole page. Everything that it loads comes from this server."""
+    bar = element(
+        "header",
+        element("a", "Skip to the content", class_="skip", href="#content"),
+        element("a", "membench", class_="name", href="/"),
+        element("nav", _entry("Runs", "/", page), _entry("History", "/history", page), aria_label="Pages"),
+        element("button", "Dark colours", type="button", class_="end", data_theme_switch=True, hidden=True),
+        class_="top",
+    )
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", f"{page.title} · membench"),
+        element("link", rel="icon", href="data:,"),
+        element("link", rel="stylesheet", href="/style.css"),
+        element("script", src="/theme.js"),
+        element("script", src="/live.js", defer=True),
+    )
+    main = element("main", page.body, id="content", tabindex="-1")
+    body = element("body", bar, main, data_refreshes=page.refreshes)
+    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n".encode("utf-8", "replace")
+
+
+def stylesheet() -> str:
+    from pathlib import Path
+
+    return asset("style.css") + Path(__file__).with_name("view.css").read_text(encoding="utf-8")
+
+
+def _entry(text: str, href: str, page: Page) -> Markup:
+    return element("a", text, href=href, aria_current="page" if page.here == text else None)
+
+
+def run_address(run_id: str, *more: str) -> str:
+    parts = [quote(part, safe="", errors="surrogateescape") for part in ("run", run_id, *more)]
+    return "/" + "/".join(parts)
+
+
+def compare_address(*run_ids: str) -> str:
+    return f"/compare?{urlencode([('run', run_id) for run_id in run_ids], errors='surrogateescape')}"
+
+
+def history_address(case: tuple[str, str, str], path: str) -> str:
+    category, benchmark, target = case
+    asked = {"case": f"{category}.{benchmark}@{target}", "metric": path}
+    return f"/history?{urlencode(asked, errors='surrogateescape')}"
+
+
+def mark(text: str, tone: str = "") -> Markup:
+    return element("span", text, class_=f"mark {tone}".strip())
+
+
+def status_mark(line: RunLine) -> Markup:
+    text = f"{line.status}, {line.failures} failed" if line.failures else line.status
+    return mark(text, _TONES.get(line.status, ""))
+
+
+def progress(line: RunLine) -> Markup:
+    """How far a run is, as a bar and in words."""
+    words = f"{line.done} of {line.total} rounds"
+    bar = element("progress", max=max(line.total, 1), value=min(line.done, line.total), aria_label=words)
+    return element("span", bar, " ", words, class_="progress")
+
+
+def facts(named: dict[str, str]) -> Markup:
+    pairs = ((element("dt", name), element("dd", value)) for name, value in named.items() if value)
+    return element("dl", join(pairs), class_="facts")
+
+
+def note(*children: Child, tone: str = "") -> Markup:
+    return element("p", *children, class_=f"note {tone}".strip())
+
+
+def problem_page(status: int, title: str, text: str) -> Page:
+    """An error in plain words, and the way back."""
+    back = element("p", element("a", "All runs", href="/"))
+    return Page(title, join((element("h1", title), element("p", text), back)), status=status)

@@ -1,0 +1,175 @@
+"""The list of runs, with what narrows it down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from memory.benchmarking.display import NOTHING
+from memory.benchmarking.report.facts import duration_text, moment
+from memory.benchmarking.report.markup import Markup, element, join
+from memory.benchmarking.view.choice import PER_PAGE, Choice
+from memory.benchmarking.view.index import DAMAGED, RunLine
+from memory.benchmarking.view.layout import Page, note, progress, run_address, status_mark
+
+STATUSES = ("running", "complete", "failed", "interrupted", DAMAGED)
+
+
+def runs_page(lines: Sequence[RunLine], choice: Choice, output_dir: Path) -> Page:
+    if not lines:
+        text = (
+            element("h1", "Runs"),
+            note(
+                f"There are no runs in {output_dir} yet. Make one with ",
+                element("code", "membench run --profile quick"),
+                "; it appears here by itself.",
+            ),
+        )
+        return Page("Runs", element("div", text, data_live=True, id="runs"), here="Runs", refreshes=True)
+    found = choice.of(lines)
+    pages = max(1, -(-len(found) // PER_PAGE))
+    page = min(max(choice.page, 1), pages)
+    shown = found[(page - 1) * PER_PAGE : page * PER_PAGE]
+    count = f"{len(lines):,} runs" if choice.is_everything else f"{len(found):,} of {len(lines):,} runs"
+    body = join(
+        (
+            element("h1", "Runs"),
+            element("p", "In ", element("code", str(output_dir)), class_="soft"),
+            _filters(lines, choice),
+            element("div", _chosen(), class_="bar"),
+            element(
+                "section",
+                element("p", count, role="status", class_="soft", id="count"),
+                _table(shown) if shown else note("No run fits. ", element("a", "Show all runs", href="/")),
+                _pager(choice, page, pages),
+                id="runs",
+                data_live=True,
+                aria_label="Runs",
+            ),
+        )
+    )
+    return Page("Runs", body, here="Runs", refreshes=True)
+
+
+def _filters(lines: Sequence[RunLine], choice: Choice) -> Markup:
+    """A plain form: without scripts it has a button, with them the list follows every letter."""
+    profiles = sorted({line.profile for line in lines if line.profile})
+    targets = sorted({target for names in {line.targets for line in lines} for target in names})
+    statuses = [status for status in STATUSES if any(line.status == status for line in lines)]
+    search = element(
+        "input", type="search", name="text", id="text", value=choice.text, autocomplete="off",
+        placeholder="id, benchmark, revision, command …",
+    )  # fmt: skip
+    return element(
+        "form",
+        _field("Search", "text", search),
+        _select("Profile", "profile", profiles, choice.profile),
+        _select("Target", "target", targets, choice.target),
+        _select("Status", "status", statuses, choice.status),
+        _field(
+            "From", "since", element("input", type="date", name="since", id="since", value=choice.since)
+        ),
+        _field("To", "until", element("input", type="date", name="until", id="until", value=choice.until)),
+        element("button", "Show", data_without_scripts=True),
+        method="get",
+        action="/",
+        class_="filters",
+        role="search",
+        data_filters=True,
+    )
+
+
+def _field(text: str, name: str, control: Markup) -> Markup:
+    return element("div", element("label", text, for_=name), control, class_="field")
+
+
+def _select(text: str, name: str, known: Iterable[str], chosen: str) -> Markup:
+    # What is asked for stays an option, also when no run has it.
+    values = [*known] if not chosen or chosen in known else [*known, chosen]
+    options = [element("option", "all", value="")] + [
+        element("option", value, value=value, selected=value == chosen) for value in values
+    ]
+    return _field(text, name, element("select", options, name=name, id=name))
+
+
+def _chosen() -> Markup:
+    """The form that the boxes of the table belong to."""
+    return element(
+        "form",
+        element(
+            "span", "Choose two runs or more to compare them", id="chosen", role="status", class_="soft"
+        ),
+        element("button", "Compare", class_="main", id="compare"),
+        element("button", "Clear", type="button", id="clear", hidden=True),
+        method="get",
+        action="/compare",
+        id="comparing",
+        class_="chosen",
+    )
+
+
+def _table(lines: Iterable[RunLine]) -> Markup:
+    names = ("Run", "Status", "Profile", "Targets", "Results", "Took", "Revision")
+    head = [element("th", element("span", "Compare", class_="hidden-text"), scope="col")]
+    head += [
+        element("th", name, scope="col", class_="n" if name in ("Results", "Took") else None)
+        for name in names
+    ]
+    rows = element("tbody", [_row(line) for line in lines])
+    return element("table", element("thead", element("tr", head)), rows, class_="runs")
+
+
+def _row(line: RunLine) -> Markup:
+    box = element(
+        "input", type="checkbox", name="run", value=line.id, form="comparing", id=f"choose-{line.id}",
+        aria_label=f"Compare {line.id}", disabled=line.status == DAMAGED,
+    )  # fmt: skip
+    when = line.started_at[:16].replace("T", " ") or line.day
+    name = (element("a", line.id, href=run_address(line.id)), element("span", when, class_="soft when"))
+    status = progress(line) if line.is_running else status_mark(line)
+    if line.problem:
+        status = join((status, element("span", line.problem, class_="soft problem")))
+    return element(
+        "tr",
+        element("td", box, class_="box"),
+        element("th", name, scope="row"),
+        _cell("Status", status),
+        _cell("Profile", line.profile or NOTHING),
+        _cell("Targets", ", ".join(line.targets) or NOTHING),
+        _cell("Results", str(line.results) if line.status != DAMAGED else NOTHING, "n"),
+        _cell("Took", took(line), "n"),
+        _cell(
+            "Revision",
+            element("code", line.revision[:7] + line.revision[12:]) if line.revision else NOTHING,
+        ),
+    )
+
+
+def _cell(name: str, content: str, kind: str | None = None) -> Markup:
+    """With its column's name, which a narrow screen shows beside it."""
+    return element("td", content, class_=kind, data_name=name)
+
+
+def took(line: RunLine) -> str:
+    start, end = moment(line.started_at), moment(line.finished_at)
+    if start is None or end is None or line.is_running:
+        return NOTHING
+    try:
+        return duration_text((end - start).total_seconds())
+    except TypeError:  # one of them has a time zone and the other has none
+        return NOTHING
+
+
+def _pager(choice: Choice, page: int, pages: int) -> Markup:
+    if pages == 1:
+        return Markup()
+    links = [
+        element("a", "Newer", href=choice.address(page - 1), rel="prev", class_="button")
+        if page > 1
+        else "",
+        element("span", f"page {page} of {pages}", class_="soft"),
+        element("a", "Older", href=choice.address(page + 1), rel="next", class_="button")
+        if page < pages
+        else "",
+    ]
+    return element("nav", links, aria_label="Pages of the list", class_="pager")

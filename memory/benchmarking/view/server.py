@@ -1,0 +1,191 @@
+"""The local server: who may ask, what may be asked, and what a browser may do with the answer.
+
+Only this machine reaches it (loopback); only who has the link gets an answer (a random token, then a
+cookie); no other site can ask through the browser (the Host is checked against DNS rebinding, and the
+cookie is SameSite=Strict); and nothing is ever written: GET and HEAD are all there is.
+
+Python's own http.server: a page for one person on one machine needs no framework, and brings no dependency.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import socketserver
+import sys
+from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from memory.benchmarking.errors import InvalidBenchmarkConfig
+from memory.benchmarking.report.markup import asset
+from memory.benchmarking.view.app import MOST_FIELDS, App
+from memory.benchmarking.view.layout import Page, document, problem_page, stylesheet
+
+HOST = "127.0.0.1"
+TOKEN = "token"
+"""The field of the link that has it."""
+IDLE_SECONDS = 60
+"""Until a connection that nothing comes from is closed."""
+_ASSETS = {
+    "/style.css": ("text/css", stylesheet),
+    "/theme.js": ("text/javascript", lambda: asset("theme.js")),
+    "/live.js": (
+        "text/javascript",
+        lambda: Path(__file__).with_name("live.js").read_text(encoding="utf-8"),
+    ),
+}
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+class ViewServer(ThreadingHTTPServer):
+    """Serves one folder of results until it is shut down."""
+
+    daemon_threads = True
+    block_on_close = False  # a browser keeps its connections open; ending must not wait for it
+
+    def __init__(self, output_dir: Path, port: int = 0) -> None:
+        self.app = App(output_dir)
+        self.token = secrets.token_urlsafe(24)
+        try:
+            super().__init__((HOST, port), _Handler)
+        except OSError as problem:
+            raise InvalidBenchmarkConfig(
+                f"port {port} can't be used: {problem.strerror or problem}; name another, or none"
+            ) from problem
+
+    def server_bind(self) -> None:
+        # Without the base class's look-up of the machine's name, which can take seconds.
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = HOST, self.server_address[1]
+
+    @property
+    def link(self) -> str:
+        """What to open: the token is in it."""
+        return f"http://{HOST}:{self.server_port}/?{TOKEN}={self.token}"
+
+    @property
+    def cookie(self) -> str:
+        """Its name: cookies don't know ports, and another view may run beside this one."""
+        return f"membench-{self.server_port}"
+
+    def may_be_called(self, host: str) -> bool:
+        """Whether a Host header is ours: a name that a foreign site made point here is not."""
+        return host in (f"{HOST}:{self.server_port}", f"localhost:{self.server_port}")
+
+    def knows(self, token: str) -> bool:
+        return hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode())
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that broke is the browser's business; anything else is a bug, told in one line."""
+        problem = sys.exception()
+        if not isinstance(problem, ConnectionError | TimeoutError):
+            print(f"membench: view: {type(problem).__name__}: {problem}", file=sys.stderr)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: ViewServer
+    protocol_version = "HTTP/1.1"
+    server_version = "membench"
+    sys_version = ""
+    timeout = IDLE_SECONDS
+
+    def do_GET(self) -> None:
+        if not self.server.may_be_called(self.headers.get("Host", "")):
+            self._send_page(
+                problem_page(403, "This is not the address", "Open the link that membench view printed.")
+            )
+            return
+        token = self._token_in_link()
+        if not self.server.knows(token if token is not None else self._token_in_cookie()):
+            self._send_page(
+                problem_page(
+                    403,
+                    "This link is not valid",
+                    "Open the link that membench view printed when it started.",
+                )
+            )
+            return
+        path = urlsplit(self.path).path
+        if path in _ASSETS:
+            kind, read = _ASSETS[path]
+            self._send(200, kind, read().encode())
+            return
+        try:
+            page = self.server.app.page(self.path)
+        except Exception as problem:  # whatever it is, the next page must still work
+            print(f"membench: view: {self.path}: {type(problem).__name__}: {problem}", file=sys.stderr)
+            text = (
+                f"{type(problem).__name__}: {problem}. The other pages still work; please report this one."
+            )
+            page = problem_page(500, "This page has a bug", text)
+        self._send_page(page, sign_in=token is not None)
+
+    do_HEAD = do_GET  # noqa: N815 - the base class looks for this name
+
+    def _token_in_link(self) -> str | None:
+        try:
+            query = parse_qs(urlsplit(self.path).query, max_num_fields=MOST_FIELDS)
+        except ValueError:
+            return None
+        return query[TOKEN][-1] if TOKEN in query else None
+
+    def _token_in_cookie(self) -> str:
+        try:
+            found = SimpleCookie(self.headers.get("Cookie", "")).get(self.server.cookie)
+        except CookieError:
+            return ""
+        return found.value if found is not None else ""
+
+    def _send_page(self, page: Page, *, sign_in: bool = False) -> None:
+        headers = {}
+        if sign_in:
+            value = f"{self.server.cookie}={self.server.token}; Path=/; HttpOnly; SameSite=Strict"
+            headers["Set-Cookie"] = value
+        self._send(page.status, "text/html", document(page), headers)
+
+    def _send(self, status: int, kind: str, body: bytes, headers: dict[str, str] | None = None) -> None:
+        tag = f'"{hashlib.sha256(body).hexdigest()[:24]}"'
+        if status == 200 and self.headers.get("If-None-Match") == tag and not headers:
+            status, body = HTTPStatus.NOT_MODIFIED, b""
+        self.send_response(status)
+        for name, value in {**_HEADERS, **(headers or {}), "ETag": tag}.items():
+            self.send_header(name, value)
+        if status != HTTPStatus.NOT_MODIFIED:
+            self.send_header("Content-Type", f"{kind}; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+        if status == HTTPStatus.METHOD_NOT_ALLOWED:
+            self.send_header("Allow", "GET, HEAD")
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What the base class refuses by itself: methods that we don't have, requests that are none."""
+        self.close_connection = True  # what else the request holds is not read
+        if code == HTTPStatus.NOT_IMPLEMENTED:
+            code = HTTPStatus.METHOD_NOT_ALLOWED
+        if not hasattr(self, "headers"):
+            self.headers = self.MessageClass()
+        text = "These pages can only be looked at." if code == 405 else message or HTTPStatus(code).phrase
+        self._send_page(problem_page(code, "This can't be asked for", text))
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Silence: the terminal is for the link."""
