@@ -48,6 +48,16 @@ def with_interval(value: float | None, low: float | None, high: float | None, un
     return f"{figure_text(value, unit)} ({bounds})" if bounds else figure_text(value, unit)
 
 
+def unit_for(value: float, unit: str) -> str:
+    """The unit that `figure_text` gives a value: `µs` for 0.00123 ms."""
+    return _scaled(value, unit)[1]
+
+
+def in_other_unit(value: float, unit: str, other: str) -> float:
+    """The same amount in another unit of its kind."""
+    return value if unit == other else value * _factor(unit, other)
+
+
 def table(
     rows: Sequence[Sequence[str]],
     headers: Sequence[str] = (),

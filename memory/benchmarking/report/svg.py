@@ -1,0 +1,376 @@
+"""A chart's panels as SVG that stands in a page: no style of its own, every text a text.
+
+Colours, dashes and fonts are classes of `charts.css`. A point holds its text as its title, so that it is
+told under the pointer also without a script. Scales and shapes are D3's, by way of `detroit`.
+
+    ┌─ label of y ────────────┐
+    │ 10k ┤        ╭──●       │
+    │  1k ┤  ●─────╯          │
+    │     └──┬─────┬──────────│
+    │       10    100         │
+    └──────────── label of x ─┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from memory.benchmarking.display import clean, figure_text, interval_text, shorten
+from memory.benchmarking.report.charts import Axis, Chart, Line, Panel, Point
+from memory.benchmarking.report.markup import Markup, element, join
+from memory.benchmarking.report.ticks import Marks, marks
+
+WIDTH = 360
+HEIGHT = 224
+COLOURS = 7
+SHAPES = ("circle", "square", "triangle", "diamond2", "cross", "star", "wye")
+_LETTER = 6.2
+"""Pixels that a letter of an axis takes, about."""
+_TOP, _RIGHT, _BOTTOM = 26, 12, 40
+_ROW = 15
+"""Height of one bar of a chart that lies."""
+_LONGEST_NAME = 24
+_LABEL_HEIGHT = 12
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Where things are in one panel."""
+
+    x: Marks
+    y: Marks
+    left: float
+    right: float
+    top: float
+    bottom: float
+    lying: bool
+
+    def place(self, x: float, y: float) -> tuple[float, float]:
+        return (self.y.place(y), self.x.place(x)) if self.lying else (self.x.place(x), self.y.place(y))
+
+
+def draw(chart: Chart, panel: Panel, label: str = "") -> Markup:
+    """One panel. `label` is what is read aloud in its place."""
+    height = _height(chart)
+    frame = _frame(chart, height)
+    parts: list[Markup | None] = [_grid(frame), *_axes(frame), *_limits(chart, frame)]
+    parts += [
+        _line(chart, line, frame, number, len(panel.lines)) for number, line in enumerate(panel.lines)
+    ]
+    parts.append(_labels(panel, frame))
+    return element(
+        "svg",
+        parts,
+        class_="plot",
+        viewBox=f"0 0 {WIDTH} {height}",
+        role="img",
+        aria_label=clean(label or " ".join(filter(None, (chart.title, panel.title)))),
+    )
+
+
+@cache
+def shapes() -> Markup:
+    """The marks of all lines; a page has this once, before its first chart."""
+    import detroit
+
+    defs = []
+    for number, name in enumerate(SHAPES):
+        kind = getattr(detroit, f"symbol_{name}")
+        path = detroit.symbol(kind, 34).digits(2)()
+        defs.append(element("path", id=f"m{number}", d=path))
+    return element(
+        "svg",
+        element("defs", defs),
+        width=0,
+        height=0,
+        aria_hidden="true",
+        class_="shapes",
+        focusable="false",
+    )
+
+
+def point_text(chart: Chart, line: Line, point: Point, source: str = "") -> str:
+    """`stm, batch size 100: 12,300 /s (11,900–12,700)`"""
+    where = [source, line.name if len(chart.names) > 1 or not point.text else "", point.text]
+    if not point.text:
+        where.append(x_text(chart.x, point.x))
+    elif chart.x.scale != "names":
+        where.append(f"{chart.x.label} {figure_text(point.x, chart.x.unit)}")
+    figure = figure_text(point.y, chart.y.unit)
+    bounds = interval_text(point.y, point.low, point.high, chart.y.unit)
+    return f"{', '.join(filter(None, where))}: {figure}{f' ({bounds})' if bounds else ''}"
+
+
+def x_text(axis: Axis, value: float) -> str:
+    """A place on the x axis in words."""
+    if axis.scale == "names":
+        return axis.names[int(value)] if 0 <= value < len(axis.names) else ""
+    if axis.scale == "nines":
+        return "fastest" if value == 0 else f"{value * 100:.10g} %"
+    return f"{axis.label} {figure_text(value, axis.unit)}"
+
+
+# -- the frame --------------------------------------------------------------------------------
+
+
+def _height(chart: Chart) -> int:
+    if not chart.lying:
+        return HEIGHT
+    bars = max((len(panel.lines) for panel in chart.panels), default=1)
+    return int(_TOP + _BOTTOM + max(1, len(chart.x.names)) * max(22, _ROW * bars + 6))
+
+
+def _frame(chart: Chart, height: int) -> _Frame:
+    """The same for all panels of a chart, so that they can be compared."""
+    points = [point for line in chart.lines for point in line.points]
+    xs = [point.x for point in points]
+    ys = [bound for point in points for bound in (point.y, point.low, point.high) if bound is not None]
+    if chart.y.scale == "log":
+        # An interval that reaches to nothing must not squeeze the figures themselves.
+        smallest = min((point.y for point in points if point.y > 0), default=1.0)
+        largest = max((point.y for point in points), default=1.0)
+        ys = [min(max(value, smallest / 10), largest * 10) for value in ys]
+        ys += [limit for limit, _ in chart.limits]
+    top, bottom = _TOP, height - _BOTTOM
+    if chart.lying:
+        names = [shorten(clean(name), _LONGEST_NAME) for name in chart.x.names]
+        left = 8 + _LETTER * max(map(len, names), default=0)
+        right = WIDTH - _RIGHT - 8
+        x = marks(Axis(chart.x.label, scale="names", names=tuple(names)), [], top, bottom)
+        y = marks(chart.y, ys, left, right, about=4)
+    else:
+        # Drawn twice: the room that the texts of y take follows from the texts.
+        texts = marks(chart.y, ys, bottom, top).texts
+        left = 10 + _LETTER * max(map(len, texts), default=0)
+        right = WIDTH - _RIGHT
+        x = marks(chart.x, xs, left + 6, right - 6)
+        y = marks(chart.y, ys, bottom, top)
+    return _Frame(x, y, left, right, top, bottom, chart.lying)
+
+
+def _grid(frame: _Frame) -> Markup:
+    across, down = (frame.x, frame.y) if frame.lying else (frame.y, frame.x)
+    lines = "" if frame.lying else _rows(across, frame)
+    lines += _columns(down, frame) if frame.lying else ""
+    base = f"M{_n(frame.left)} {_n(frame.bottom)}H{_n(frame.right)}"
+    if frame.lying:
+        base = f"M{_n(frame.left)} {_n(frame.top)}V{_n(frame.bottom)}"
+    faint = frame.y.minor
+    minor = "".join(
+        f"M{_n(frame.y.place(value))} {_n(frame.top)}V{_n(frame.bottom)}"
+        if frame.lying
+        else f"M{_n(frame.left)} {_n(frame.y.place(value))}H{_n(frame.right)}"
+        for value in faint
+    )
+    return join(
+        [
+            element("path", class_="grid minor", d=minor) if minor and len(faint) <= 40 else None,
+            element("path", class_="grid", d=lines),
+            element("path", class_="base", d=base),
+        ]
+    )
+
+
+def _rows(axis: Marks, frame: _Frame) -> str:
+    return "".join(f"M{_n(frame.left)} {_n(axis.place(value))}H{_n(frame.right)}" for value in axis.values)
+
+
+def _columns(axis: Marks, frame: _Frame) -> str:
+    return "".join(f"M{_n(axis.place(value))} {_n(frame.top)}V{_n(frame.bottom)}" for value in axis.values)
+
+
+def _axes(frame: _Frame) -> list[Markup]:
+    down, across = (frame.x, frame.y) if frame.lying else (frame.y, frame.x)
+    left = [
+        element("text", clean(text), x=_n(frame.left - 6), y=_n(down.place(value) + 4), class_="end")
+        for value, text in zip(down.values, down.texts, strict=True)
+    ]
+    places = [across.place(value) for value in across.values]
+    below = [
+        element("text", clean(text), x=_n(place), y=_n(frame.bottom + 15), class_="mid")
+        for place, text in _that_fit(places, across.texts)
+    ]
+    labels = [
+        element("text", clean(down.label), x=2, y=12, class_="axis") if down.label else Markup(),
+        element(
+            "text",
+            clean(across.label),
+            x=_n((frame.left + frame.right) / 2),
+            y=_n(frame.bottom + 33),
+            class_="axis mid",
+        ),
+    ]
+    return [*left, *below, *labels]
+
+
+def _that_fit(places: Sequence[float], texts: Sequence[str]) -> list[tuple[float, str]]:
+    """Texts along an axis, without those that would run into their neighbour."""
+    kept: list[tuple[float, str]] = []
+    for place, text in zip(places, texts, strict=True):
+        half = len(text) * _LETTER / 2
+        if kept and place - half < kept[-1][0] + len(kept[-1][1]) * _LETTER / 2 + 3:
+            continue
+        kept.append((min(max(place, half), WIDTH - half), text))
+    return kept
+
+
+def _limits(chart: Chart, frame: _Frame) -> list[Markup]:
+    found = []
+    for value, text in chart.limits:
+        place = frame.y.place(value)
+        if not frame.lying and frame.top - 1 <= place <= frame.bottom + 1:
+            line = element("path", class_="limit", d=f"M{_n(frame.left)} {_n(place)}H{_n(frame.right)}")
+            name = element("text", clean(text), x=_n(frame.right), y=_n(place + 12), class_="limit end")
+            found.append(join([line, name]))
+    return found
+
+
+# -- the lines --------------------------------------------------------------------------------
+
+
+def _line(chart: Chart, line: Line, frame: _Frame, number: int, count: int) -> Markup | None:
+    if not line.points:
+        return None
+    aside = 0.0
+    if frame.lying:
+        aside = _ROW * (number - (count - 1) / 2)
+    places = [_moved(frame.place(point.x, point.y), aside) for point in line.points]
+    colour = chart.colour_of(line)
+    parts: list[Markup | None] = []
+    if frame.lying and frame.y.minor == []:
+        parts.append(_bars(places, frame))
+    if line.drawn == "curve":
+        parts.append(_band(line, frame))
+    elif line.drawn != "fit":
+        parts.append(_whiskers(line, frame, aside))
+    if line.drawn in ("line", "curve", "fit") and not frame.lying and len(places) > 1:
+        parts.append(element("path", class_="stroke", d=_path(places)))
+    if line.drawn != "fit":
+        parts += [
+            _mark(chart, line, point, place, colour)
+            for point, place in zip(line.points, places, strict=True)
+        ]
+    classes = [f"c{colour % COLOURS}", f"d{line.source % 4 if len(chart.sources) > 1 else 0}", line.drawn]
+    names = chart.names
+    return element(
+        "g",
+        parts,
+        class_=" ".join(classes),
+        data_l=names.index(line.name) if line.name in names else None,
+        data_s=line.source,
+    )
+
+
+def _mark(chart: Chart, line: Line, point: Point, place: tuple[float, float], colour: int) -> Markup:
+    title = element("title", clean(point_text(chart, line, point)))
+    if line.drawn == "curve":
+        return element("circle", title, class_="pt", cx=_n(place[0]), cy=_n(place[1]), r="1.8")
+    shape = f"#m{colour % len(SHAPES)}"
+    # A use element moves what it shows; the browser's pointer and our script both find it there.
+    return element("use", title, class_="pt", href=shape, x=_n(place[0]), y=_n(place[1]))
+
+
+def _bars(places: Iterable[tuple[float, float]], frame: _Frame) -> Markup:
+    zero = frame.y.place(0) if frame.left <= frame.y.place(0) <= frame.right else frame.left
+    return join(
+        element(
+            "rect",
+            class_="bar",
+            x=_n(min(zero, x)),
+            y=_n(y - _ROW / 2 + 2),
+            width=_n(abs(x - zero)),
+            height=_ROW - 4,
+        )
+        for x, y in places
+    )
+
+
+def _whiskers(line: Line, frame: _Frame, aside: float) -> Markup | None:
+    path = ""
+    for point in line.points:
+        if point.low is None or point.high is None or point.low == point.high:
+            continue
+        (x1, y1), (x2, y2) = (
+            _moved(_inside(frame.place(point.x, bound), frame), aside) for bound in (point.low, point.high)
+        )
+        if frame.lying:
+            path += f"M{_n(x1)} {_n(y1)}H{_n(x2)}M{_n(x1)} {_n(y1 - 3)}v6M{_n(x2)} {_n(y2 - 3)}v6"
+        else:
+            path += f"M{_n(x1)} {_n(y1)}V{_n(y2)}M{_n(x1 - 3)} {_n(y1)}h6M{_n(x2 - 3)} {_n(y2)}h6"
+    return element("path", class_="whisker", d=path) if path else None
+
+
+def _band(line: Line, frame: _Frame) -> Markup | None:
+    bounded = [point for point in line.points if point.low is not None and point.high is not None]
+    if len(bounded) < 2:
+        return None
+    lows = [_inside(frame.place(point.x, point.low or 0.0), frame) for point in bounded]
+    highs = [_inside(frame.place(point.x, point.high or 0.0), frame) for point in bounded]
+    return element("path", class_="band", d=_path([*highs, *reversed(lows)]) + "Z")
+
+
+def _labels(panel: Panel, frame: _Frame) -> Markup | None:
+    """Names beside points, each where it runs into no other name and no other point."""
+    points = [
+        (line, point, frame.place(point.x, point.y))
+        for line in panel.lines
+        for point in line.points
+        if point.text and line.drawn == "dots"
+    ]
+    if frame.lying or not points:
+        return None
+    taken = [(x - 4, y - 4, x + 4, y + 4) for _, _, (x, y) in points]
+    shown = []
+    for line, point, (x, y) in points:
+        width = len(point.text) * _LETTER
+        options = [
+            (x + 7, y - 6), (x - 7 - width, y - 6), (x - width / 2, y - 19), (x - width / 2, y + 7),
+            (x + 7, y + 4), (x - 7 - width, y + 4), (x + 7, y - 17), (x - 7 - width, y - 17),
+        ]  # fmt: skip
+        boxes = [(left, top, left + width, top + _LABEL_HEIGHT) for left, top in options]
+        free = [
+            box
+            for box in boxes
+            if box[0] > frame.left and box[2] < WIDTH and not any(_overlap(box, other) for other in taken)
+        ]
+        box = free[0] if free else boxes[0]
+        taken.append(box)
+        shown.append(
+            element(
+                "text",
+                clean(point.text),
+                x=_n(box[0]),
+                y=_n(box[1] + 10),
+                class_="name",
+                data_s=line.source,
+            )
+        )
+    return join(shown)
+
+
+def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _path(places: Sequence[tuple[float, float]]) -> str:
+    from detroit import line
+
+    made: Any = line(lambda place: place[0], lambda place: place[1])
+    return str(made.digits(1)(places))
+
+
+def _moved(place: tuple[float, float], aside: float) -> tuple[float, float]:
+    return place[0], place[1] + aside
+
+
+def _inside(place: tuple[float, float], frame: _Frame) -> tuple[float, float]:
+    x, y = place
+    return min(max(x, frame.left), frame.right), min(max(y, frame.top), frame.bottom)
+
+
+def _n(number: float) -> str:
+    """A coordinate: a tenth of a pixel is enough."""
+    return f"{number:.1f}".removesuffix(".0")

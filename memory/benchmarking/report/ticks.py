@@ -1,0 +1,169 @@
+"""Where an axis has its marks, and what stands there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memory.benchmarking.display import in_other_unit, unit_for
+from memory.benchmarking.report.charts import Axis
+
+ABOUT = 5
+"""Marks on an axis that has round numbers."""
+MOST_GIVEN = 8
+"""Sizes that were measured are marked by themselves up to so many."""
+_NINES = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
+_IN_WORDS = {"/s": "per second", "/MB": "per MB"}
+_TINY = 1e-300
+_THOUSANDS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+@dataclass(frozen=True)
+class Marks:
+    """An axis as it is drawn: from value to place, and its marks with their texts."""
+
+    place: Callable[[float], float]
+    values: list[float]
+    texts: list[str]
+    label: str
+    minor: list[float]
+    """Lines without a text, between the decades of a logarithmic axis."""
+
+
+def marks(axis: Axis, values: Sequence[float], start: float, end: float, about: int = ABOUT) -> Marks:
+    """The marks of an axis over these values, drawn from `start` to `end`."""
+    if axis.scale == "names":
+        return _names(axis, start, end)
+    if axis.scale == "nines":
+        return _nines(axis, values, start, end)
+    if axis.scale == "log":
+        return _log(axis, values, start, end, about)
+    return _linear(axis, values, start, end, about)
+
+
+def _linear(axis: Axis, values: Sequence[float], start: float, end: float, about: int) -> Marks:
+    from detroit import scale_linear
+
+    low = min(values, default=0.0) if axis.low is None else axis.low
+    high = max(values, default=1.0) if axis.high is None else axis.high
+    if axis.low is None and low >= 0 and not axis.ticks:
+        low = 0.0  # a length that starts elsewhere tells a lie
+    if high - low < _TINY:
+        low, high = (low - 1, high + 1) if low < 0 else (0.0, high if high > _TINY else 1.0)
+    scale = scale_linear([low, high], [start, end])
+    if axis.low is None or axis.high is None:
+        scale = scale.nice(about)
+    unit = unit_for(max(abs(low), abs(high)), axis.unit)
+    given = 0 < len(axis.ticks) <= MOST_GIVEN
+    chosen = [float(value) for value in (axis.ticks if given else scale.ticks(about))]
+    shown = [in_other_unit(value, axis.unit, unit) for value in chosen]
+    return Marks(_rounded(scale), chosen, _alike(shown), _label(axis.label, unit), [])
+
+
+def _log(axis: Axis, values: Sequence[float], start: float, end: float, about: int) -> Marks:
+    from detroit import scale_log
+
+    positive = [value for value in values if value > 0] or [1.0]
+    low = min(positive) if axis.low is None else axis.low
+    high = max(positive) if axis.high is None else axis.high
+    if axis.ticks:
+        low, high = low / 1.15, high * 1.15
+    elif low == high:
+        low, high = low / 2, high * 2
+    scale = scale_log([low, high], [start, end])
+    decades = [10.0**power for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
+    if 0 < len(axis.ticks) <= MOST_GIVEN:
+        chosen = [*axis.ticks]
+    else:
+        chosen = [value for value in decades if low <= value <= high]
+        if len(chosen) < 3:
+            chosen = [v * f for v in decades for f in (1, 2, 5) if low <= v * f <= high]
+        chosen = _every(chosen, about + 1)
+    minor = [v * f for v in decades for f in range(1, 10) if low <= v * f <= high and v * f not in chosen]
+    units = {unit_for(value, axis.unit) for value in chosen}
+    one = units.pop() if len(units) == 1 else None
+    texts = [
+        short_number(in_other_unit(value, axis.unit, one))
+        if one is not None
+        else _with_unit(value, axis.unit)
+        for value in chosen
+    ]
+    # The end of an interval may be zero or below, which is nowhere on this axis: far out, then.
+    place = _rounded(scale)
+    return Marks(
+        lambda value: place(max(value, low / 1e3)), chosen, texts, _label(axis.label, one or ""), minor
+    )
+
+
+def _nines(axis: Axis, values: Sequence[float], start: float, end: float) -> Marks:
+    """Percentiles on a scale of nines: the tail gets the room that it deserves."""
+    from detroit import scale_linear
+
+    last = max(values, default=0.99)
+    scale = scale_linear([0.0, nines(last)], [start, end])
+    chosen = [share for share in _NINES if share <= last]
+    return Marks(
+        lambda share: round(float(scale(nines(share))), 1),
+        chosen,
+        ["min" if share == 0 else f"{share * 100:.10g} %" for share in chosen],
+        axis.label,
+        [],
+    )
+
+
+def nines(share: float) -> float:
+    """0.9 is one nine, 0.99 two."""
+    return -math.log10(max(1 - share, 1e-9))
+
+
+def _names(axis: Axis, start: float, end: float) -> Marks:
+    """Each name in the middle of its own band."""
+    count = max(1, len(axis.names))
+    band = (end - start) / count
+    return Marks(
+        lambda number: round(start + band * (number + 0.5), 1),
+        [float(number) for number in range(len(axis.names))],
+        [*axis.names],
+        axis.label,
+        [],
+    )
+
+
+def short_number(value: float) -> str:
+    """`10k` for 10,000: room is short on an axis."""
+    size = abs(value)
+    for thousands, sign in _THOUSANDS:
+        if size >= thousands and (size >= 1e4 or value % 1000 == 0):
+            return f"{value / thousands:.4g}{sign}"
+    return f"{value:.4g}" if size >= 1e-4 or value == 0 else f"{value:.0e}"
+
+
+def _alike(values: Sequence[float]) -> list[str]:
+    """Numbers of one axis with as many decimals each, so that 0.5 and 1.0 stand alike."""
+    if any(abs(value) >= 1e4 for value in values) or not values:
+        return [short_number(value) for value in values]
+    decimals = max((len(f"{value:.6g}".partition(".")[2]) for value in values), default=0)
+    if decimals > 4 or any("e" in f"{value:.6g}" for value in values):
+        return [short_number(value) for value in values]
+    return [f"{value:,.{decimals}f}" for value in values]
+
+
+def _with_unit(value: float, unit: str) -> str:
+    shown = unit_for(value, unit)
+    text = short_number(in_other_unit(value, unit, shown))
+    return f"{text} {shown}" if shown else text
+
+
+def _label(label: str, unit: str) -> str:
+    return f"{label} ({_IN_WORDS.get(unit, unit)})" if unit else label
+
+
+def _every(values: list[float], most: int) -> list[float]:
+    step = math.ceil(len(values) / most)
+    return values[::step] if step > 1 else values
+
+
+def _rounded(scale: Any) -> Callable[[float], float]:
+    return lambda value: round(float(scale(value)), 1)
