@@ -80,7 +80,7 @@ def _proposed(points: Floats) -> list[int]:
 
 
 def _confirmed(points: Floats, bounds: list[int], magnitude: float) -> list[int]:
-    """Without the steps that correlation explains as well; the weakest goes first, then all is seen anew."""
+    """Without the steps that correlation explains as well; the weakest goes first, then look again."""
     while len(bounds) > 2:
         phi = _phi_within(points, bounds)
         strengths = [
