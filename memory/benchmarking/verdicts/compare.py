@@ -37,6 +37,8 @@ from memory.errors import short
 
 _BUSIER = 1.1
 """From this ratio of wall ÷ CPU on, one of the runs had less of the machine than the other."""
+_FEW_ROUNDS = 4
+_ENOUGH_ROUNDS = 8
 _SHIFTED = 0.03
 _ENOUGH_TO_SEE_A_SHIFT = 10
 
@@ -333,6 +335,11 @@ def _notes(base: Run, current: Run, noise: NoiseFloor) -> Iterator[str]:
             yield f"{len(run.failures)} rounds of the {side} failed"
         elif run.status != "complete":
             yield f"the {side} is not whole: it is {run.status}"
+    if min(base.rounds, current.rounds) < _FEW_ROUNDS:
+        yield (
+            f"{base.rounds} and {current.rounds} rounds a case see large changes only: "
+            f"--rounds {_ENOUGH_ROUNDS} sees more"
+        )
     if base.seed != current.seed:
         yield f"the data differ: seed {base.seed} and seed {current.seed}"
     if base.seconds != current.seconds:

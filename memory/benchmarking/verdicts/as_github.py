@@ -1,0 +1,49 @@
+"""A comparison as annotations of GitHub Actions: commands on standard output, one a line.
+
+GitHub shows ten annotations of a kind for each step, so the worst come first and the rest is counted.
+"""
+
+from __future__ import annotations
+
+from memory.benchmarking.display import clean
+from memory.benchmarking.verdicts.records import UNDECIDED, Comparison
+from memory.benchmarking.verdicts.words import conclusion, count_text, has_targets, in_order, sentence
+
+MOST = 10
+
+
+def as_github(comparison: Comparison, *, strict: bool = False) -> str:
+    with_target = has_targets(comparison)
+    regressed = [sentence(each, with_target=with_target) for each in in_order(comparison, "regressed")]
+    if not comparison.comparable:
+        regressed.insert(0, "the environments differ: " + "; ".join(comparison.environment_differences))
+    lines = _annotations("error", "Benchmark regressed", regressed)
+    undecided = comparison.of(*UNDECIDED)
+    if undecided and not regressed:
+        kind = "error" if strict else "warning"
+        lines.append(_command(kind, "Benchmark not decided", f"{count_text(comparison)}"))
+    improved = [sentence(each, with_target=with_target) for each in in_order(comparison, "improved")]
+    lines += _annotations("notice", "Benchmark improved", improved)
+    lines.append(_command("notice", "Benchmarks", conclusion(comparison, strict)))
+    return "\n".join(lines) + "\n"
+
+
+def _annotations(kind: str, title: str, texts: list[str]) -> list[str]:
+    shown = texts if len(texts) <= MOST else texts[: MOST - 1]
+    lines = [_command(kind, title, text) for text in shown]
+    if len(texts) > len(shown):
+        lines.append(_command(kind, title, f"and {len(texts) - len(shown)} more"))
+    return lines
+
+
+def _command(kind: str, title: str, message: str) -> str:
+    return f"::{kind} title={_property(title)}::{_data(message)}"
+
+
+def _data(text: str) -> str:
+    """As the runner decodes it; other signs that are not printable never get so far."""
+    return clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

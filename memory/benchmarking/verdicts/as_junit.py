@@ -1,0 +1,57 @@
+"""A comparison as a JUnit file, which nearly every CI system can show: a test for each judged metric."""
+
+from __future__ import annotations
+
+from memory.benchmarking.display import clean
+from memory.benchmarking.verdicts.records import UNDECIDED, Comparison, MetricVerdict
+from memory.benchmarking.verdicts.words import change_text, conclusion, figures_text, has_targets
+
+
+def as_junit(comparison: Comparison, *, strict: bool = False) -> str:
+    """A regression is a failed test; what could not be decided is skipped, or failed where strict."""
+    from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+    root = Element("testsuites", name=clean(f"{comparison.base} → {comparison.current}"))
+    suites: dict[str, list[MetricVerdict]] = {}
+    with_target = has_targets(comparison)
+    for each in comparison.metrics:
+        if each.verdict is not None:
+            suites.setdefault(each.name + (f" on {each.target}" if with_target else ""), []).append(each)
+    if not comparison.comparable:
+        suite = SubElement(root, "testsuite", name="environment", tests="1", failures="1")
+        case = SubElement(suite, "testcase", classname="environment", name="same environment")
+        failure = SubElement(case, "failure", type="incomparable", message=conclusion(comparison))
+        failure.text = clean_lines(comparison.environment_differences)
+    for name, metrics in suites.items():
+        failed = [each for each in metrics if _fails(each, strict)]
+        skipped = [each for each in metrics if each.verdict in UNDECIDED and not strict]
+        suite = SubElement(
+            root,
+            "testsuite",
+            name=clean(name),
+            tests=str(len(metrics)),
+            failures=str(len(failed)),
+            skipped=str(len(skipped)),
+        )
+        for each in metrics:
+            case = SubElement(
+                suite, "testcase", classname=clean(name), name=clean(each.path or "the whole benchmark")
+            )
+            message = clean(", ".join(part for part in (change_text(each), each.reason) if part))
+            if _fails(each, strict):
+                failure = SubElement(case, "failure", type=str(each.verdict), message=message)
+                failure.text = clean(figures_text(each))
+            elif each.verdict in UNDECIDED:
+                SubElement(case, "skipped", message=f"{each.verdict}: {message}")
+            else:
+                SubElement(case, "system-out").text = f"{each.verdict}: {message}"
+    indent(root)
+    return tostring(root, encoding="unicode", xml_declaration=False) + "\n"
+
+
+def clean_lines(lines: list[str]) -> str:
+    return "\n".join(clean(line) for line in lines)
+
+
+def _fails(each: MetricVerdict, strict: bool) -> bool:
+    return each.verdict == "regressed" or (strict and each.verdict in UNDECIDED)

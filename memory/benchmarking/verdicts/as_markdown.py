@@ -1,0 +1,96 @@
+"""A comparison for a pull request or a job summary, in GitHub's Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from memory.benchmarking.display import clean
+from memory.benchmarking.verdicts.records import Comparison, MetricVerdict, Verdict
+from memory.benchmarking.verdicts.words import (
+    change_text,
+    conclusion,
+    count_text,
+    figures_text,
+    has_targets,
+    in_order,
+    sees_text,
+)
+
+MOST_ROWS = 50
+"""Of one table: a summary may be 1 MB, a comment 65,536 characters."""
+_SIGNS: dict[Verdict, str] = {"regressed": "🔴", "improved": "🟢", "inconclusive": "🟡"}
+_PLAIN = re.compile(r"[\w .\-→%()≥·,/]")
+
+
+def as_markdown(comparison: Comparison, *, show_all: bool = False, strict: bool = False) -> str:
+    parts = [
+        f"### {conclusion(comparison, strict)}",
+        f"{_code(comparison.base)} → {_code(comparison.current)}: {count_text(comparison)}",
+    ]
+    if comparison.environment_differences:
+        parts.append(_bullets("The environments differ:", comparison.environment_differences))
+    for verdict in ("regressed", "improved"):
+        found = in_order(comparison, verdict)
+        if found:
+            parts.append(f"#### {_SIGNS[verdict]} {verdict}\n\n{_table(comparison, found, show_all)}")
+    folded: tuple[Verdict, ...] = ("inconclusive", "missing", "incomparable", "new")
+    for verdict in (*folded, "unchanged") if show_all else folded:
+        found = in_order(comparison, verdict)
+        if found:
+            sign = _SIGNS.get(verdict, "")
+            parts.append(
+                f"<details><summary>{sign} {len(found):,} {verdict}</summary>\n\n"
+                f"{_table(comparison, found, show_all)}\n\n</details>"
+            )
+    if comparison.notes:
+        parts.append(_bullets("Notes:", comparison.notes))
+    return "\n\n".join(parts) + "\n"
+
+
+def escaped(text: str) -> str:
+    """Text that stays text: signs that Markdown, HTML or a table could obey become entities."""
+    plain = " ".join(clean(text.replace("\n", " ").replace("\r", " ")).split())
+    return "".join(
+        sign if _PLAIN.match(sign) and not _is_emphasis(plain, place) else f"&#{ord(sign)};"
+        for place, sign in enumerate(plain)
+    )
+
+
+def _is_emphasis(text: str, place: int) -> bool:
+    """An underscore inside of a word is one; at the end of one it would start emphasis."""
+    if text[place] != "_":
+        return False
+    around = text[max(0, place - 1) : place] + text[place + 1 : place + 2]
+    return len(around) < 2 or not around.isalnum()
+
+
+def _code(text: str) -> str:
+    return f"<code>{escaped(text)}</code>"
+
+
+def _table(comparison: Comparison, found: Sequence[MetricVerdict], show_all: bool) -> str:
+    shown = found if show_all else found[:MOST_ROWS]
+    with_target = has_targets(comparison)
+    lines = [
+        "| benchmark | metric | base → current | change (95 % interval) | sees from |",
+        "| --- | --- | --- | --- | ---: |",
+    ]
+    for each in shown:
+        name = each.name + (f" on {each.target}" if with_target else "")
+        said = ", ".join(part for part in (change_text(each), each.reason) if part)
+        cells = (
+            _code(name),
+            _code(each.path) if each.path else "",
+            escaped(figures_text(each)),
+            escaped(said),
+            escaped(sees_text(each)),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    if len(found) > len(shown):
+        lines.append(f"\n… and {len(found) - len(shown):,} more")
+    return "\n".join(lines)
+
+
+def _bullets(title: str, lines: Sequence[str]) -> str:
+    return "\n".join([title, "", *(f"- {escaped(line)}" for line in lines)])

@@ -1,0 +1,106 @@
+"""A comparison for people at a terminal: what matters first, what did not change in one line."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+
+from memory.benchmarking.display import clean, table, text_width
+from memory.benchmarking.verdicts.records import Comparison, MetricVerdict
+from memory.benchmarking.verdicts.words import (
+    ORDER,
+    change_text,
+    conclusion,
+    figures_text,
+    has_targets,
+    in_order,
+    place_text,
+    sees_text,
+)
+
+MOST_UNDECIDED = 10
+"""Lines of what is not decided, unless all are asked for."""
+_SHOWN_WHOLE = ("regressed", "improved", "missing", "incomparable")
+
+
+def as_table(
+    comparison: Comparison,
+    *,
+    show_all: bool = False,
+    strict: bool = False,
+    width: int | None = None,
+    heading: Callable[[str], str] = str,
+) -> str:
+    """`heading` marks what should stand out, with colours for example."""
+    parts = [f"{clean(comparison.base)}  →  {clean(comparison.current)}"]
+    if comparison.environment_differences:
+        parts.append("the environments differ:\n" + _bullets(comparison.environment_differences))
+    for verdict in ORDER:
+        found = in_order(comparison, verdict)
+        if not found:
+            continue
+        title = f"{verdict} ({len(found):,})"
+        if verdict in ("regressed", "improved"):
+            title = heading(title.upper())
+        if show_all or verdict in _SHOWN_WHOLE:
+            parts.append(f"{title}\n{_lines(comparison, found, width)}")
+        elif verdict == "inconclusive":
+            shown = found[:MOST_UNDECIDED]
+            more = len(found) - len(shown)
+            tail = f"\n  … and {more:,} more (--all shows them)" if more else ""
+            parts.append(f"{title}\n{_lines(comparison, shown, width)}{tail}")
+        elif verdict == "unchanged":
+            parts.append(f"{title}{_within(found)}")
+        else:
+            parts.append(f"{title}: {_names(found)}")
+    rest = in_order(comparison, None)
+    if rest:
+        text = f"shown, not judged ({len(rest):,})"
+        parts.append(f"{text}\n{_lines(comparison, rest, width)}" if show_all else f"{text}: see --all")
+    if comparison.notes:
+        parts.append("notes:\n" + _bullets(comparison.notes))
+    parts.append(heading(conclusion(comparison, strict)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _lines(comparison: Comparison, found: Sequence[MetricVerdict], width: int | None) -> str:
+    """A line for each metric where that fits the screen, else two: a name that is cut is no name."""
+    with_target = has_targets(comparison)
+    rows = [
+        (
+            place_text(each, with_target=with_target),
+            figures_text(each) if each.path else "",
+            ", ".join(part for part in (change_text(each), each.reason) if part),
+            sees_text(each) if each.path else "",
+        )
+        for each in found
+    ]
+    headers = ("metric", "base → current", "change (95 % interval)", "sees from")
+    whole = table(rows, headers, right=(3,), indent="  ")
+    if width is None or max(map(text_width, whole.splitlines())) <= width:
+        return whole
+    lines = []
+    for place, figures, said, sees in rows:
+        lines.append(f"  {clean(place)}")
+        details = [part for part in (figures, said, sees and f"sees from {sees}") if part]
+        lines.append(f"      {clean('; '.join(details))}")
+    return "\n".join(lines)
+
+
+def _within(found: Sequence[MetricVerdict]) -> str:
+    """How well "unchanged" is known."""
+    shares = [each.detectable for each in found if each.scale == "ratio" and each.detectable is not None]
+    if not shares:
+        return ""
+    return f": half of them would have shown a change of {statistics.median(shares):.1%}".replace("%", " %")
+
+
+def _names(found: Iterable[MetricVerdict]) -> str:
+    counts: dict[str, int] = {}
+    for each in found:
+        counts[each.name] = counts.get(each.name, 0) + 1
+    return clean(", ".join(f"{name} ({count})" if count > 1 else name for name, count in counts.items()))
+
+
+def _bullets(lines: Iterable[str]) -> str:
+    return "\n".join(f"  {clean(line)}" for line in lines)

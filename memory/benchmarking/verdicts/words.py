@@ -1,0 +1,139 @@
+"""What a verdict says in plain words: `8.1 % slower (6.9 to 9.4 %), confirmed`."""
+
+from __future__ import annotations
+
+import math
+
+from memory.benchmarking.display import NOTHING, figure_text
+from memory.benchmarking.metrics import is_timed
+from memory.benchmarking.verdicts.records import Comparison, MetricVerdict, Verdict
+
+ORDER: tuple[Verdict, ...] = (
+    "regressed", "missing", "incomparable", "improved", "inconclusive", "new", "unchanged",
+)  # fmt: skip
+"""What matters first."""
+_MOST_PERCENT = 1000
+_SIZES = ("B", "KB", "MB", "GB", "TB")
+
+
+def change_text(each: MetricVerdict) -> str:
+    """How much it changed, with the interval; empty where nothing was measured on both sides."""
+    change = each.change
+    if change is None or each.base is None or each.current is None:
+        return ""
+    if change == 0 and each.low == each.high:
+        return "the same"
+    text = f"{_amount(change, each)} {_word(change, each)}"
+    if each.low is not None and each.high is not None and each.low < each.high:
+        text += f" ({_interval(each)})"
+    if each.confirmed is not None:
+        text += ", confirmed" if each.confirmed else ", not confirmed"
+    return text
+
+
+def figures_text(each: MetricVerdict) -> str:
+    """`8.10 ms → 8.76 ms`"""
+    if each.base is None and each.current is None:
+        return NOTHING
+    return f"{figure_text(each.base, each.unit)} → {figure_text(each.current, each.unit)}"
+
+
+def sees_text(each: MetricVerdict) -> str:
+    """The smallest effect that would have been found."""
+    if each.detectable is None:
+        return NOTHING
+    return _size(each.detectable, each)
+
+
+def place_text(each: MetricVerdict, *, with_target: bool) -> str:
+    """`storage.read_latency stm/batch_100/p50_ms`"""
+    target = f" on {each.target}" if with_target else ""
+    return f"{each.name}{target} {each.path}".rstrip()
+
+
+def sentence(each: MetricVerdict, *, with_target: bool = False) -> str:
+    """One metric in one line."""
+    said = change_text(each) if each.verdict not in ("new", "missing", "incomparable") else each.verdict
+    parts = [part for part in (said, each.reason) if part]
+    return f"{place_text(each, with_target=with_target)}: {', '.join(parts)}"
+
+
+def has_targets(comparison: Comparison) -> bool:
+    """Whether a target has to be named to know which is meant."""
+    return len({each.target for each in comparison.metrics}) > 1
+
+
+def in_order(comparison: Comparison, verdict: Verdict | None) -> list[MetricVerdict]:
+    """All of one verdict, the largest effects first."""
+    chosen = [each for each in comparison.metrics if each.verdict == verdict]
+    return sorted(chosen, key=lambda each: (-_effect(each), each.name, each.path))
+
+
+def count_text(comparison: Comparison) -> str:
+    """`2 regressed, 1 improved, 340 unchanged`"""
+    counts = [(verdict, len(comparison.of(verdict))) for verdict in ORDER]
+    return ", ".join(f"{count:,} {verdict}" for verdict, count in counts if count) or "nothing was judged"
+
+
+def conclusion(comparison: Comparison, strict: bool = False) -> str:
+    """What it comes to, in one line."""
+    if not comparison.comparable:
+        return "The environments differ, so these runs can't be compared; --force does it all the same."
+    regressed = len(comparison.of("regressed"))
+    judged = len(comparison.of("regressed", "improved", "unchanged", "inconclusive"))
+    if regressed:
+        return f"{regressed:,} of {judged:,} metrics regressed."
+    if not judged:
+        return "Nothing could be compared."
+    undecided = len(comparison.of("inconclusive"))
+    end = f"; {undecided:,} could not be decided" if undecided else ""
+    lost = len(comparison.of("missing", "incomparable")) if strict else 0
+    if lost:
+        end += f"; {lost:,} could not be compared"
+    return f"No regression among {judged:,} metrics{end}."
+
+
+def _effect(each: MetricVerdict) -> float:
+    """On one scale for all, so that they can be sorted: logarithms of ratios, shares of differences."""
+    if each.scale == "ratio":
+        return abs(math.log(each.ratio)) if each.ratio and math.isfinite(each.ratio) else 0.0
+    return abs(each.change or 0.0)
+
+
+def _amount(change: float, each: MetricVerdict) -> str:
+    return _size(abs(change), each)
+
+
+def _size(size: float, each: MetricVerdict) -> str:
+    if each.scale == "difference":
+        return figure_text(size, each.unit)
+    return f"{_percent(size)} %"
+
+
+def _percent(share: float) -> str:
+    percent = 100 * share
+    if percent >= _MOST_PERCENT:
+        return f"over {_MOST_PERCENT:,}"
+    return f"{percent:.0f}" if percent >= 100 else f"{percent:.1f}"
+
+
+def _word(change: float, each: MetricVerdict) -> str:
+    """Times get slower, sizes larger, all else higher."""
+    more = change > 0
+    if each.scale == "ratio" and is_timed(each.unit) and not each.unit.startswith("/"):
+        return "slower" if more else "faster"
+    if each.unit in _SIZES:
+        return "larger" if more else "smaller"
+    return "higher" if more else "lower"
+
+
+def _interval(each: MetricVerdict) -> str:
+    assert each.low is not None
+    assert each.high is not None
+    low, high = (each.low - 1, each.high - 1) if each.scale == "ratio" else (each.low, each.high)
+    if low * high < 0:
+        return f"{_amount(low, each)} {_word(low, each)} to {_amount(high, each)} {_word(high, each)}"
+    near, far = sorted((abs(low), abs(high)))
+    if each.scale == "difference":
+        return f"{figure_text(near, each.unit)} to {figure_text(far, each.unit)}"
+    return f"{_percent(near)} to {_percent(far)} %"
