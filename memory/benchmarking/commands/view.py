@@ -33,6 +33,7 @@ def _port(text: str) -> int:
 def execute(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl-C, which is how it is meant to end: exit code 0."""
     import signal
+    import threading
 
     from memory.benchmarking.results import BenchmarkResults
     from memory.benchmarking.view.server import ViewServer
@@ -43,6 +44,8 @@ def execute(arguments: argparse.Namespace) -> int:
         try:
             print(f"The results in {folder} are at {server.link}", flush=True)
             print("Ctrl-C ends it.", flush=True)
+            # The first page need not wait for thousands of files.
+            threading.Thread(target=server.app.index.lines, daemon=True).start()
             if not arguments.no_open:
                 _open_browser(server.link)
             server.serve_forever()

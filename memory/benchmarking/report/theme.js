@@ -12,7 +12,9 @@
   const isDark = () => (root.dataset.theme || (system.matches ? "dark" : "light")) === "dark";
   const show = () => {
     for (const button of document.querySelectorAll("[data-theme-switch]")) {
-      button.textContent = isDark() ? "Light colours" : "Dark colours";
+      const other = isDark() ? "Light" : "Dark";
+      button.textContent = other;
+      button.setAttribute("aria-label", `${other} colours`);
       button.hidden = false;
     }
     document.dispatchEvent(new Event("themechange"));

@@ -31,7 +31,7 @@ def document(page: Page) -> bytes:
         element("a", "Skip to the content", class_="skip", href="#content"),
         element("a", "membench", class_="name", href="/"),
         element("nav", _entry("Runs", "/", page), _entry("History", "/history", page), aria_label="Pages"),
-        element("button", "Dark colours", type="button", class_="end", data_theme_switch=True, hidden=True),
+        element("button", "Dark", type="button", class_="end", data_theme_switch=True, hidden=True),
         class_="top",
     )
     head = element(
@@ -79,7 +79,11 @@ def mark(text: str, tone: str = "") -> Markup:
 
 
 def status_mark(line: RunLine) -> Markup:
-    text = f"{line.status}, {line.failures} failed" if line.failures else line.status
+    rounds = f"{line.failures} round{'s' if line.failures > 1 else ''}"
+    if not line.failures:
+        text = line.status
+    else:
+        text = f"failed: {rounds}" if line.status == "failed" else f"{line.status}, {rounds} failed"
     return mark(text, _TONES.get(line.status, ""))
 
 

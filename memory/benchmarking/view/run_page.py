@@ -29,6 +29,8 @@ from memory.benchmarking.view.layout import (
     status_mark,
 )
 
+UNFOLDED = 5
+"""Failures that are shown at once; the results come after them."""
 LONGEST_LOG = 200_000
 """Bytes of a log that are shown: its end says what happened."""
 
@@ -173,8 +175,12 @@ def _failures(line: RunLine, run: Run) -> Markup:
                 element("td", link),
             )
         )
-    heading = f"{count} round{'s' if count > 1 else ''} failed"
-    return join((element("h2", heading, class_="bad"), _table(("What", "Why", "Message", "Output"), rows)))
+    heading = element("h2", f"{count} round{'s' if count > 1 else ''} failed", class_="bad")
+    table = _table(("What", "Why", "Message", "Output"), rows)
+    if count <= UNFOLDED:
+        return join((heading, table))
+    summary = element("summary", "What failed, and why")
+    return join((heading, element("details", summary, table, id="failures")))
 
 
 def log_page(line: RunLine, name: str) -> Page | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from memory.benchmarking.display import NOTHING
+from memory.benchmarking.files import RUN_FILE
 from memory.benchmarking.report.facts import duration_text, moment
 from memory.benchmarking.report.markup import Markup, element, join
 from memory.benchmarking.view.choice import PER_PAGE, Choice
@@ -128,7 +129,8 @@ def _row(line: RunLine) -> Markup:
     name = (element("a", line.id, href=run_address(line.id)), element("span", when, class_="soft when"))
     status = progress(line) if line.is_running else status_mark(line)
     if line.problem:
-        status = join((status, element("span", line.problem, class_="soft problem")))
+        why = line.problem.removeprefix(str(line.folder / RUN_FILE)).strip()
+        status = join((status, element("span", f"{RUN_FILE} {why}", class_="soft problem")))
     return element(
         "tr",
         element("td", box, class_="box"),
@@ -146,8 +148,9 @@ def _row(line: RunLine) -> Markup:
 
 
 def _cell(name: str, content: str, kind: str | None = None) -> Markup:
-    """With its column's name, which a narrow screen shows beside it."""
-    return element("td", content, class_=kind, data_name=name)
+    """With its column's name, which a narrow screen shows beside it; what is empty is left out there."""
+    classes = [kind, "nothing" if content == NOTHING else None]
+    return element("td", content, class_=" ".join(filter(None, classes)) or None, data_name=name)
 
 
 def took(line: RunLine) -> str:
