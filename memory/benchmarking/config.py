@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
+import msgspec
 from msgspec import Meta
 
 from memory.benchmarking.errors import InvalidBenchmarkConfig, UnknownName, nearest, needs
@@ -23,6 +24,7 @@ from memory.benchmarking.profiles import DEFAULT_PROFILE, PROFILES, Profile
 from memory.benchmarking.sections import (
     SECTIONS,
     AgentExecutionConfig,
+    CompareSettings,
     CompressionConfig,
     ContextBuildConfig,
     Count,
@@ -68,6 +70,8 @@ class BenchmarkConfig:
     memory_limit_mb: Count | None
     """RAM of a round's process above which it is ended; None for nine tenths of what is free."""
     seed: Annotated[int, Meta(ge=0, le=2**32 - 1)]
+    compare: CompareSettings
+    """What `compare` and `ab` go by; a run takes no notice of it."""
 
     def __init__(
         self, profile: str = DEFAULT_PROFILE, *, output_dir: str | os.PathLike[str] = DEFAULT_FOLDER
@@ -84,6 +88,7 @@ class BenchmarkConfig:
             "timeout_seconds": sizes.timeout_seconds,
             "memory_limit_mb": None,
             "seed": 0,
+            "compare": CompareSettings(),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -122,6 +127,7 @@ class BenchmarkConfig:
         """A category's parameters."""
         if category not in self._sections:
             self._kind_of(category)
+            raise InvalidBenchmarkConfig(f"{category} is a setting, not a category with parameters")
         found: Section = self._sections[category]
         return found
 
@@ -165,7 +171,7 @@ class BenchmarkConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything that counts, as JSON values."""
-        settings = {name: getattr(self, name) for name in _setting_kinds()}
+        settings = {name: msgspec.to_builtins(getattr(self, name)) for name in _setting_kinds()}
         return {
             "profile": self.profile,
             **settings,

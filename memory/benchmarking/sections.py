@@ -25,6 +25,19 @@ Fractions = Annotated[list[Fraction], Meta(min_length=1)]
 Positive = Annotated[float, Meta(gt=0)]
 Names = Annotated[list[str], Meta(min_length=1)]
 
+Share = Annotated[float, Meta(ge=0)]
+
+
+class CompareSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """From which size on a change matters: `[compare]` of a configuration file."""
+
+    threshold: Share | None = None
+    """Of times, rates and sizes, as a share; None for the command's own."""
+    quality_threshold: Share | None = None
+    """Of recall and other shares, in points."""
+    thresholds: dict[str, Share] = {}
+    """For some metrics, by pattern: `storage.read_latency:*/p50_ms`."""
+
 
 def checked(key: str, value: Any, kind: Any) -> Any:
     """The value as its parameter's type, or an error that names the key."""

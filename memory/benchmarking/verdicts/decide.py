@@ -204,10 +204,10 @@ def _judge(
     if max(map(abs, ends)) <= bounds.test_floor * _ROUNDING:
         return "unchanged", ""
     if is_large:
-        return "inconclusive", "beyond the floor, but noise alone could do it"
+        return "inconclusive", "noise alone could do it"
     if is_clear:
-        return "inconclusive", "a change, but perhaps smaller than the floor"
-    return "inconclusive", "the interval reaches beyond the floor"
+        return "inconclusive", "perhaps too small to matter"
+    return "inconclusive", "the interval is too wide"
 
 
 def _detectable(error: float, freedom: float, bounds: _Bounds, strictest: float) -> float:
