@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from memory.benchmarking.errors import InvalidBenchmarkConfig
+from memory.benchmarking.sections import CompareSettings
 from memory.benchmarking.verdicts.patterns import fits
 from memory.benchmarking.verdicts.records import Scale
 
@@ -41,3 +42,14 @@ class Thresholds:
         """What a pattern says of this metric; None where none fits."""
         fitting = [value for pattern, value in self.patterns.items() if fits(pattern, name, path)]
         return fitting[-1] if fitting else None
+
+
+def thresholds_from(settings: CompareSettings, given: float | None, default: float) -> Thresholds:
+    """What the command line says, else the configuration, else the command's own default."""
+    chosen = given if given is not None else settings.threshold
+    quality = settings.quality_threshold
+    return Thresholds(
+        default if chosen is None else chosen,
+        QUALITY_THRESHOLD if quality is None else quality,
+        settings.thresholds,
+    )
