@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -150,7 +151,8 @@ class Bench:
             work=work,
             warm_up=warm_up,
             before_block=before_block,
-            pace=self._pace,
+            # Turns are one side's with the other: threads of one side can't share them.
+            pace=self._pace if threading.current_thread() is threading.main_thread() else None,
         )
         if self._on_timing is not None:
             self._on_timing(label, timing)

@@ -77,7 +77,7 @@ def execute(arguments: argparse.Namespace) -> int:
     runner = _runner(arguments)
     if arguments.resume is not None:
         return _finish(arguments, _with_progress(arguments, runner, None))
-    overrides = _params(arguments.params)
+    overrides = params_of(arguments.params)
     cases = runner.plan(arguments.category, arguments.benchmark, overrides)
     if arguments.dry_run:
         _print_plan(arguments, runner, cases)
@@ -91,7 +91,7 @@ def _runner(arguments: argparse.Namespace) -> BenchmarkRunner:
 
     _check(arguments)
     found = discover(arguments.path)
-    config = _config(arguments, found)
+    config = config_of(arguments, found)
     return BenchmarkRunner(config, paths=arguments.path, workers=_workers(arguments))
 
 
@@ -118,7 +118,8 @@ def _workers(arguments: argparse.Namespace) -> int:
     return workers
 
 
-def _config(arguments: argparse.Namespace, found: Any) -> BenchmarkConfig:
+def config_of(arguments: argparse.Namespace, found: Any) -> BenchmarkConfig:
+    """What file, profile and options ask for together."""
     from memory.benchmarking.config import BenchmarkConfig
     from memory.benchmarking.profiles import DEFAULT_PROFILE
 
@@ -146,7 +147,7 @@ def _config(arguments: argparse.Namespace, found: Any) -> BenchmarkConfig:
     return config
 
 
-def _params(text: str | None) -> dict[str, Any]:
+def params_of(text: str | None) -> dict[str, Any]:
     """`--params`: JSON, or the name of a file that holds JSON or TOML."""
     if text is None:
         return {}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from memory.benchmarking.lockstep.division import divide
 from memory.benchmarking.measure.pace import Plan, Proposal
@@ -22,17 +22,19 @@ SIDES = (0, 1)
 
 
 class Baton:
-    """Hears where sides stop, and lets one at a time go on by calling `go`."""
+    """Hears where sides stop, and lets one at a time go on by calling `go` with the core to use."""
 
-    def __init__(self, go: Callable[[int, Plan | None], None], rng: random.Random) -> None:
+    def __init__(
+        self, go: Callable[[int, int | None, Plan | None], None], rng: random.Random, cores: Sequence[int]
+    ) -> None:
         self._go = go
+        self._cores = cores
         self._rng = rng
         self._at_start = list(SIDES)
         self._stopped: dict[int, Proposal | None] = {}
         """The sides that wait, and what they propose if they are about to measure."""
-        self._ended: set[int] = set()
-        self._turns: deque[tuple[int, Plan | None]] = deque()
-        """Turns of the timing going on, with the plan before the first of each side."""
+        self._turns: deque[tuple[int, int | None, Plan | None]] = deque()
+        """Turns of the timing going on: side, core, and the plan before the first of each side."""
 
     def stop(self, side: int, proposal: Proposal | None = None) -> None:
         """A side waits."""
@@ -41,9 +43,8 @@ class Baton:
             self._at_start.remove(side)
         self._next()
 
-    def end(self, side: int) -> None:
-        """A side has returned from the benchmark."""
-        self._ended.add(side)
+    def end(self) -> None:
+        """The side that ran has returned from the benchmark; the other goes on alone."""
         self._next()
 
     def _next(self) -> None:
@@ -56,8 +57,7 @@ class Baton:
                 return
             self._plan()
         if self._turns:
-            side, plan = self._turns.popleft()
-            self._let(side, plan)
+            self._let(*self._turns.popleft())
 
     def _plan(self) -> None:
         """All sides that still run are about to measure."""
@@ -69,10 +69,11 @@ class Baton:
         for _ in range(turns):
             order = list(meeting)
             self._rng.shuffle(order)
+            core = self._rng.choice(self._cores) if self._cores else None
             for side in order:
-                self._turns.append((side, plans[side]))
+                self._turns.append((side, core, plans[side]))
                 plans[side] = None
 
-    def _let(self, side: int, plan: Plan | None = None) -> None:
+    def _let(self, side: int, core: int | None = None, plan: Plan | None = None) -> None:
         del self._stopped[side]
-        self._go(side, plan)
+        self._go(side, core, plan)

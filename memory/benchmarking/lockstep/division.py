@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from memory.benchmarking.measure.pace import Plan, Proposal
 
-BLOCK_NS = 1_000_000
-TURN_NS = 5_000_000
+BLOCK_NS = 300_000
+TURN_NS = 1_500_000
 LEAST_TURNS = 10
 """As far as there are samples for them: the median over turns needs some."""
-MOST_TURNS = 40
+MOST_TURNS = 100
 
 
 def divide(proposals: Sequence[Proposal]) -> list[Plan]:

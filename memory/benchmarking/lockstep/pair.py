@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
 from collections.abc import Mapping, Sequence
@@ -82,8 +83,8 @@ def run_pair(
     ]
     side_of = {id(job): side for side, job in zip(SIDES, jobs, strict=True)}
 
-    def go(side: int, plan: Plan | None) -> None:
-        executor.reply(jobs[side], {"plan": plan})
+    def go(side: int, core: int | None, plan: Plan | None) -> None:
+        executor.reply(jobs[side], {"core": core, "plan": plan})
 
     def hear(job: Job, event: Mapping[str, Any]) -> None:
         if event["event"] == "stop":
@@ -92,7 +93,7 @@ def run_pair(
                 side_of[id(job)], None if proposal is None else msgspec.convert(proposal, type=Proposal)
             )
 
-    baton = Baton(go, rng)
+    baton = Baton(go, rng, _cores())
     executor = LocalExecutor(
         workers=len(jobs),
         timeout_seconds=limits.timeout_seconds,
@@ -108,10 +109,15 @@ def run_pair(
             if outcome.round is None:
                 raise SideFailed(_failure(sides[side], outcome))
             rounds[side] = outcome.round
-            baton.end(side)
+            baton.end()
     finally:
         outcomes.close()  # type: ignore[attr-defined]
     return Pair(rounds[0], rounds[1])
+
+
+def _cores() -> list[int]:
+    """Those that a process can be bound to; none where the system has no way to do it."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
 def _failure(side: Side, outcome: Outcome) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import gc
 import math
+import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -131,7 +132,7 @@ def time_calls(
     _check(items, calls, seconds, work, warm_up, blocks, calls_per_sample)
     stream = chain.from_iterable(repeat(items)) if items is not None else None
     wall: list[int] = []
-    sizes, walls, cpus = [], [], []
+    sizes, walls, cpus, shares = [], [], [], []
     with _frozen_heap():
         call_ns = _warm_up(operation, items, warm_up, seconds, calls)
         plan = _plan(call_ns, items, calls, seconds, calls_per_sample, warm_up, blocks, pace)
@@ -146,14 +147,21 @@ def time_calls(
                     on_clock = sum(wall[start:])
                     sizes.append(size)
                     walls.append(on_clock)
-                    # The loop around the samples is off the wall clock, so its part is taken off the
-                    # CPU's too.
-                    cpus.append(round(cpu * on_clock / max(elapsed, 1)))
+                    cpus.append(cpu)
+                    shares.append(on_clock / max(elapsed, 1))
             if pace is not None:
                 pace.next_turn()
-    turn_blocks = tuple(map(len, turns)) if pace is not None else ()
+    # The loop around the samples is off the wall clock, so its part is taken off the CPU's too: that of
+    # the middle block, because one that was interrupted outside of its samples knows it badly.
+    share = statistics.median(shares)
     return Timing(
-        tuple(wall), tuple(sizes), tuple(walls), tuple(cpus), plan.calls_per_sample, work, turn_blocks
+        tuple(wall),
+        tuple(sizes),
+        tuple(walls),
+        tuple(round(cpu * share) for cpu in cpus),
+        plan.calls_per_sample,
+        work,
+        tuple(map(len, turns)) if pace is not None else (),
     )
 
 

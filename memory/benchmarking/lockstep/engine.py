@@ -1,0 +1,53 @@
+"""Carrying out a comparison: pair after pair, what fails named and left out, what was measured kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from memory.benchmarking.lockstep.pair import Limits, Pair, Side, SideFailed, run_pair
+from memory.benchmarking.lockstep.sequence import Measured, Rules, Subject, compare
+from memory.benchmarking.plan import round_seed
+from memory.benchmarking.verdicts.records import MetricVerdict
+
+
+@dataclass
+class Engine:
+    """Measures pairs of two sides."""
+
+    sides: tuple[Side, Side]
+    seed: int
+    seconds: float
+    scratch: Path
+    limits: Limits
+    on_pair: Callable[[Subject, int], None] = lambda subject, number: None
+    failures: dict[str, str] = field(default_factory=dict)
+    """By the key of the case: which side of it gave no figures, and why."""
+
+    def measure(self, subject: Subject, number: int) -> Pair:
+        """One pair. Both processes share seed and data; another pair has others."""
+        self.on_pair(subject, number)
+        return run_pair(
+            self.sides,
+            subject.sides,
+            number=number,
+            seed=round_seed(self.seed, number),
+            seconds=self.seconds,
+            scratch=self.scratch,
+            limits=self.limits,
+        )
+
+    def compare(
+        self, subjects: Sequence[Subject], rules: Rules, measured: dict[str, Measured]
+    ) -> list[MetricVerdict]:
+        """The verdicts of all subjects that both sides can run."""
+
+        def measure(subject: Subject, number: int) -> Pair | None:
+            try:
+                return self.measure(subject, number)
+            except SideFailed as problem:
+                self.failures[subject.case.key] = str(problem)
+                return None
+
+        return compare(subjects, measure, rules, measured)
