@@ -16,6 +16,7 @@ Scale = Literal["linear", "log", "nines", "names"]
 Drawn = Literal["line", "curve", "dots", "fit"]
 """A line with its points; many points without marks; marks alone; a fitted line, dashed."""
 
+WIDTH = 360
 LOG_FROM = 1.5
 """Decades between the smallest and the largest value, from which on a linear axis hides the small ones."""
 
@@ -82,6 +83,8 @@ class Chart:
     """The x axis goes down and the y axis to the right: for names, which are long."""
     limits: tuple[tuple[float, str], ...] = ()
     """Values of y with a name, drawn across: a goal."""
+    width: int = WIDTH
+    """Of a panel, in pixels; a long series needs more."""
 
     @property
     def names(self) -> list[str]:

@@ -23,7 +23,6 @@ from memory.benchmarking.report.charts import Axis, Chart, Line, Panel, Point
 from memory.benchmarking.report.markup import Markup, element, join
 from memory.benchmarking.report.ticks import Marks, marks
 
-WIDTH = 360
 HEIGHT = 224
 COLOURS = 7
 SHAPES = ("circle", "square", "triangle", "diamond2", "cross", "star", "wye")
@@ -65,7 +64,7 @@ def draw(chart: Chart, panel: Panel, label: str = "") -> Markup:
         "svg",
         parts,
         class_="plot",
-        viewBox=f"0 0 {WIDTH} {height}",
+        viewBox=f"0 0 {chart.width} {height}",
         role="img",
         aria_label=clean(label or " ".join(filter(None, (chart.title, panel.title)))),
     )
@@ -138,14 +137,14 @@ def _frame(chart: Chart, height: int) -> _Frame:
     if chart.lying:
         names = [shorten(clean(name), _LONGEST_NAME) for name in chart.x.names]
         left = 8 + _LETTER * max(map(len, names), default=0)
-        right = WIDTH - _RIGHT - 8
+        right = chart.width - _RIGHT - 8
         x = marks(Axis(chart.x.label, scale="names", names=tuple(names)), [], top, bottom)
         y = marks(chart.y, ys, left, right, about=4)
     else:
         # Drawn twice: the room that the texts of y take follows from the texts.
         texts = marks(chart.y, ys, bottom, top).texts
         left = 10 + _LETTER * max(map(len, texts), default=0)
-        right = WIDTH - _RIGHT
+        right = chart.width - _RIGHT
         x = marks(chart.x, xs, left + 6, right - 6)
         y = marks(chart.y, ys, bottom, top)
     return _Frame(x, y, left, right, top, bottom, chart.lying)
@@ -191,7 +190,7 @@ def _axes(frame: _Frame) -> list[Markup]:
     places = [across.place(value) for value in across.values]
     below = [
         element("text", clean(text), x=_n(place), y=_n(frame.bottom + 15), class_="mid")
-        for place, text in _that_fit(places, across.texts)
+        for place, text in _that_fit(places, across.texts, frame.right + _RIGHT)
     ]
     labels = [
         element("text", clean(down.label), x=2, y=12, class_="axis") if down.label else Markup(),
@@ -206,14 +205,14 @@ def _axes(frame: _Frame) -> list[Markup]:
     return [*left, *below, *labels]
 
 
-def _that_fit(places: Sequence[float], texts: Sequence[str]) -> list[tuple[float, str]]:
+def _that_fit(places: Sequence[float], texts: Sequence[str], end: float) -> list[tuple[float, str]]:
     """Texts along an axis, without those that would run into their neighbour."""
     kept: list[tuple[float, str]] = []
     for place, text in zip(places, texts, strict=True):
         half = len(text) * _LETTER / 2
         if kept and place - half < kept[-1][0] + len(kept[-1][1]) * _LETTER / 2 + 3:
             continue
-        kept.append((min(max(place, half), WIDTH - half), text))
+        kept.append((min(max(place, half), end - half), text))
     return kept
 
 
@@ -334,7 +333,9 @@ def _labels(panel: Panel, frame: _Frame) -> Markup | None:
         free = [
             box
             for box in boxes
-            if box[0] > frame.left and box[2] < WIDTH and not any(_overlap(box, other) for other in taken)
+            if box[0] > frame.left
+            and box[2] < frame.right + _RIGHT
+            and not any(_overlap(box, other) for other in taken)
         ]
         box = free[0] if free else boxes[0]
         taken.append(box)
