@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from memory.benchmarking.report.chart_html import data_table, figure
 from memory.benchmarking.report.charts import (
+    WIDTH,
     Axis,
     Chart,
     Line,
@@ -21,7 +22,7 @@ from memory.benchmarking.report.charts import (
     thinned,
     with_fitting_y,
 )
-from memory.benchmarking.report.svg import HEIGHT, WIDTH, draw, shapes
+from memory.benchmarking.report.svg import HEIGHT, draw, shapes
 from memory.benchmarking.report.ticks import marks, short_number
 
 SIZES = Axis("batch size", scale="log", ticks=(10, 100, 1000))
