@@ -11,11 +11,11 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from memory.benchmarking.commands import ab, data, listing, results, run, view
+from memory.benchmarking.commands import ab, baseline, compare, data, listing, results, run, view
 from memory.benchmarking.errors import EXIT_FAILED, EXIT_INTERRUPTED
 from memory.errors import AgentMemoryError
 
-_COMMANDS = (run, ab, listing, results, view, data)
+_COMMANDS = (run, ab, listing, results, compare, baseline, view, data)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -21,10 +21,10 @@ from memory.benchmarking.lockstep.ratios import Clock, timing_ratio
 from memory.benchmarking.measure.statistics import one_sample
 from memory.benchmarking.metrics import Declaration, Metric
 from memory.benchmarking.records import SEPARATOR, Case
-from memory.benchmarking.verdicts.compare import _scale as scale_of
 from memory.benchmarking.verdicts.decide import Evidence
 from memory.benchmarking.verdicts.gating import why_not
 from memory.benchmarking.verdicts.records import Scale
+from memory.benchmarking.verdicts.scales import scale_of
 from memory.benchmarking.verdicts.thresholds import Thresholds
 
 CPU = "cpu_ms"

@@ -32,6 +32,7 @@ from memory.benchmarking.errors import (
 from memory.benchmarking.files import LOGS, ROUNDS, RUN_FILE, encode_json, read_run, write_whole
 
 BASELINES = "baselines"
+_NO_NAME = re.compile(r"[^\w-]", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 
 
@@ -68,7 +69,7 @@ def set_baseline(output_dir: Path, name: str, run_folder: Path) -> Baseline:
     baseline = Baseline(
         name=name,
         run_id=run.id,
-        copy=f"{name}@{run.id}.{time.time_ns():x}",
+        copy=f"{name}@{_NO_NAME.sub('-', run.id)[:64]}.{time.time_ns():x}",
         set_at=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     )
     with _locked(home):

@@ -31,7 +31,8 @@ from memory.benchmarking.records import SEPARATOR, Environment, Figure, Result, 
 from memory.benchmarking.verdicts.decide import ALPHA, Evidence, decide
 from memory.benchmarking.verdicts.gating import why_not
 from memory.benchmarking.verdicts.noise import NoiseFloor, load_noise
-from memory.benchmarking.verdicts.records import Comparison, MetricVerdict, Scale, Verdict
+from memory.benchmarking.verdicts.records import Comparison, MetricVerdict, Verdict
+from memory.benchmarking.verdicts.scales import is_share, scale_of
 from memory.benchmarking.verdicts.thresholds import Thresholds
 from memory.errors import short
 
@@ -253,12 +254,12 @@ def _settled(
 def _tested(path: str, metric: Metric, old: Figure, new: Figure, same_data: bool) -> dict[str, Any]:
     """What Evidence says of the effect."""
     before, now = old.rounds or [old.value], new.rounds or [new.value]
-    scale = _scale(path, metric, (*before, *now))
+    scale = scale_of(path, metric, (*before, *now))
     timed = is_timed(metric.unit) or bool(new.samples)
     if not timed and same_data and before == now:
         # The same data gave the same figure, round by round: there is nothing left to chance.
         return {"log_ratio": 0.0, "error": 0.0, "scale": scale, "reason": ""}
-    if _is_share(path, metric, (*before, *now)) and _has_own_interval(old) and _has_own_interval(new):
+    if is_share(path, metric, (*before, *now)) and _has_own_interval(old) and _has_own_interval(new):
         effect = _by_own_intervals(old, new)
     else:
         points_before, points_now = (
@@ -270,7 +271,7 @@ def _tested(path: str, metric: Metric, old: Figure, new: Figure, same_data: bool
             effect = one_sample([after - earlier for after, earlier in pairs])
         else:
             effect = welch(points_now, points_before)
-    reason = "" if effect.error is not None else "a single round has no interval: use --rounds 3 or more"
+    reason = "" if effect.error is not None else "a single round: no interval"
     return {
         "log_ratio": effect.value,
         "error": effect.error,
@@ -278,18 +279,6 @@ def _tested(path: str, metric: Metric, old: Figure, new: Figure, same_data: bool
         "scale": scale,
         "reason": reason,
     }
-
-
-def _scale(path: str, metric: Metric, values: Sequence[float]) -> Scale:
-    if _is_share(path, metric, values) or any(value <= 0 for value in values):
-        return "difference"
-    return "ratio"
-
-
-def _is_share(path: str, metric: Metric, values: Sequence[float]) -> bool:
-    """Recall, F1, similarity, rates: bounded, and as good at 0.98 as at 0.99 only in per cent."""
-    points_up = metric.better == "higher" or path.endswith("_rate")
-    return not metric.unit and points_up and all(-1 <= value <= 1 for value in values)
 
 
 def _has_own_interval(figure: Figure) -> bool:
@@ -328,6 +317,8 @@ def _label(run: Run) -> str:
 
 
 def _notes(base: Run, current: Run, noise: NoiseFloor) -> Iterator[str]:
+    if base.id == current.id:
+        yield f"both are the run {base.id}"
     for side, run in (("base", base), ("current run", current)):
         if not run.gates:
             yield f"the {side} had {run.parallel} rounds side by side: its times are shown, not judged"
@@ -335,11 +326,10 @@ def _notes(base: Run, current: Run, noise: NoiseFloor) -> Iterator[str]:
             yield f"{len(run.failures)} rounds of the {side} failed"
         elif run.status != "complete":
             yield f"the {side} is not whole: it is {run.status}"
-    if min(base.rounds, current.rounds) < _FEW_ROUNDS:
-        yield (
-            f"{base.rounds} and {current.rounds} rounds a case see large changes only: "
-            f"--rounds {_ENOUGH_ROUNDS} sees more"
-        )
+    fewest = min(base.rounds, current.rounds)
+    if fewest < _FEW_ROUNDS:
+        word = "round sees" if fewest == 1 else "rounds see"
+        yield f"{fewest} {word} large changes at best: `membench run --rounds {_ENOUGH_ROUNDS}` sees more"
     if base.seed != current.seed:
         yield f"the data differ: seed {base.seed} and seed {current.seed}"
     if base.seconds != current.seconds:

@@ -1,0 +1,100 @@
+"""`membench baseline`: runs with a name, to compare later ones with."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from memory.benchmarking.errors import EXIT_FINE
+from memory.benchmarking.files import DEFAULT_FOLDER
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add `baseline` and its own commands."""
+    baseline = subparsers.add_parser("baseline", help="give a run a name to compare later runs with")
+    baseline.set_defaults(execute=execute)
+    commands = baseline.add_subparsers(dest="baseline_command", required=True, metavar="COMMAND")
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
+        parser.add_argument(
+            "--output-dir", default=DEFAULT_FOLDER, help=f"where runs are kept (default {DEFAULT_FOLDER})"
+        )
+        return parser
+
+    parser = command("set", "Keep a copy of a run under a name, in place of what had that name before.")
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("run", nargs="?", metavar="RUN", help="default: the newest complete one")
+    parser = command("list", "List the baselines.")
+    parser.add_argument("--json", action="store_true")
+    parser = command("show", "Show the figures of a baseline.")
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("--all-metrics", action="store_true", help="every figure with its interval")
+    parser.add_argument("--metric", metavar="GLOB", help="figures whose name or path fits")
+    parser.add_argument("--json", action="store_true", help="the records themselves, for machines")
+    parser = command("rm", "Remove a baseline; runs stay.")
+    parser.add_argument("name", metavar="NAME")
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    command = {"set": _set, "list": _list, "show": _show, "rm": _remove}
+    return command[arguments.baseline_command](arguments)
+
+
+def _set(arguments: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from memory.benchmarking.files import find_run
+    from memory.benchmarking.verdicts.baselines import set_baseline
+    from memory.benchmarking.verdicts.runs import newest_complete
+
+    output_dir = Path(arguments.output_dir)
+    run = find_run(output_dir, arguments.run) if arguments.run else newest_complete(output_dir)[0]
+    baseline = set_baseline(output_dir, arguments.name, run)
+    print(f"{baseline.name} is now {baseline.run_id}: membench compare --baseline {baseline.name}")
+    return EXIT_FINE
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from memory.benchmarking.display import NOTHING, table
+    from memory.benchmarking.files import encode_json, read_run
+    from memory.benchmarking.report.facts import revision_text
+    from memory.benchmarking.verdicts.baselines import baseline_folder, list_baselines
+
+    output_dir = Path(arguments.output_dir)
+    found = list_baselines(output_dir)
+    if arguments.json:
+        print(encode_json({"baselines": found}).decode(), end="")
+        return EXIT_FINE
+    if not found:
+        print(f"There are no baselines in {output_dir} yet. Set one: membench baseline set NAME")
+        return EXIT_FINE
+    rows = []
+    for baseline in found:
+        run = read_run(baseline_folder(output_dir, baseline.name))
+        facts = (baseline.set_at[:16].replace("T", " "), run.profile, str(len(run.results)))
+        rows.append((baseline.name, baseline.run_id, *facts, revision_text(run) or NOTHING))
+    print(table(rows, ("baseline", "run", "since", "profile", "benchmarks", "revision")))
+    return EXIT_FINE
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from memory.benchmarking.commands.show import show
+    from memory.benchmarking.verdicts.baselines import baseline_folder
+
+    arguments.refs = [str(baseline_folder(Path(arguments.output_dir), arguments.name))]
+    return show(arguments)
+
+
+def _remove(arguments: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from memory.benchmarking.verdicts.baselines import remove_baseline
+
+    remove_baseline(Path(arguments.output_dir), arguments.name)
+    print(f"removed {arguments.name}")
+    return EXIT_FINE
