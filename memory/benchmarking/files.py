@@ -10,10 +10,10 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -167,6 +167,29 @@ def read_samples(path: Path) -> Mapping[tuple[int, str], Samples]:
     except Exception as problem:
         raise DamagedResult(f"{path} is damaged: {problem}") from problem
     return samples
+
+
+def read_times(path: Path, timings: Collection[str]) -> dict[str, list[tuple[int, Any]]]:
+    """Of these timings only, for each round: calls a sample, and the nanoseconds that each sample took.
+
+    The rest of the file, which may be large, stays unread.
+    """
+    import numpy as np
+
+    found: dict[str, list[tuple[int, Any]]] = {}
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            for name in arrays.files:
+                rest, _, what = name.rpartition("/")
+                timing = rest.partition("/")[2]
+                if what == "wall_ns" and timing in timings:
+                    calls = int(arrays[f"{rest}/calls_and_work"][0])
+                    found.setdefault(timing, []).append((calls, arrays[name]))
+    except FileNotFoundError:
+        raise
+    except Exception as problem:
+        raise DamagedResult(f"{path} is damaged: {problem}") from problem
+    return found
 
 
 # -- reading ----------------------------------------------------------------------------------

@@ -43,6 +43,8 @@ class Point:
     y: float
     low: float | None = None
     high: float | None = None
+    rounds: tuple[float, ...] = ()
+    """The figure of each round, for what is computed over rounds."""
     text: str = ""
     """Stands beside the point, and for it in the table: the name of a codec, say."""
 

@@ -1,0 +1,144 @@
+"""The figures of one benchmark from all sources of a page, ready to be drawn.
+
+A source is a run, or one target of a run: what a reader wants to see side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from memory.benchmarking.metrics import Metric, metric_of
+from memory.benchmarking.records import SEPARATOR, Figure
+from memory.benchmarking.tidy import TIERS, LoadedResult, Place, read_path
+
+Value = str | int | float | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure, and where it was measured."""
+
+    source: int
+    path: str
+    figure: Figure
+    place: Place
+
+    @property
+    def metric(self) -> str:
+        return self.place.metric
+
+    @property
+    def where(self) -> str:
+        """The path without the figure's own name."""
+        return self.path.rpartition(SEPARATOR)[0]
+
+    def of(self, dimension: str) -> Value:
+        """`tier`, `part` (all that is neither tier nor parameter), `part0` and so on, `metric`, or a
+        parameter; None where the path does not say."""
+        return value_of(self.place, dimension)
+
+
+def value_of(place: Place, dimension: str) -> Value:
+    if dimension == "metric":
+        return place.metric
+    if dimension == "tier":
+        return place.tier
+    if dimension == "part":
+        return place.part or None
+    if dimension.startswith("part") and dimension[4:].isdigit():
+        parts = place.part.split(SEPARATOR) if place.part else []
+        number = int(dimension[4:])
+        return parts[number] if number < len(parts) else None
+    return place.parameters.get(dimension)
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """One benchmark: its results, each with the number of its source."""
+
+    category: str
+    benchmark: str
+    results: tuple[tuple[int, LoadedResult], ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.category}.{self.benchmark}"
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        return tuple(
+            Row(source, path, figure, read_path(path))
+            for source, each in self.results
+            for path, figure in each.result.metrics.items()
+        )
+
+    def select(self, metric: str, keep: Callable[[Place], bool] | None = None) -> list[Row]:
+        return [row for row in self.rows if row.metric == metric and (keep is None or keep(row.place))]
+
+    def metric(self, leaf: str) -> Metric:
+        """How to read a figure of this name: as the first file says that has it."""
+        for _, each in self.results:
+            if leaf in each.result.units:
+                return each.metric(leaf)
+        return metric_of(leaf)
+
+    @property
+    def metrics(self) -> list[str]:
+        return [*dict.fromkeys(row.metric for row in self.rows)]
+
+    @property
+    def headline(self) -> str:
+        return next((each.headline for _, each in self.results if each.headline), "")
+
+    def leaves(self, name: str) -> Iterator[tuple[int, tuple[str, ...], Any]]:
+        """What was recorded beside the figures under this name: texts, lists. With the path to it."""
+        for source, each in self.results:
+            for path, value in _named(each.result.results, name):
+                yield source, path, value
+
+
+def gather(results: Iterable[tuple[int, LoadedResult]]) -> list[Gathered]:
+    """By category and benchmark, in the order in which they come."""
+    found: dict[tuple[str, str], list[tuple[int, LoadedResult]]] = {}
+    for source, each in results:
+        found.setdefault((each.result.category, each.result.benchmark), []).append((source, each))
+    return [Gathered(*key, tuple(members)) for key, members in found.items()]
+
+
+def in_order(values: Iterable[Value]) -> list[Value]:
+    """Numbers by size, tiers from the upper to the lower one, the rest as they come."""
+    distinct = [*dict.fromkeys(values)]
+    if all(isinstance(value, int | float) for value in distinct):
+        return sorted(distinct, key=lambda value: float(value or 0))
+    return sorted(distinct, key=lambda value: TIERS.index(value) if value in TIERS else len(TIERS))
+
+
+def words(*values: Value, names: Sequence[str] = ()) -> str:
+    """`stm, one by one` for the values of dimensions; a number says of what it is the number."""
+    shown = []
+    for value, name in zip(values, names or [""] * len(values), strict=True):
+        if value is None or value == "":
+            continue
+        if isinstance(value, int | float):
+            shown.append(f"{plain(name)} {value:,}" if name else f"{value:,}")
+        else:
+            shown.append(plain(value))
+    return ", ".join(shown)
+
+
+def plain(name: str) -> str:
+    """`one by one` for `one_by_one`."""
+    return name.replace(SEPARATOR, ", ").replace("_", " ").strip()
+
+
+def _named(
+    tree: Mapping[str, Any], name: str, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for key, value in tree.items():
+        if key == name and not isinstance(value, Mapping):
+            yield path, value
+        elif isinstance(value, Mapping):
+            yield from _named(value, name, (*path, key))

@@ -1,0 +1,95 @@
+"""Pictures for a benchmark that nobody made any for: what its paths and names say is enough."""
+
+from __future__ import annotations
+
+from memory.benchmarking.metrics import Metric
+from memory.benchmarking.records import SEPARATOR
+from memory.benchmarking.report.charts import Chart
+from memory.benchmarking.report.gather import Gathered, Row, plain
+from memory.benchmarking.report.makers import MOST_LINES, Shown, bars, over, percentiles
+
+MOST_CHARTS = 4
+_TIMED = "p50_ms"
+_OF_THE_SAME_TIMES = ("mean_ms", "p95_ms", "p99_ms", "max_ms", "cpu_ms", "min_ms", "std_dev_ms")
+"""Said by the median and the distribution already."""
+_UNIT_ENDINGS = (
+    "_ops_per_second",
+    "_per_second",
+    "_per_mb",
+    "_seconds",
+    "_ms",
+    "_us",
+    "_ns",
+    "_bytes",
+    "_mb",
+)
+
+
+def generic(gathered: Gathered) -> list[Chart]:
+    """A chart for each of the figures that say most, over the parameter that varies most."""
+    charts = []
+    for leaf in _chosen(gathered):
+        rows = gathered.select(leaf)
+        metric = gathered.metric(leaf)
+        x = _parameter(rows)
+        others = _varying(rows, x)
+        lines, panels = _split(rows, others)
+        shown = Shown(short_name(leaf))
+        note = {"higher": "Higher is better.", "lower": "Lower is better.", "neither": ""}[metric.better]
+        title = short_name(leaf).capitalize()
+        if x:
+            maker = over(
+                f"{title}, by {plain(x)}", leaf, x, x_label=plain(x), shown=shown, lines=lines,
+                panels=panels, note=note,
+            )  # fmt: skip
+        else:
+            maker = bars(title, leaf, others or ["part"], shown=shown, note=note)
+        chart = maker(gathered)
+        if chart is not None and (x or len(rows) > 1):
+            charts.append(chart)
+    names = _varying([row for row in gathered.rows if row.figure.samples], "")
+    if distribution := percentiles("How long calls take", lines=names or ["part"])(gathered):
+        charts.append(distribution)
+    return charts[:MOST_CHARTS]
+
+
+def short_name(leaf: str) -> str:
+    """`throughput` for `throughput_ops_per_second`: the unit stands at every figure."""
+    ending = next((ending for ending in _UNIT_ENDINGS if leaf.endswith(ending)), "")
+    return plain(leaf.removesuffix(ending)) or plain(leaf)
+
+
+def _chosen(gathered: Gathered) -> list[str]:
+    """The headline's figure first, then the others that have a direction."""
+    metrics = gathered.metrics
+    timed = _TIMED in metrics
+    useful = [
+        leaf
+        for leaf in metrics
+        if gathered.metric(leaf) != Metric() and gathered.metric(leaf).better != "neither"
+        and not (timed and leaf in _OF_THE_SAME_TIMES)
+    ]  # fmt: skip
+    headline = gathered.headline.rpartition(SEPARATOR)[2]
+    first = [headline] if headline in metrics else []
+    return [*dict.fromkeys([*first, *useful])][: MOST_CHARTS - 1]
+
+
+def _parameter(rows: list[Row]) -> str:
+    """The parameter with the most values; none where all have one."""
+    names = dict.fromkeys(name for row in rows for name in row.place.parameters)
+    counts = {name: len({row.of(name) for row in rows} - {None}) for name in names}
+    best = max(counts, key=lambda name: counts[name], default="")
+    return best if best and counts[best] > 1 else ""
+
+
+def _varying(rows: list[Row], without: str) -> list[str]:
+    names = dict.fromkeys(["tier", "part", *(name for row in rows for name in row.place.parameters)])
+    return [name for name in names if name != without and len({row.of(name) for row in rows}) > 1]
+
+
+def _split(rows: list[Row], names: list[str]) -> tuple[list[str], list[str]]:
+    """What becomes a line and what a panel, so that no panel has too many lines."""
+    lines, panels = [*names], list[str]()
+    while len(lines) > 1 and len({tuple(row.of(name) for name in lines) for row in rows}) > MOST_LINES:
+        panels.append(lines.pop())
+    return lines, panels
