@@ -38,7 +38,7 @@ _RECENCY_SHARE = 0.2
 _IMPORTANCE_SHARE = 0.2
 _DAY = 24 * 3600.0
 _MOST_SESSIONS_CACHED = 256
-_MOST_COUNTS_CACHED = 4096
+_MOST_COUNTS_CACHED = 8192
 _LONGEST_COUNT_CACHED = 4096  # characters
 _CHUNK = 64
 
@@ -271,7 +271,7 @@ class ContextBuilder:
         self._most_memories = memories
         self._most_sessions = recent_sessions
         self._memory_share = memory_share
-        self._count = _remembering(count_tokens or _default_counter())
+        self._count = _default_counter() if count_tokens is None else _remembering(count_tokens)
         self._lock = threading.Lock()
         self._cached: dict[str, _Cached] = {}
         self._prompt_tokens: tuple[str, int] | None = None
@@ -534,7 +534,9 @@ def _remembering(count: Callable[[str], int]) -> Callable[[str], int]:
     return counted
 
 
+@lru_cache(maxsize=1)
 def _default_counter() -> Callable[[str], int]:
+    """One for all builders: what a text costs does not depend on who asks."""
     from memory.embedding import count_tokens
 
-    return count_tokens
+    return _remembering(count_tokens)

@@ -2,7 +2,8 @@
 
 from memory.embedding.base import Embedder, FloatMatrix, FunctionEmbedder, WeightedEmbedder
 from memory.embedding.content import ContentEmbedder, Rendering, render
-from memory.embedding.wordllama import WordLlamaEmbedder, count_tokens
+from memory.embedding.tokens import count_tokens
+from memory.embedding.wordllama import WordLlamaEmbedder
 
 __all__ = [
     "ContentEmbedder",

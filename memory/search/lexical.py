@@ -21,10 +21,16 @@ K1 = 0.9
 B = 0.4
 MAX_WORDS = 256
 """Distinct words of a query that are looked up; a longer query is a document, not a question."""
+_TF_BITS = np.uint32(8)
+_WORD_SHIFT = 48
 
 
 class WordMatches:
-    """Where each of the query's words is."""
+    """Where each of the query's words is.
+
+    All postings of all words lie in one flat array, word by word and ascending: the words of a query are
+    few and their postings many, so that work is done on all of them at once.
+    """
 
     def __init__(self, index: AgentIndex, words: Sequence[str]) -> None:
         distinct = {term_of(word): word for word in words}
@@ -32,34 +38,36 @@ class WordMatches:
         self._index = index
         self._memories = max(index.count - index.gone, 1)
         terms = list(self._words)
-        postings: list[list[NDArray[np.uint32]]] = [[] for _ in terms]
-        bases: list[list[int]] = [[] for _ in terms]
-        living = index.living
-        for base, count, block in index.blocks():
-            for number, found in enumerate(block.postings.find_all(terms)):
-                if living is not None:
-                    found = found[living[base : base + count][found >> np.uint32(8)]]
-                if len(found):
-                    postings[number].append(found)
-                    bases[number].append(base)
-        self._positions: dict[int, NDArray[np.int64]] = {}
-        self._occurrences: list[NDArray[np.uint32]] = []
-        for term, parts, starts in zip(terms, postings, bases, strict=True):
-            if parts:
-                self._positions[term] = np.concatenate(
-                    [
-                        (part >> np.uint32(8)) + np.int64(start)
-                        for part, start in zip(parts, starts, strict=True)
-                    ]
-                )
-                self._occurrences.extend(parts)
+        parts: list[NDArray[np.uint32]] = []
+        self._owners: list[int] = []
+        """For each part the number of its word."""
+        bases: list[int] = []
+        blocks = list(index.blocks())
+        found_in = [block.postings.find_all(terms) for _, _, block in blocks]
+        frequencies = [0] * len(terms)
+        for number in range(len(terms)):
+            for (base, count, _), found in zip(blocks, found_in, strict=True):
+                part = found[number]
+                if len(part) and index.living is not None:
+                    part = part[index.living[base : base + count][part >> _TF_BITS]]
+                if len(part):
+                    parts.append(part)
+                    bases.append(base)
+                    self._owners.append(number)
+                    frequencies[number] += len(part)
+        self._sizes = [len(part) for part in parts]
+        packed = np.concatenate(parts) if parts else np.empty(0, np.uint32)
+        self._occurrences = packed & np.uint32(255)
+        self._positions = (packed >> _TF_BITS).astype(np.int64)
+        if any(bases):
+            self._positions += np.repeat(bases, self._sizes)
         self._idfs = {
-            term: self._idf(len(self._positions[term]) if term in self._positions else 0) for term in terms
+            term: self._idf(frequency) for term, frequency in zip(terms, frequencies, strict=True)
         }
         self._unknown = self._idf(0)
 
     def __bool__(self) -> bool:
-        return bool(self._positions)
+        return bool(self._sizes)
 
     def idf(self, word: str) -> float:
         """How much a word of any case says; a word that no memory holds says most."""
@@ -67,13 +75,11 @@ class WordMatches:
 
     def scores(self) -> NDArray[np.float32]:
         """BM25 of every memory."""
-        index = self._index
-        positions = np.concatenate(list(self._positions.values()))
-        occurrences = np.concatenate(self._occurrences) & np.uint32(255)
-        tf = occurrences.astype(np.float32)
+        index, positions = self._index, self._positions
+        tf = self._occurrences.astype(np.float32)
+        idfs = list(self._idfs.values())
         weights = np.repeat(
-            np.array([self._idfs[term] * (K1 + 1) for term in self._positions], np.float32),
-            [len(found) for found in self._positions.values()],
+            np.array([idfs[owner] * (K1 + 1) for owner in self._owners], np.float32), self._sizes
         )
         average = max(index.words_in_all / self._memories, 1.0)
         saturation = index.columns.length[positions]
@@ -87,11 +93,18 @@ class WordMatches:
     def words_at(self, positions: NDArray[np.int64]) -> list[tuple[str, ...]]:
         """For each of some memories the query's words that it holds."""
         held: list[list[str]] = [[] for _ in positions]
-        for term, found in self._positions.items():
-            at = np.minimum(found.searchsorted(positions), len(found) - 1)
-            for number in np.flatnonzero(found[at] == positions).tolist():
-                held[number].append(self._words[term])
-        return [tuple(words) for words in held]
+        if self._sizes and len(positions):
+            words = list(self._words.values())
+            owners = sorted(set(self._owners))
+            # A word's number above a position's bits: ascending over all parts, so that one search finds
+            # every word at every position.
+            keys = self._positions + np.repeat(np.array(self._owners) << _WORD_SHIFT, self._sizes)
+            wanted = positions + (np.array(owners) << _WORD_SHIFT)[:, None]
+            found = keys.take(keys.searchsorted(wanted), mode="clip") == wanted
+            rows, columns = found.nonzero()
+            for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
+                held[column].append(words[owners[row]])
+        return list(map(tuple, held))
 
     def _idf(self, frequency: int) -> float:
         frequency = min(frequency, self._memories)

@@ -20,7 +20,9 @@ from memory.embedding import (
     FunctionEmbedder,
     WeightedEmbedder,
     WordLlamaEmbedder,
+    count_tokens,
     render,
+    tokens,
     wordllama,
 )
 from memory.errors import AgentMemoryError, EmbedderMismatch, InvalidMemory
@@ -89,8 +91,8 @@ def test_any_texts_have_finite_vectors(words: WordLlamaEmbedder, texts: list[str
 
 def by_the_definition(text: str) -> np.ndarray:
     """The mean of the whole text's tokens, of unit length, in double precision."""
-    rows, tokenizer = wordllama._load()
-    cleaned = text[: wordllama.MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
+    rows, tokenizer = wordllama._load(), tokens._load()
+    cleaned = text[: tokens.MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
     total = rows[tokenizer.encode(cleaned, add_special_tokens=False).ids].astype(np.float64).sum(axis=0)
     return total / (np.linalg.norm(total) or 1.0)
 
@@ -126,6 +128,25 @@ def test_a_vector_is_the_mean_of_the_tokens_however_the_text_repeats_itself(
     assert_by_the_definition(words, texts)
 
 
+@settings(max_examples=150, deadline=None)
+@given(text=repetitive)
+def test_word_by_word_there_are_as_many_tokens_as_in_the_whole(text: str) -> None:
+    cleaned = text.encode("utf-8", "replace").decode("utf-8")
+    whole = tokens._load().encode(cleaned, add_special_tokens=False)
+    for _ in range(2):  # new words, then known ones
+        if len(text) <= tokens.MAX_CHARACTERS:
+            pieces = tokens.pieces_of(text)
+            assert [token for piece in pieces for token in piece.tokens] == whole.ids
+            assert count_tokens(text) == len(whole.ids)
+            assert all(len(piece.tokens) == len(piece.words) for piece in pieces)
+
+
+def test_a_token_belongs_to_its_word_and_punctuation_to_none() -> None:
+    words = [word for piece in tokens.pieces_of("Ann's saxophone, 2023!") for word in piece.words]
+    assert {"Ann", "s", "saxophone", "2023", None} == set(words)
+    assert words[-1] is None
+
+
 def test_long_short_and_empty_texts_in_one_batch_do_not_disturb_each_other(
     words: WordLlamaEmbedder,
 ) -> None:
@@ -150,13 +171,13 @@ def test_long_short_and_empty_texts_in_one_batch_do_not_disturb_each_other(
 def test_more_different_words_than_are_remembered_change_nothing(
     words: WordLlamaEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wordllama, "_KNOWN_WORDS", 10)
-    monkeypatch.setattr(wordllama, "_known", {})
+    monkeypatch.setattr(tokens, "_KNOWN_WORDS", 10)
+    monkeypatch.setattr(tokens, "_known", {})
     for size in (3, 6, 9, 30, 600, 2):
         texts = [" ".join([f"w{number}x{text}" for number in range(size)] * 2) for text in range(3)]
         for _ in range(2):
             assert_by_the_definition(words, texts)
-            assert len(wordllama._known) <= 10
+            assert len(tokens._known) <= 10
 
 
 def test_an_empty_text_is_the_zero_vector(words: WordLlamaEmbedder) -> None:
@@ -190,7 +211,7 @@ def test_a_heavier_word_draws_the_vector_to_itself(words: WordLlamaEmbedder) -> 
 
     saxophone = words.embed(["saxophone"])[0]
     weighted = words.embed_weighted("Ann plays the saxophone, Ann?", weight)[0]
-    assert asked == ["Ann", "plays", "the", "saxophone", "Ann"]
+    assert asked == ["Ann", "plays", "the", "saxophone"]
     assert weighted @ saxophone > words.embed(["Ann plays the saxophone, Ann?"])[0] @ saxophone
     assert np.linalg.norm(weighted) == pytest.approx(1.0, abs=1e-5)
 
