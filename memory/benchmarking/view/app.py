@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from memory.benchmarking.errors import BenchmarkError, UnknownName
 from memory.benchmarking.view.choice import Choice
+from memory.benchmarking.view.history_page import history_page
 from memory.benchmarking.view.index import RunIndex
 from memory.benchmarking.view.layout import Page, problem_page
 from memory.benchmarking.view.run_page import log_page, run_page
@@ -47,6 +48,8 @@ class App:
         match names:
             case [""]:
                 return runs_page(self.index.lines(), Choice.asked_for(query), self.index.output_dir)
+            case ["history"]:
+                return history_page(self.index, query)
             case ["run", run_id]:
                 return run_page(self.index.line(run_id), self.index.lines())
             case ["run", run_id, "log", name]:

@@ -68,7 +68,11 @@ class RunIndex:
         self.output_dir = output_dir
         self._lock = threading.Lock()
         self._known: dict[str, tuple[_Stamp, RunLine]] = {}
+        self._left: set[str] = set()
+        self._by_id: dict[str, RunLine] = {}
         self._lines: list[RunLine] = []
+        self.version = 0
+        """Another number whenever anything has changed."""
         self._shared: dict[Any, Any] = {}
         """One object for what many runs have in common: their plan, their command, their targets."""
 
@@ -82,10 +86,10 @@ class RunIndex:
         """A run by its whole id. An id is only ever looked up here, and never becomes part of a path."""
         with self._lock:
             self._refresh()
-            known = self._known.get(run_id)
-        if known is None:
+            line = self._by_id.get(run_id)
+        if line is None:
             raise UnknownName(f"there is no run {run_id!r} in {self.output_dir}")
-        return known[1]
+        return line
 
     def _refresh(self) -> None:
         found: dict[str, tuple[_Stamp, RunLine]] = {}
@@ -93,19 +97,23 @@ class RunIndex:
         for name, folder, stamp in self._on_disk():
             known = self._known.get(name)
             if known is None or known[0] != stamp:
-                line = self._read(name, folder)
+                known = (stamp, self._read(name, folder))
                 changed = True
-            else:
-                line = known[1]
-            if line.is_running and not _is_carried_out(line.folder):
-                # Its process was killed: nobody will write another status until it is resumed.
-                line = replace(line, status="interrupted")
-                changed = True
-                stamp = (0, 0, 0)  # looked at again: somebody may take it up
-            found[name] = (stamp, line)
-        if changed or len(found) != len(self._known):
-            self._known = found
-            self._lines = [line for _, (_, line) in sorted(found.items(), reverse=True)]
+            found[name] = known
+        # Where the process was killed, nobody writes another status until the run is resumed.
+        left = {
+            name
+            for name, (_, line) in found.items()
+            if line.is_running and not _is_carried_out(line.folder)
+        }
+        if changed or len(found) != len(self._known) or left != self._left:
+            self.version += 1
+            self._known, self._left = found, left
+            self._by_id = {
+                name: replace(line, status="interrupted") if name in left else line
+                for name, (_, line) in sorted(found.items(), reverse=True)
+            }
+            self._lines = list(self._by_id.values())
 
     def _on_disk(self) -> Iterable[tuple[str, Path, _Stamp]]:
         """Name, folder and stamp of every run; the folder itself if it is a run."""

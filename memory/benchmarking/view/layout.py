@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import quote, urlencode
 
 from memory.benchmarking.report.markup import Child, Markup, asset, element, join
@@ -42,6 +44,7 @@ def document(page: Page) -> bytes:
         element("link", rel="icon", href="data:,"),
         element("link", rel="stylesheet", href="/style.css"),
         element("script", src="/theme.js"),
+        element("script", src="/charts.js"),
         element("script", src="/live.js", defer=True),
     )
     main = element("main", page.body, id="content", tabindex="-1")
@@ -50,9 +53,9 @@ def document(page: Page) -> bytes:
 
 
 def stylesheet() -> str:
-    from pathlib import Path
-
-    return asset("style.css") + Path(__file__).with_name("view.css").read_text(encoding="utf-8")
+    """The report's, its charts', and what only the view has."""
+    own = Path(__file__).with_name("view.css").read_text(encoding="utf-8")
+    return asset("style.css") + asset("charts.css") + own
 
 
 def _entry(text: str, href: str, page: Page) -> Markup:
@@ -69,9 +72,14 @@ def compare_address(*run_ids: str) -> str:
 
 
 def history_address(case: tuple[str, str, str], path: str) -> str:
-    category, benchmark, target = case
-    asked = {"case": f"{category}.{benchmark}@{target}", "metric": path}
+    asked = {"case": case_text(case), "metric": path}
     return f"/history?{urlencode(asked, errors='surrogateescape')}"
+
+
+def case_text(case: tuple[str, str, str]) -> str:
+    """`storage.read_latency@agentmemory`"""
+    category, benchmark, target = case
+    return f"{category}.{benchmark}@{target}"
 
 
 def mark(text: str, tone: str = "") -> Markup:
@@ -97,6 +105,27 @@ def progress(line: RunLine) -> Markup:
 def facts(named: dict[str, str]) -> Markup:
     pairs = ((element("dt", name), element("dd", value)) for name, value in named.items() if value)
     return element("dl", join(pairs), class_="facts")
+
+
+def table(names: Sequence[str], rows: Sequence[Markup], label: str, numbers: Sequence[int] = ()) -> Markup:
+    """Scrolls by itself where it is too wide, so it can be reached by key and has a name."""
+    head = [
+        element("th", name, scope="col", class_="n" if number in numbers else None)
+        for number, name in enumerate(names)
+    ]
+    inner = element("table", element("thead", element("tr", head)), element("tbody", rows))
+    return element("div", inner, class_="wide", tabindex="0", role="region", aria_label=label)
+
+
+def field(text: str, name: str, control: Markup) -> Markup:
+    """A control of a form with its label."""
+    return element("div", element("label", text, for_=name), control, class_="field")
+
+
+def select(text: str, name: str, options: Iterable[tuple[str, str]], chosen: str) -> Markup:
+    """A choice of one; options are value and text."""
+    made = [element("option", shown, value=value, selected=value == chosen) for value, shown in options]
+    return field(text, name, element("select", made, name=name, id=name))
 
 
 def note(*children: Child, tone: str = "") -> Markup:

@@ -27,6 +27,7 @@ from memory.benchmarking.view.layout import (
     progress,
     run_address,
     status_mark,
+    table,
 )
 
 UNFOLDED = 5
@@ -176,11 +177,11 @@ def _failures(line: RunLine, run: Run) -> Markup:
             )
         )
     heading = element("h2", f"{count} round{'s' if count > 1 else ''} failed", class_="bad")
-    table = _table(("What", "Why", "Message", "Output"), rows)
+    shown = table(("What", "Why", "Message", "Output"), rows, "What failed")
     if count <= UNFOLDED:
-        return join((heading, table))
+        return join((heading, shown))
     summary = element("summary", "What failed, and why")
-    return join((heading, element("details", summary, table, id="failures")))
+    return join((heading, element("details", summary, shown, id="failures")))
 
 
 def log_page(line: RunLine, name: str) -> Page | None:
@@ -265,14 +266,4 @@ def _results(line: RunLine, results: Sequence[LoadedResult]) -> Markup:
             )
         )
     names = ("Benchmark", "Figure", "95 % interval", "Metric (leads to its history)", "Figures")
-    return join((element("h2", "Results"), _table(names, rows, numbers=(1, 2, 4))))
-
-
-def _table(names: Sequence[str], rows: Sequence[Markup], numbers: Sequence[int] = ()) -> Markup:
-    head = [
-        element("th", name, scope="col", class_="n" if number in numbers else None)
-        for number, name in enumerate(names)
-    ]
-    inner = element("table", element("thead", element("tr", head)), element("tbody", rows))
-    # A table that scrolls can be scrolled with the keyboard, and says what it is.
-    return element("div", inner, class_="wide", tabindex="0", role="region", aria_label=names[0])
+    return join((element("h2", "Results"), table(names, rows, "Results", numbers=(1, 2, 4))))

@@ -11,7 +11,7 @@ from memory.benchmarking.report.facts import duration_text, moment
 from memory.benchmarking.report.markup import Markup, element, join
 from memory.benchmarking.view.choice import PER_PAGE, Choice
 from memory.benchmarking.view.index import DAMAGED, RunLine
-from memory.benchmarking.view.layout import Page, note, progress, run_address, status_mark
+from memory.benchmarking.view.layout import Page, field, note, progress, run_address, select, status_mark
 
 STATUSES = ("running", "complete", "failed", "interrupted", DAMAGED)
 
@@ -63,14 +63,12 @@ def _filters(lines: Sequence[RunLine], choice: Choice) -> Markup:
     )  # fmt: skip
     return element(
         "form",
-        _field("Search", "text", search),
-        _select("Profile", "profile", profiles, choice.profile),
-        _select("Target", "target", targets, choice.target),
-        _select("Status", "status", statuses, choice.status),
-        _field(
-            "From", "since", element("input", type="date", name="since", id="since", value=choice.since)
-        ),
-        _field("To", "until", element("input", type="date", name="until", id="until", value=choice.until)),
+        field("Search", "text", search),
+        _choice("Profile", "profile", profiles, choice.profile),
+        _choice("Target", "target", targets, choice.target),
+        _choice("Status", "status", statuses, choice.status),
+        field("From", "since", element("input", type="date", name="since", id="since", value=choice.since)),
+        field("To", "until", element("input", type="date", name="until", id="until", value=choice.until)),
         element("button", "Show", data_without_scripts=True),
         method="get",
         action="/",
@@ -80,17 +78,10 @@ def _filters(lines: Sequence[RunLine], choice: Choice) -> Markup:
     )
 
 
-def _field(text: str, name: str, control: Markup) -> Markup:
-    return element("div", element("label", text, for_=name), control, class_="field")
-
-
-def _select(text: str, name: str, known: Iterable[str], chosen: str) -> Markup:
+def _choice(text: str, name: str, known: Sequence[str], chosen: str) -> Markup:
     # What is asked for stays an option, also when no run has it.
     values = [*known] if not chosen or chosen in known else [*known, chosen]
-    options = [element("option", "all", value="")] + [
-        element("option", value, value=value, selected=value == chosen) for value in values
-    ]
-    return _field(text, name, element("select", options, name=name, id=name))
+    return select(text, name, [("", "all"), *((value, value) for value in values)], chosen)
 
 
 def _chosen() -> Markup:

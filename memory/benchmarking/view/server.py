@@ -34,6 +34,7 @@ IDLE_SECONDS = 60
 _ASSETS = {
     "/style.css": ("text/css", stylesheet),
     "/theme.js": ("text/javascript", lambda: asset("theme.js")),
+    "/charts.js": ("text/javascript", lambda: asset("charts.js")),
     "/live.js": (
         "text/javascript",
         lambda: Path(__file__).with_name("live.js").read_text(encoding="utf-8"),
@@ -101,30 +102,22 @@ class ViewServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: ViewServer
     protocol_version = "HTTP/1.1"
-    server_version = "membench"
-    sys_version = ""
     timeout = IDLE_SECONDS
 
     def do_GET(self) -> None:
         if not self.server.may_be_called(self.headers.get("Host", "")):
-            self._send_page(
-                problem_page(403, "This is not the address", "Open the link that membench view printed.")
-            )
+            text = "Open the link that membench view printed."
+            self._send_page(problem_page(403, "This is not the address", text))
+            return
+        path = urlsplit(self.path).path
+        if path in _ASSETS:  # the same for everyone, and the page that refuses looks better with them
+            kind, read = _ASSETS[path]
+            self._send(200, kind, read().encode())
             return
         token = self._token_in_link()
         if not self.server.knows(token if token is not None else self._token_in_cookie()):
-            self._send_page(
-                problem_page(
-                    403,
-                    "This link is not valid",
-                    "Open the link that membench view printed when it started.",
-                )
-            )
-            return
-        path = urlsplit(self.path).path
-        if path in _ASSETS:
-            kind, read = _ASSETS[path]
-            self._send(200, kind, read().encode())
+            text = "Open the link that membench view printed when it started."
+            self._send_page(problem_page(403, "This link is not valid", text))
             return
         try:
             page = self.server.app.page(self.path)
@@ -186,6 +179,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.headers = self.MessageClass()
         text = "These pages can only be looked at." if code == 405 else message or HTTPStatus(code).phrase
         self._send_page(problem_page(code, "This can't be asked for", text))
+
+    def version_string(self) -> str:
+        return "membench"
 
     def log_message(self, format: str, *args: Any) -> None:
         """Silence: the terminal is for the link."""
