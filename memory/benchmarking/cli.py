@@ -6,16 +6,17 @@ Only what a command needs is loaded, and only when it runs: `--help` answers at 
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from memory.benchmarking.commands import ab, baseline, compare, data, listing, results, run, view
+from memory.benchmarking.commands import ab, baseline, compare, data, history, listing, results, run, view
 from memory.benchmarking.errors import EXIT_FAILED, EXIT_INTERRUPTED
 from memory.errors import AgentMemoryError
 
-_COMMANDS = (run, ab, listing, results, compare, baseline, view, data)
+_COMMANDS = (run, ab, listing, results, compare, baseline, history, view, data)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -42,6 +43,9 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without µ is no reason to fail
     arguments = make_parser().parse_args(argv)
     try:
         code: int = arguments.execute(arguments)

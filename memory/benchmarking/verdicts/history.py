@@ -7,6 +7,7 @@ no news.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -168,7 +169,7 @@ def level_changes(
     else:
         places = find_changes(values, magnitude or MAGNITUDE_OF_SHARES)
     bounds = [0, *places, len(values)]
-    levels = [_level(values[start:end], in_logs) for start, end in pairwise(bounds)]
+    levels = [statistics.median(values[start:end]) for start, end in pairwise(bounds)]
     return [
         LevelChange(
             index=place,
@@ -180,12 +181,6 @@ def level_changes(
         )
         for place, before, after in zip(places, levels, levels[1:], strict=False)
     ]
-
-
-def _level(values: Sequence[float], in_logs: bool) -> float:
-    if in_logs:
-        return math.exp(math.fsum(map(math.log, values)) / len(values))
-    return math.fsum(values) / len(values)
 
 
 def _direction(before: float, after: float, better: Better) -> Literal["better", "worse", "neither"]:

@@ -1,0 +1,73 @@
+"""`membench history`: one metric over many runs, and where its level changed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from memory.benchmarking.errors import EXIT_FINE, InvalidBenchmarkConfig
+from memory.benchmarking.files import DEFAULT_FOLDER
+
+_EXAMPLES = """examples:
+  membench history 'stm/batch_100/p50_ms' --benchmark read_latency
+  membench history '*/stm/*/p50_ms' --last 200 --png history.png
+  membench history 'storage.read_latency:*/cpu_ms'
+
+A change is told once three runs lie on the new level; one odd run is none. Runs of other environments or
+other parameters are series of their own."""
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "history",
+        help="one metric over many runs, and where it changed",
+        description="Show one metric over many runs, and where its level changed.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("metric", metavar="PATTERN", help="a metric's name or path, with * for any part")
+    parser.add_argument("--benchmark", metavar="NAME", help="read_latency, or storage.read_latency")
+    parser.add_argument("--last", type=int, default=60, metavar="N", help="the newest N runs (default 60)")
+    parser.add_argument(
+        "--magnitude", type=float, metavar="X", help="smallest change to tell (default 0.05, shares 0.01)"
+    )
+    parser.add_argument("--all", action="store_true", help="a plot of every series, however many")
+    parser.add_argument("--png", metavar="FILE", help="draw a picture too")
+    parser.add_argument("--json", action="store_true", help="points and changes, for machines")
+    parser.add_argument(
+        "--output-dir", default=DEFAULT_FOLDER, help=f"where runs are kept (default {DEFAULT_FOLDER})"
+    )
+    parser.set_defaults(execute=execute)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    import shutil
+    from pathlib import Path
+
+    from memory.benchmarking.files import encode_json, write_whole
+    from memory.benchmarking.verdicts.history import series_of
+    from memory.benchmarking.verdicts.history_text import history_text, signs_for
+
+    if arguments.last < 1:
+        raise InvalidBenchmarkConfig(f"--last is {arguments.last}: use a whole number ≥ 1")
+    if arguments.magnitude is not None and not 0 < arguments.magnitude < float("inf"):
+        raise InvalidBenchmarkConfig(f"--magnitude is {arguments.magnitude}: use a number > 0")
+    series = series_of(
+        Path(arguments.output_dir),
+        arguments.metric,
+        benchmark=arguments.benchmark,
+        last=arguments.last,
+        magnitude=arguments.magnitude,
+    )
+    if arguments.png:
+        from memory.benchmarking.verdicts.history_picture import history_picture
+
+        write_whole(Path(arguments.png), history_picture(series))
+    if arguments.json:
+        print(encode_json({"series": series}).decode(), end="")
+        return EXIT_FINE
+    width = shutil.get_terminal_size().columns
+    text = history_text(series, signs=signs_for(sys.stdout.encoding), width=width, show_all=arguments.all)
+    print(text, end="")
+    return EXIT_FINE

@@ -1,0 +1,187 @@
+"""A history for a terminal: a plot for few series, a line of bars each for many."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from memory.benchmarking.display import clean, figure_text, shorten, table, text_width
+from memory.benchmarking.metrics import is_timed
+from memory.benchmarking.verdicts.changes import SHORTEST
+from memory.benchmarking.verdicts.history import LevelChange, Point, Series
+
+ROWS = 10
+MOST_PLOTS = 3
+"""More series than that are shown as a line each."""
+WIDTH = 80
+_BARS = 24
+"""Of a series that is shown as a line: the newest points."""
+_IN_ASCII = str.maketrans({"µ": "u", "→": "->", "…": "...", "—": "-", "×": "x"})
+_BETTER = {"lower": "lower is better", "higher": "higher is better", "neither": "no direction is better"}
+
+
+@dataclass(frozen=True)
+class Signs:
+    """What a plot is drawn with."""
+
+    point: str
+    level: str
+    axis: str
+    corner: str
+    base: str
+    bars: str
+    mark: str
+    outside: str
+
+
+FINE = Signs("●", "─", "┤", "└", "─", "▁▂▃▄▅▆▇█", "▲", "×")
+PLAIN = Signs("o", "-", "|", "+", "-", "_.-=+*#@", "^", "x")
+
+
+def signs_for(encoding: str | None) -> Signs:
+    """Letters that a terminal of this encoding can show."""
+    try:
+        "".join((FINE.point, FINE.level, FINE.bars)).encode(encoding or "ascii")
+    except (UnicodeError, LookupError):
+        return PLAIN
+    return FINE
+
+
+def history_text(
+    series: Sequence[Series], *, signs: Signs = FINE, width: int = WIDTH, show_all: bool = False
+) -> str:
+    if len(series) <= MOST_PLOTS or show_all:
+        text = "\n\n".join(_plotted(each, signs, width) for each in series) + "\n"
+    else:
+        text = _listed(series, signs)
+    return text if signs is FINE else text.translate(_IN_ASCII)
+
+
+def _listed(series: Sequence[Series], signs: Signs) -> str:
+    ordered = sorted(series, key=lambda each: (not each.changes, -len(each.points)))
+    rows = [_row(each, signs) for each in ordered]
+    changed = sum(bool(each.changes) for each in series)
+    lines = table(rows, ("metric", "runs", "newest last", "now", "changes"), right=(1, 3))
+    return (
+        f"{lines}\n\n{len(series)} series, {changed} with changes; "
+        "a pattern that fits fewer of them, or --all, shows plots\n"
+    )
+
+
+def change_text(change: LevelChange, series: Series) -> str:
+    """`worse since 20261116_115624_1af3 (7d927a8): 2.91 ms → 3.18 ms, 9.3 % slower`"""
+    revision = f" ({change.revision})" if change.revision else ""
+    direction = "changed" if change.direction == "neither" else change.direction
+    figures = f"{figure_text(change.before, series.unit)} → {figure_text(change.after, series.unit)}"
+    return f"{direction} since {change.run_id}{revision}: {figures}{_amount(change, series)}"
+
+
+def _amount(change: LevelChange, series: Series) -> str:
+    if change.before <= 0 or change.after <= 0 or not series.unit:
+        return ""
+    share = change.after / change.before - 1
+    if is_timed(series.unit) and not series.unit.startswith("/"):
+        return f", {abs(share):.1%} {'slower' if share > 0 else 'faster'}".replace("%", " %")
+    return f", {abs(share):.1%} {'more' if share > 0 else 'less'}".replace("%", " %")
+
+
+# -- many series ------------------------------------------------------------------------------
+
+
+def _row(series: Series, signs: Signs) -> tuple[str, str, str, str, str]:
+    changes = "; ".join(change_text(change, series) for change in series.changes)
+    now = figure_text(series.values[-1], series.unit)
+    return _title(series), str(len(series.points)), _bars(series.values, signs), now, changes
+
+
+def _bars(values: Sequence[float], signs: Signs) -> str:
+    shown = values[-_BARS:]
+    low, high = _range(shown)
+    top = len(signs.bars) - 1
+    heights = [round(top * (value - low) / (high - low)) for value in shown]
+    return "".join(signs.bars[min(max(height, 0), top)] for height in heights)
+
+
+def _title(series: Series) -> str:
+    target = "" if series.target == "agentmemory" else f" on {series.target}"
+    return f"{series.name}{target} {series.path}"
+
+
+# -- one series -------------------------------------------------------------------------------
+
+
+def _plotted(series: Series, signs: Signs, width: int) -> str:
+    count = len(series.points)
+    heading = (
+        f"{_title(series)}: {_BETTER[series.better]}, {count} run{'s' if count > 1 else ''} "
+        f"in environment {series.fingerprint}"
+    )
+    lines = [clean(heading), *_canvas(series, signs, width)]
+    lines += [f"  {signs.mark} {clean(change_text(change, series))}" for change in series.changes]
+    if not series.changes:
+        enough = count >= 2 * SHORTEST
+        lines.append(
+            "  no change of level" if enough else f"  {2 * SHORTEST} runs are needed to see changes"
+        )
+    return "\n".join(lines)
+
+
+def _canvas(series: Series, signs: Signs, width: int) -> list[str]:
+    values = series.values
+    low, high = _range(values)
+    rows = (0, ROWS // 2, ROWS - 1)
+    labels = {row: figure_text(high - (high - low) * row / (ROWS - 1), series.unit) for row in rows}
+    margin = max(text_width(label) for label in labels.values())
+    places = _places(len(values), max(10, width - margin - 4))
+    grid = [[" "] * (max(places) + 1) for _ in range(ROWS)]
+
+    def row_of(value: float) -> int:
+        return min(max(round((high - value) / (high - low) * (ROWS - 1)), 0), ROWS - 1)
+
+    for start, end in pairwise([0, *(change.index for change in series.changes), len(values)]):
+        level = row_of(statistics.median(values[start:end]))
+        for column in range(places[start], places[end - 1] + 1):
+            grid[level][column] = signs.level
+    for value, column in zip(values, places, strict=True):
+        grid[row_of(value)][column] = signs.point if low <= value <= high else signs.outside
+    lines = [
+        f"{labels.get(row, ''):>{margin}} {signs.axis} {''.join(line)}".rstrip()
+        for row, line in enumerate(grid)
+    ]
+    under = [signs.base] * (max(places) + 1)
+    for change in series.changes:
+        under[places[change.index]] = signs.mark
+    lines.append(f"{'':>{margin}} {signs.corner}{signs.base}{''.join(under)}")
+    lines.append(f"{'':>{margin}}   {_dates(series.points, max(places) + 1)}".rstrip())
+    return lines
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    """Of the axis. One odd run is drawn at its edge: it must not flatten all the others."""
+    ordered = sorted(values)
+    odd = len(ordered) // 20
+    inner = ordered[odd : len(ordered) - odd] if odd else ordered
+    room = 0.5 * (inner[-1] - inner[0])
+    low, high = max(ordered[0], inner[0] - room), min(ordered[-1], inner[-1] + room)
+    if low == high:
+        room = abs(low) * 0.05 or 1.0
+        return low - room, high + room
+    return low, high
+
+
+def _places(count: int, columns: int) -> list[int]:
+    """The column of each point: apart where there is room, on top of each other where there is none."""
+    if count == 1:
+        return [0]
+    step = min(3.0, (columns - 1) / (count - 1))
+    if step >= 1:
+        step = float(int(step))
+    return [int(number * step) for number in range(count)]
+
+
+def _dates(points: Sequence[Point], columns: int) -> str:
+    first, last = clean(points[0].started_at[:16]), clean(points[-1].started_at[:16])
+    gap = columns - len(first) - len(last)
+    return f"{first}{' ' * gap}{last}" if gap > 1 else shorten(f"{first} … {last}", max(columns, 35))
