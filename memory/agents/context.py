@@ -421,7 +421,8 @@ class ContextBuilder:
         wanted = self._most_memories
         if self.memory is None or not wanted or not question.strip():
             return ()
-        asked = wanted * 2
+        # Question, tool result and answer often say the same: a second search costs more than more hits.
+        asked = wanted * 4
         while True:
             hits = self.memory.search(agent_id, question, asked)
             texts = {_as_text(question): ""}
@@ -430,7 +431,7 @@ class ContextBuilder:
                 text = _as_text(hit.entry.content)
                 if hit.entry.id not in seen and texts.setdefault(text, hit.entry.id) == hit.entry.id:
                     fresh.append(hit)
-            if len(fresh) >= wanted or len(hits) < asked or asked >= wanted * 8:
+            if len(fresh) >= wanted or len(hits) < asked or asked >= wanted * 16:
                 break
             asked *= 4
         now = self.memory.clock.now()

@@ -57,7 +57,7 @@ class WordLlamaEmbedder:
             return np.zeros((1, self.dimensions), dtype=np.float32)
         if not any(weights):
             weights = [1.0] * len(tokens)
-        total = np.array(weights, dtype=np.float32) @ _load()[tokens].astype(np.float32)
+        total = np.array(weights, dtype=np.float32) @ _vectors_of(tokens)
         return unit(total)[None, :]
 
 
@@ -66,8 +66,13 @@ def _sum_of(pieces: Sequence[Piece]) -> FloatMatrix:
     if len(pieces) > _FEW_PIECES or (len(pieces) == 1 and len(pieces[0].tokens) > _FEW_PIECES):
         return _weighted_sum(_counted(pieces))
     tokens = [token for piece in pieces for token in piece.tokens]
-    total: FloatMatrix = np.add.reduce(_load()[tokens], axis=0, dtype=np.float32)
+    total: FloatMatrix = np.add.reduce(_vectors_of(tokens), axis=0)
     return total
+
+
+def _vectors_of(tokens: list[int]) -> FloatMatrix:
+    """Widened before anything is done with them: NumPy is slow at half floats."""
+    return _load().take(np.array(tokens, np.int64), axis=0).astype(np.float32)
 
 
 def _counted(pieces: Sequence[Piece]) -> Counter[int]:
@@ -82,7 +87,7 @@ def _counted(pieces: Sequence[Piece]) -> Counter[int]:
 
 def _weighted_sum(counts: Mapping[int, int]) -> FloatMatrix:
     times = np.fromiter(counts.values(), dtype=np.float32, count=len(counts))
-    total: FloatMatrix = times @ _load()[list(counts)].astype(np.float32)
+    total: FloatMatrix = times @ _vectors_of(list(counts))
     return total
 
 

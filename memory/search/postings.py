@@ -40,18 +40,20 @@ class Postings:
         if len(terms) >= _TAIL_MIN:
             return self._add_many(positions, terms)
         lengths = []
+        tail = self._tail
         for position, raw in zip(positions.tolist(), terms, strict=True):
             occurrences = array("I", raw).tolist()
             counts = Counter(occurrences)
+            shifted = position << 8
             for term, count in counts.items():
-                posting = position << 8 | min(count, _MAX_TF)
-                held = self._tail.get(term)
+                posting = shifted | (count if count < _MAX_TF else _MAX_TF)
+                held = tail.get(term)
                 if held is None:
-                    self._tail[term] = array("I", (posting,))
+                    tail[term] = array("I", (posting,))
                 else:
                     held.append(posting)
             self._tail_postings += len(counts)
-            lengths.append(sum(term < ATTRIBUTE_BIT for term in occurrences))
+            lengths.append(sum(map(ATTRIBUTE_BIT.__gt__, occurrences)))
         self._tail_memories += len(terms)
         if self._tail_memories > max(_TAIL_MIN, self._sorted_memories // _TAIL_SHARE):
             self._merge(self._packed[:0], positions[:0], 0)
