@@ -66,7 +66,15 @@ def add_parser(subparsers: Any) -> None:
     judge.add_argument("--strict", action="store_true", help="exit with 4 where something is not decided")
     out = parser.add_argument_group("output")
     out.add_argument("--format", choices=FORMATS, default="table")
+    out.add_argument("--json", action="store_true", help="the same as --format json")
     out.add_argument("--all", action="store_true", help="also what did not change or is not judged")
+    out.add_argument(
+        "--output",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="write it too, in the form of its ending: .md, .xml (JUnit), .json, .txt; may be repeated",
+    )
     out.add_argument("--output-dir", metavar="DIR", help="where it is kept (default benchmark_results)")
     parser.set_defaults(execute=execute, rounds=None)
 
@@ -83,8 +91,11 @@ def add_sizes(how: Any) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
+    from memory.benchmarking.commands.compare import format_of
     from memory.benchmarking.lockstep.store import load
 
+    for file in arguments.output:
+        format_of(file)
     way = _way(arguments)
     if way == "show":
         return _report(arguments, load(_output_dir(arguments), arguments.show))
@@ -118,7 +129,7 @@ def _compare(arguments: argparse.Namespace, way: str) -> SavedComparison:
     from memory.benchmarking.lockstep.store import AB, SavedComparison, figures_of, new_id, save
     from memory.benchmarking.verdicts.noise import load_noise
     from memory.benchmarking.verdicts.records import Comparison
-    from memory.benchmarking.verdicts.thresholds import LOCKSTEP_THRESHOLD, Thresholds
+    from memory.benchmarking.verdicts.thresholds import LOCKSTEP_THRESHOLD, thresholds_from
 
     if arguments.pairs is not None and arguments.pairs < FIRST_PAIRS:
         raise InvalidBenchmarkConfig(f"--pairs is {arguments.pairs}: use at least {FIRST_PAIRS}")
@@ -127,7 +138,7 @@ def _compare(arguments: argparse.Namespace, way: str) -> SavedComparison:
     output_dir = Path(config.output_dir)
     environment = describe(output_dir)
     rules = Rules(
-        Thresholds(LOCKSTEP_THRESHOLD if arguments.threshold is None else arguments.threshold),
+        thresholds_from(config.compare, arguments.threshold, LOCKSTEP_THRESHOLD),
         load_noise(output_dir, environment.fingerprint, "lockstep"),
         arguments.pairs or FIRST_PAIRS,
     )
@@ -168,6 +179,12 @@ def _compare(arguments: argparse.Namespace, way: str) -> SavedComparison:
     return record
 
 
+def quick_unless_said(arguments: argparse.Namespace) -> None:
+    """The profile, where neither an option nor a configuration names one."""
+    if arguments.profile is None and not (arguments.config or os.environ.get("MEMBENCH_CONFIG")):
+        arguments.profile = DEFAULT_PROFILE
+
+
 def timing_seconds(config: BenchmarkConfig) -> float:
     """Of one timing in each process: what was asked for, else what a pair needs."""
     from memory.benchmarking.profiles import PROFILES
@@ -184,34 +201,34 @@ def _sides(
     from memory.benchmarking.lockstep.pair import Side
     from memory.benchmarking.lockstep.sides import same_cases, two_configurations, two_targets
 
-    if arguments.profile is None and not (arguments.config or os.environ.get("MEMBENCH_CONFIG")):
-        arguments.profile = DEFAULT_PROFILE
+    quick_unless_said(arguments)
     if way == "config":
         both = []
         for file in (arguments.base_config, arguments.current_config):
             arguments.config = file
             both.append(config_of(arguments, found))
-        base, current = (_cases(arguments, found, config) for config in both)
+        base, current = (cases_of(arguments, found, config) for config in both)
         names = (Path(arguments.base_config).name, Path(arguments.current_config).name)
         subjects = two_configurations(base, current)
         return both[1], (Side(names[0]), Side(names[1])), subjects, []
     config = config_of(arguments, found)
     if way == "base":
-        return config, *_revision(arguments, _cases(arguments, found, config))
+        return config, *_revision(arguments, cases_of(arguments, found, config))
     if way == "target":
         both_targets = (arguments.base_target, arguments.current_target)
         cases = []
         for target in both_targets:
             config.targets = [target]
-            cases.append(_cases(arguments, found, config))
+            cases.append(cases_of(arguments, found, config))
         sides = (Side(both_targets[0]), Side(both_targets[1]))
         return config, sides, two_targets(*cases), []
     pythons = [_python(each) for each in (arguments.base_python, arguments.current_python)]
     sides = (Side(pythons[0], pythons[0], ()), Side(pythons[1], pythons[1], ()))
-    return config, sides, same_cases(_cases(arguments, found, config)), []
+    return config, sides, same_cases(cases_of(arguments, found, config)), []
 
 
-def _cases(arguments: argparse.Namespace, found: Found, config: BenchmarkConfig) -> Any:
+def cases_of(arguments: argparse.Namespace, found: Found, config: BenchmarkConfig) -> Any:
+    """What the options choose."""
     from memory.benchmarking.commands.run import params_of
     from memory.benchmarking.plan import make_cases
 
@@ -254,13 +271,11 @@ def _output_dir(arguments: argparse.Namespace) -> Path:
 
 
 def _report(arguments: argparse.Namespace, record: SavedComparison) -> int:
-    from memory.benchmarking.verdicts.formats import render
+    from memory.benchmarking.commands.compare import deliver
 
-    text = render(record.comparison, arguments.format, show_all=arguments.all, strict=arguments.strict)
-    print(text, end="")
+    code = deliver(record.comparison, arguments)
     for message in record.failures.values():
         print(f"membench: not compared: {message}", file=sys.stderr)
-    code = record.comparison.exit_code(arguments.strict)
     if record.failures and code != EXIT_REGRESSED:
         return EXIT_FAILED
     return code

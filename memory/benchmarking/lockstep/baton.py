@@ -66,10 +66,10 @@ class Baton:
             return
         plans: dict[int, Plan | None] = dict(zip(meeting, divide(list(meeting.values())), strict=True))
         turns = max(plan.turns for plan in plans.values() if plan is not None)
+        core = self._rng.choice(self._cores) if self._cores else None
         for _ in range(turns):
             order = list(meeting)
             self._rng.shuffle(order)
-            core = self._rng.choice(self._cores) if self._cores else None
             for side in order:
                 self._turns.append((side, core, plans[side]))
                 plans[side] = None

@@ -26,7 +26,8 @@ class SidePace:
     def __init__(self, tell: Any, replies: int) -> None:
         self._tell = tell
         self._replies = os.fdopen(replies, "rb", buffering=0)
-        self._own_cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+        self._all_cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+        self._core: int | None = None
 
     def begin(self) -> None:
         self._stop()
@@ -44,10 +45,11 @@ class SidePace:
     def _stop(self, proposal: Proposal | None = None) -> dict[str, Any]:
         self._tell(event="stop", proposal=proposal)
         answer: dict[str, Any] = json.loads(self._replies.readline())
-        if self._own_cores:
-            # A turn is bound to the core that the other side has it on; all else may run anywhere.
-            core = answer["core"]
-            os.sched_setaffinity(0, self._own_cores if core is None else {core})
+        core = answer["core"]
+        if core != self._core:
+            # A timing is bound to the core that the other side's is on; all else may run anywhere.
+            os.sched_setaffinity(0, self._all_cores if core is None else {core})
+            self._core = core
         return answer
 
 
