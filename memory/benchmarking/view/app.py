@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from memory.benchmarking.errors import BenchmarkError, UnknownName
 from memory.benchmarking.view.choice import Choice
+from memory.benchmarking.view.compare_page import compare_page
 from memory.benchmarking.view.history_page import history_page
 from memory.benchmarking.view.index import RunIndex
 from memory.benchmarking.view.layout import Page, problem_page
@@ -48,6 +49,8 @@ class App:
         match names:
             case [""]:
                 return runs_page(self.index.lines(), Choice.asked_for(query), self.index.output_dir)
+            case ["compare"]:
+                return compare_page(self.index, query)
             case ["history"]:
                 return history_page(self.index, query)
             case ["run", run_id]:

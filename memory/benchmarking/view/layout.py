@@ -107,13 +107,22 @@ def facts(named: dict[str, str]) -> Markup:
     return element("dl", join(pairs), class_="facts")
 
 
-def table(names: Sequence[str], rows: Sequence[Markup], label: str, numbers: Sequence[int] = ()) -> Markup:
-    """Scrolls by itself where it is too wide, so it can be reached by key and has a name."""
+def table(
+    names: Sequence[str],
+    rows: Sequence[Markup],
+    label: str,
+    numbers: Sequence[int] = (),
+    kind: str | None = None,
+) -> Markup:
+    """Scrolls by itself where it is too wide, so it can be reached by key and has a name.
+
+    Of the kind `cards`, a narrow screen shows each row as a small card instead.
+    """
     head = [
         element("th", name, scope="col", class_="n" if number in numbers else None)
         for number, name in enumerate(names)
     ]
-    inner = element("table", element("thead", element("tr", head)), element("tbody", rows))
+    inner = element("table", element("thead", element("tr", head)), element("tbody", rows), class_=kind)
     return element("div", inner, class_="wide", tabindex="0", role="region", aria_label=label)
 
 

@@ -108,7 +108,7 @@ def _table(lines: Iterable[RunLine]) -> Markup:
         for name in names
     ]
     rows = element("tbody", [_row(line) for line in lines])
-    return element("table", element("thead", element("tr", head)), rows, class_="runs")
+    return element("table", element("thead", element("tr", head)), rows, class_="runs cards")
 
 
 def _row(line: RunLine) -> Markup:

@@ -1,0 +1,200 @@
+"""Runs metric by metric: what got better or worse first, in the words of `membench compare`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import urlencode
+
+from memory.benchmarking.display import NOTHING, figure_text
+from memory.benchmarking.errors import BenchmarkError, UnknownName
+from memory.benchmarking.report.markup import Markup, element, join
+from memory.benchmarking.verdicts.compare import compare_runs
+from memory.benchmarking.verdicts.records import UNDECIDED, Comparison, MetricVerdict
+from memory.benchmarking.verdicts.words import (
+    ORDER,
+    change_text,
+    conclusion,
+    count_text,
+    has_targets,
+    in_order,
+    sees_text,
+)
+from memory.benchmarking.view.choice import LONGEST
+from memory.benchmarking.view.index import RunIndex, RunLine
+from memory.benchmarking.view.layout import (
+    Page,
+    field,
+    history_address,
+    mark,
+    note,
+    run_address,
+    select,
+    status_mark,
+    table,
+)
+
+MOST_RUNS = 8
+SHOWN = 100
+"""Metrics of one comparison, unless all are asked for."""
+NOT_JUDGED = "not judged"
+_TONES = {
+    "regressed": "bad",
+    "improved": "good",
+    "inconclusive": "warn",
+    "incomparable": "warn",
+    "missing": "warn",
+}
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    runs: tuple[RunLine, ...]
+    base: RunLine
+    text: str
+    verdict: str
+    everything: bool
+
+    @property
+    def others(self) -> list[RunLine]:
+        return [line for line in self.runs if line is not self.base]
+
+    def address(self) -> str:
+        """Of the same, with every metric."""
+        fields = [("run", line.id) for line in self.runs] + [("base", self.base.id)]
+        fields += [("text", self.text), ("verdict", self.verdict), ("all", "1")]
+        return f"/compare?{urlencode([each for each in fields if each[1]], errors='surrogateescape')}"
+
+
+def compare_page(index: RunIndex, query: Mapping[str, Sequence[str]]) -> Page:
+    ids = sorted(dict.fromkeys(query.get("run", ())))
+    heading = element("h1", "Comparison")
+    if not 2 <= len(ids) <= MOST_RUNS:
+        text = f"Choose from two to {MOST_RUNS} runs in "
+        body = join((heading, note(text, element("a", "the list", href="/"), ".")))
+        return Page("Comparison", body, here="Runs")
+    runs = tuple(index.line(run_id) for run_id in ids)
+    asked = query.get("base", [ids[0]])[-1]
+    base = next((line for line in runs if line.id == asked), None)
+    if base is None:
+        raise UnknownName(f"the base {asked!r} is none of the runs that are compared")
+    wanted = _Wanted(
+        runs=runs,
+        base=base,
+        text=query.get("text", [""])[-1].strip()[:LONGEST],
+        verdict=query.get("verdict", [""])[-1],
+        everything="all" in query,
+    )
+    sections = [section for line in wanted.others for section in _section(index, wanted, line)]
+    found = element("section", sections, id="comparison", data_live=True, aria_label="Verdicts")
+    return Page("Comparison", join((heading, _form(wanted), found)), here="Runs")
+
+
+def _form(wanted: _Wanted) -> Markup:
+    search = element(
+        "input", type="search", name="text", id="text", value=wanted.text, autocomplete="off",
+        placeholder="benchmark, metric …",
+    )  # fmt: skip
+    verdicts = [("", "all that are judged"), *((each, each) for each in ORDER), (NOT_JUDGED, NOT_JUDGED)]
+    return element(
+        "form",
+        [element("input", type="hidden", name="run", value=line.id) for line in wanted.runs],
+        select("Base", "base", [(line.id, line.id) for line in wanted.runs], wanted.base.id),
+        field("Search", "text", search),
+        select("Verdict", "verdict", verdicts, wanted.verdict),
+        element("button", "Show", data_without_scripts=True),
+        method="get",
+        action="/compare",
+        class_="filters",
+        role="search",
+        data_filters=True,
+    )
+
+
+def _section(index: RunIndex, wanted: _Wanted, line: RunLine) -> Iterator[Markup]:
+    yield element("h2", _run(line), " against ", _run(wanted.base))
+    try:
+        comparison = _compared(wanted.base.folder, line.folder, index.version)
+    except BenchmarkError as problem:
+        yield note(f"{problem}.", tone="warn")
+        return
+    if comparison.environment_differences:
+        differing = [element("li", each) for each in comparison.environment_differences]
+        text = "The environments differ; what differs there may be the machine and not the code:"
+        yield element("div", element("p", text), element("ul", differing), class_="note warn")
+    undecided = len(comparison.of(*UNDECIDED))
+    tone = "bad" if comparison.of("regressed") else "warn"
+    if tone == "warn" and len(comparison.of("improved", "unchanged")) > undecided:
+        tone = "good"
+    # Of `--force`, which the words for the terminal speak of, there is no such thing here.
+    said = conclusion(comparison).partition(";")[0] if not comparison.comparable else conclusion(comparison)
+    yield note(element("strong", said), " ", count_text(comparison), ".", tone=tone)
+    if comparison.notes:
+        notes = element("ul", [element("li", each) for each in comparison.notes])
+        count = f"{len(comparison.notes)} note{'s' if len(comparison.notes) > 1 else ''} on this comparison"
+        yield element("details", element("summary", count), notes, id=f"notes-{line.id}")
+    chosen = _chosen(comparison, wanted)
+    shown = chosen if wanted.everything else chosen[:SHOWN]
+    if not shown:
+        yield element("p", "No metric fits.", class_="soft")
+        return
+    yield _table(shown, with_target=has_targets(comparison))
+    if len(shown) < len(chosen):
+        link = element("a", f"Show all {len(chosen):,}", href=wanted.address())
+        yield element("p", f"{len(shown):,} of {len(chosen):,} metrics. ", link)
+
+
+def _run(line: RunLine) -> Markup:
+    link = element("a", line.id, href=run_address(line.id))
+    # A run that is whole needs no word.
+    return link if line.status == "complete" else join((link, " ", status_mark(line)))
+
+
+@lru_cache(maxsize=MOST_RUNS)
+def _compared(base: Path, current: Path, version: int) -> Comparison:
+    """Kept until a run changes, so that searching in it does not compare again."""
+    return compare_runs(base, current)
+
+
+def _chosen(comparison: Comparison, wanted: _Wanted) -> list[MetricVerdict]:
+    """What matters first."""
+    verdicts = [each for each in ORDER if wanted.verdict in ("", each)]
+    found = [each for verdict in verdicts for each in in_order(comparison, verdict)]
+    if wanted.verdict == NOT_JUDGED:
+        found = in_order(comparison, None)
+    words = wanted.text.casefold().split()
+    if not words:
+        return found
+    return [
+        each
+        for each in found
+        if all(w in f"{each.name} {each.target} {each.path}".casefold() for w in words)
+    ]
+
+
+def _table(metrics: Sequence[MetricVerdict], *, with_target: bool) -> Markup:
+    rows = []
+    for each in metrics:
+        case = (each.category, each.benchmark, each.target)
+        benchmark = f"{each.name} on {each.target}" if with_target else each.name
+        path = element("a", each.path, href=history_address(case, each.path)) if each.path else None
+        said = ", ".join(part for part in (change_text(each), each.reason) if part)
+        rows.append(
+            element(
+                "tr",
+                element("th", element("span", benchmark, class_="soft place"), path, scope="row"),
+                element("td", mark(each.verdict or NOT_JUDGED, _TONES.get(each.verdict or "", ""))),
+                element("td", said),
+                _number("Base", figure_text(each.base, each.unit)),
+                _number("This run", figure_text(each.current, each.unit)),
+                _number("Sees from", sees_text(each)),
+            )
+        )
+    names = ("Metric", "Verdict", "Change (95 % interval)", "Base", "This run", "Sees from")
+    return table(names, rows, "Metrics", numbers=(3, 4, 5), kind="cards")
+
+
+def _number(name: str, text: str) -> Markup:
+    return element("td", text, class_="n" if text != NOTHING else "n nothing", data_name=name)
