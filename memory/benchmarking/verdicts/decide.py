@@ -134,7 +134,7 @@ def _bounds(each: Evidence, thresholds: Thresholds, noise: NoiseFloor) -> _Bound
     if each.scale == "ratio":
         # A time that is 10 % longer and a rate that is divided by 1.1 are the same effect.
         return _Bounds(threshold, floor, math.log1p(shift), math.log1p(floor))
-    size = max(1.0, abs(each.base or 0.0))
+    size = max(1.0, abs(each.base or 0.0), abs(each.current or 0.0))
     return _Bounds(threshold * size, floor * size, shift * size, floor * size)
 
 
