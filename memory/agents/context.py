@@ -232,6 +232,8 @@ class _Cached:
 
 
 def _unit(messages: tuple[Message, ...], tokens: int) -> _Unit:
+    if len(messages) == 1 and not messages[0].tool_calls:
+        return _Unit(messages, tokens, messages[0].tool_result is None)
     wanted = [call.id for call in messages[0].tool_calls]
     given = [each.tool_result.call_id for each in messages if each.tool_result is not None]
     return _Unit(messages, tokens, sorted(wanted) == sorted(given) and len(set(wanted)) == len(wanted))
