@@ -57,7 +57,7 @@ def use_harness(folder: Path) -> None:
     """Load `memory.benchmarking` from this folder, and `memory` from wherever it is found."""
     import memory
 
-    if folder.samefile(Path(memory.__path__[0]) / "benchmarking"):
+    if folder.resolve() == (Path(memory.__path__[0]) / "benchmarking").resolve():
         return
     name = "memory.benchmarking"
     spec = spec_from_file_location(name, folder / "__init__.py", submodule_search_locations=[str(folder)])
