@@ -12,11 +12,23 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from memory.benchmarking.commands import ab, baseline, compare, data, history, listing, results, run, view
+from memory.benchmarking.commands import (
+    ab,
+    baseline,
+    calibrate,
+    compare,
+    data,
+    history,
+    listing,
+    results,
+    run,
+    selftest,
+    view,
+)
 from memory.benchmarking.errors import EXIT_FAILED, EXIT_INTERRUPTED
 from memory.errors import AgentMemoryError
 
-_COMMANDS = (run, ab, listing, results, compare, baseline, history, view, data)
+_COMMANDS = (run, ab, compare, baseline, history, calibrate, selftest, listing, results, view, data)
 
 
 class _Parser(argparse.ArgumentParser):
