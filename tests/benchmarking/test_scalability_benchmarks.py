@@ -277,7 +277,7 @@ def test_a_steady_load_is_served_and_watched() -> None:
 def test_a_long_run_has_a_leak_slope_and_a_short_one_says_why_not() -> None:
     short = benchmark_resource_utilization(0.05, 100.0, bench=bench(LIGHT))
     assert isinstance(short["leak_bytes_per_operation"], NotAvailable)
-    slope = benchmark_resource_utilization(0.8, 1000.0, bench=bench(LIGHT))["leak_bytes_per_operation"]
+    slope = benchmark_resource_utilization(1.2, 2000.0, bench=bench(LIGHT))["leak_bytes_per_operation"]
     assert isinstance(slope, Score)
     assert slope.low is not None
     assert slope.high is not None

@@ -371,6 +371,8 @@ _LIVE = 500
 _MIX = ("store", "store", "delete", "delete", "read", "read", "read", "read", "search", "search")
 _WORKERS = 4
 _PATIENCE_SECONDS = 1.0
+_LEAST_FOR_A_LEAK = 4 * _LIVE
+"""Operations: by then every live memory was replaced, and each cache has been filled by its like."""
 _READINGS = 300
 _SHORTEST_INTERVAL = 0.005
 
@@ -427,8 +429,12 @@ def benchmark_resource_utilization(
     if not loop.done:
         raise AssertionError(f"no operation of {loop.arrivals} was done") from loop.problem
     readings = timeline.readings
-    slope = trend([each.done for each in readings], [each.rss_bytes for each in readings])
-    too_few = not_available(f"{loop.done} operations are too few to tell a leak: let it run for longer")
+    slope = None
+    if loop.done >= _LEAST_FOR_A_LEAK:
+        slope = trend([each.done for each in readings], [each.rss_bytes for each in readings])
+    too_few = not_available(
+        f"{loop.done} operations are too few to tell a leak from caches that fill: let it run for longer"
+    )
     late = loop.lateness
     return {
         "arrivals": loop.arrivals,
