@@ -358,7 +358,7 @@ _Framework = Callable[[Bench, int], dict[str, Any]]
 
 
 @declare(
-    headline="langgraph/iteration_overhead_percent|*/iteration_overhead_percent",
+    headline="langgraph/overhead_us_per_step|*/overhead_us_per_step",
     iteration_overhead_percent=_OVERHEAD,
     overhead_us_per_step=Metric("µs", "lower"),
     reward=Metric("", "higher"),
