@@ -1,4 +1,4 @@
-"""The first document's commands and code, word for word (Windows shells and `compare` aside)."""
+"""The first document's commands and code, word for word (Windows shells aside)."""
 # ruff: noqa: E501 - the document has its own lines
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from memory.benchmarking.config import BenchmarkConfig
 from memory.benchmarking.discovery import discover
-from memory.benchmarking.files import read_result, run_folders
+from memory.benchmarking.files import encode_json, read_result, run_folders
 from memory.benchmarking.records import Result
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -259,6 +260,40 @@ def test_the_documents_ways_to_work_with_results(project: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert list((project / "benchmark_results").rglob("storage_throughput.png"))
+
+
+COMPARING = (
+    "python -m memory.benchmarking.cli compare --current-dir results/current --baseline-dir results/baseline"
+    " --threshold 0.1"
+)
+
+
+def test_the_documents_way_to_find_a_regression(project: Path) -> None:
+    for name in ("current", "baseline"):
+        done = call(
+            project,
+            f"python -m memory.benchmarking.cli run --output-dir results/{name}"
+            " --category storage --benchmark read_latency",  # not in the document: all of it takes long
+        )
+        assert done.returncode == 0, done.stderr
+    undecided = call(project, COMPARING)
+    assert undecided.returncode == 0, undecided.stderr  # one round each proves nothing
+    assert "could not be decided" in undecided.stdout
+    for name, factor in (("current", 1.5), ("baseline", 1.0)):
+        with_rounds(next((project / "results" / name).glob("*/storage/*.json")), factor)
+    regressed = call(project, COMPARING)
+    assert regressed.returncode == 2, regressed.stderr
+    assert "REGRESSED" in regressed.stdout
+
+
+def with_rounds(path: Path, factor: float) -> None:
+    """As if the same had been measured in three rounds, and took that much longer."""
+    result = read_result(path)
+    for name, figure in result.metrics.items():
+        value = factor * figure.value
+        rounds = [value, 1.01 * value, 0.99 * value]
+        result.metrics[name] = msgspec.structs.replace(figure, value=value, rounds=rounds)
+    path.write_bytes(encode_json(result))
 
 
 def test_the_results_have_the_documents_format(project: Path) -> None:
