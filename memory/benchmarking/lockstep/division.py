@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from memory.benchmarking.measure.pace import Plan, Proposal
 
 BLOCK_NS = 300_000
-TURN_NS = 1_500_000
+TURN_NS = 900_000
 LEAST_TURNS = 10
 """As far as there are samples for them: the median over turns needs some."""
 MOST_TURNS = 100
@@ -32,7 +32,8 @@ def divide(proposals: Sequence[Proposal]) -> list[Plan]:
     fewest = min(samples)
     known = [each.call_ns for each in proposals if each.call_ns is not None]
     if known:
-        total_ns = fewest * per_sample * max(known)
+        # The shorter: being interrupted in the warm-up only ever adds to a call.
+        total_ns = fewest * per_sample * min(known)
         blocks = min(max(round(total_ns / BLOCK_NS), LEAST_TURNS), fewest)
         turns = min(max(round(total_ns / TURN_NS), LEAST_TURNS), MOST_TURNS, blocks)
     else:

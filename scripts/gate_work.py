@@ -1,0 +1,34 @@
+"""Work whose true ratio is known: the same loop, so many per cent longer on one side. Used by gate.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memory.benchmarking.bench import Bench
+
+TURNS = 1000
+"""Long enough that a call's own cost is nothing beside its loop."""
+
+
+def benchmark_known_ratio(
+    longer_percent: tuple[float, ...] = (0.0,), bench: Bench | None = None, **kwargs: Any
+) -> dict[str, Any]:
+    """The same loop over and over, so many per cent longer in each timing."""
+    bench = bench or Bench()
+    return {
+        f"timing_{number}": bench.time(_loop(round(TURNS * (1 + percent / 100))))
+        for number, percent in enumerate(longer_percent)
+    }
+
+
+def _loop(turns: int) -> Any:
+    numbers = range(turns)
+    table = {number: number for number in range(64)}
+
+    def work() -> int:
+        total = 0
+        for number in numbers:
+            total += table[number & 63]
+        return total
+
+    return work
