@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Plot
     from pandas import DataFrame
 
+    from memory.benchmarking.verdicts.records import Comparison
+
 Ref = ResultFile | os.PathLike[str] | str
 """A result as `list_results` gives it, or its path, which may start inside the folder."""
 PLOTS = "plots"
@@ -219,10 +221,12 @@ class BenchmarkResults:
         category: str | None = None,
         run: str | Iterable[str] | None = None,
         path: str | os.PathLike[str] | None = None,
+        baseline: str | None = None,
     ) -> Path:
         """Write a page that shows results, and say where it is.
 
         Without `run`: the newest run that has results of the category, and all that were saved by hand.
+        `baseline` is a run or the name of one, shown beside it, with a verdict on every figure.
         """
         from memory.benchmarking.report.page import page
 
@@ -232,12 +236,79 @@ class BenchmarkResults:
         runs = {folder.name: read_run(folder) for folder in self._folders(asked or ())}
         if not files and not any(each.failures for each in runs.values()):
             raise self.nothing_of(category)
+        comparison = None
+        if baseline is not None:
+            base, comparison = self._against(baseline, files, category)
+            files += base
         loaded = self._load_or_warn(files)
         runs |= self.runs_of(each for each in loaded if each.file.run_id not in runs)
-        text = page(loaded, runs, category=category, problems=self.problems, older_runs=left_out)
-        name = "_".join(filter(None, [category, *(asked or ())])) or "all"
+        text = page(
+            loaded,
+            runs,
+            category=category,
+            problems=self.problems,
+            older_runs=left_out,
+            baseline=comparison,
+        )
+        return self._write_page(text, path, [category, *(asked or ())])
+
+    def compare_report(
+        self,
+        names: Iterable[str],
+        category: str | None = None,
+        path: str | os.PathLike[str] | None = None,
+    ) -> Path:
+        """Write a page that shows runs, baselines or targets side by side; the first is compared with.
+
+        A target by itself is that of the newest run that has it; `latest@sqlite-baseline` names both.
+        """
+        from memory.benchmarking.report.choice import choose
+        from memory.benchmarking.report.comparison import comparison_page
+        from memory.benchmarking.verdicts.compare import compare_runs
+
+        asked = list(names)
+        chosen = choose(self.output_dir, asked)
+        loaded: list[LoadedResult] = []
+        problems: list[DamagedResult] = []
+        for choice in chosen:
+            found = self.load_results(self.list_results(category, run=str(choice.folder)))
+            problems += self.problems
+            loaded += [each for each in found if choice.target in (None, each.target)]
+        self.problems = problems
+        if not loaded:
+            raise self.nothing_of(category)
+        first, *others = chosen
+        whole_runs = all(choice.target is None for choice in chosen)
+        verdicts = [compare_runs(first.folder, other.folder) for other in others] if whole_runs else []
+        for each in verdicts:
+            each.metrics = [one for one in each.metrics if category in (None, one.category)]
+        text = comparison_page(loaded, self.runs_of(loaded), verdicts=verdicts, problems=self.problems)
+        return self._write_page(text, path, ["compare", category, *asked])
+
+    def _against(
+        self, baseline: str, files: list[ResultFile], category: str | None
+    ) -> tuple[list[ResultFile], Comparison]:
+        """The results of a baseline, and what the newest run of these says against it."""
+        from memory.benchmarking.report.choice import run_or_baseline
+        from memory.benchmarking.verdicts.compare import compare_runs
+
+        base = run_or_baseline(self.output_dir, baseline)
+        current = [file.path.parent.parent for file in files if file.run_id]
+        if not current:
+            raise NothingMeasured(f"there is no run to compare with {baseline!r}: use `membench run`")
+        if base.resolve() in (folder.resolve() for folder in current):
+            raise InvalidBenchmarkConfig(f"{baseline!r} is on the page already: name another baseline")
+        comparison = compare_runs(base, current[-1])
+        comparison.metrics = [each for each in comparison.metrics if category in (None, each.category)]
+        return self.list_results(category, run=str(base)), comparison
+
+    def _write_page(
+        self, text: str, path: str | os.PathLike[str] | None, parts: Iterable[str | None]
+    ) -> Path:
+        name = "_".join(filter(None, parts)) or "all"
         out = Path(path) if path is not None else self.output_dir / REPORTS / f"{_as_file_name(name)}.html"
-        write_whole(out, text.encode())
+        # What is no text in any language, half a surrogate pair, must not cost the page.
+        write_whole(out, text.encode("utf-8", "replace"))
         return out
 
     def nothing_of(self, category: str | None, benchmark: str | None = None) -> BenchmarkError:

@@ -7,7 +7,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory.benchmarking.report.chart_html import data_table, figure
@@ -122,6 +122,7 @@ def test_a_figure_has_its_words_its_legend_and_its_data() -> None:
     assert [each["data-l"] for _, each in seen.elements if "data-l" in each] == ["0", "1"]
 
 
+@settings(deadline=None, max_examples=60)
 @given(
     st.text(min_size=1, max_size=20)
     | st.sampled_from(
@@ -142,6 +143,7 @@ def test_every_name_stays_a_text(hostile: str) -> None:
     assert [tag for tag, _ in made(hostile).elements] == [tag for tag, _ in plain.elements]
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(

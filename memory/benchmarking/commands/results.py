@@ -31,7 +31,7 @@ MOST_WARNINGS = 10
 
 def add_parser(subparsers: Any) -> None:
     """Add `results` and its own commands."""
-    results = subparsers.add_parser("results", help="list, show, export, report or remove results")
+    results = subparsers.add_parser("results", help="list, show, compare, export, report or remove results")
     results.set_defaults(execute=execute)
     commands = results.add_subparsers(dest="results_command", required=True, metavar="COMMAND")
 
@@ -70,6 +70,22 @@ def add_parser(subparsers: Any) -> None:
 
     parser = command("report", "Write a page of results and print where it is.", runs="RUN")
     parser.add_argument("--category", help="only results of this category")
+    parser.add_argument(
+        "--baseline", metavar="NAME|RUN", help="a baseline or a run to show beside it, with verdicts"
+    )
+    parser.add_argument("--output", metavar="FILE", help="default: in the folder 'reports' of the results")
+
+    parser = command(
+        "compare-report",
+        "Write a page with runs or targets side by side, differences first, and print where it is.",
+    )
+    parser.add_argument(
+        "refs",
+        nargs="+",
+        metavar="RUN|BASELINE|TARGET",
+        help="at least two; the first is compared with. RUN@TARGET is one target of a run",
+    )
+    parser.add_argument("--category", help="only results of this category")
     parser.add_argument("--output", metavar="FILE", help="default: in the folder 'reports' of the results")
 
     parser = command("rm", "Remove runs for good. Takes whole ids only.", runs="RUN")
@@ -78,7 +94,14 @@ def add_parser(subparsers: Any) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Run the command; the exit code."""
-    command = {"list": _list, "show": _show, "export": _export, "report": _report, "rm": _remove}
+    command = {
+        "list": _list,
+        "show": _show,
+        "export": _export,
+        "report": _report,
+        "compare-report": _compare_report,
+        "rm": _remove,
+    }
     return command[arguments.results_command](arguments)
 
 
@@ -279,7 +302,19 @@ def _report(arguments: argparse.Namespace) -> int:
     manager = BenchmarkResults(arguments.output_dir)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the same problems are told below, without Python's own words
-        path = manager.generate_report(arguments.category, arguments.refs or None, arguments.output)
+        path = manager.generate_report(
+            arguments.category, arguments.refs or None, arguments.output, arguments.baseline
+        )
+    warn(manager.problems)
+    print(path)
+    return EXIT_FINE
+
+
+def _compare_report(arguments: argparse.Namespace) -> int:
+    from memory.benchmarking.results import BenchmarkResults
+
+    manager = BenchmarkResults(arguments.output_dir)
+    path = manager.compare_report(arguments.refs, arguments.category, arguments.output)
     warn(manager.problems)
     print(path)
     return EXIT_FINE

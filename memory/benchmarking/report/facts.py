@@ -13,7 +13,7 @@ def run_facts(run: Run) -> dict[str, str]:
     where = run.environment
     facts = {
         "status": run.status,
-        "started": _when(run),
+        "started": started_text(run) + duration_of(run),
         "command": run.command,
         "profile": f"{run.profile}, {run.rounds} rounds, seed {run.seed}",
         "targets": ", ".join(run.targets),
@@ -62,12 +62,17 @@ def moment(text: str) -> datetime | None:
         return None
 
 
-def _when(run: Run) -> str:
+def started_text(run: Run) -> str:
+    start = moment(run.started_at)
+    return start.strftime("%Y-%m-%d %H:%M:%S") if start else run.started_at
+
+
+def duration_of(run: Run) -> str:
+    """`, took 5 min 31 s`; empty while it goes on."""
     start, end = moment(run.started_at), moment(run.finished_at)
-    if start is None:
-        return run.started_at
-    shown = start.strftime("%Y-%m-%d %H:%M:%S")
+    if start is None or end is None:
+        return ""
     try:
-        return f"{shown}, took {duration_text((end - start).total_seconds())}" if end else shown
+        return f", took {duration_text((end - start).total_seconds())}"
     except TypeError:  # one of them has a time zone and the other has none
-        return shown
+        return ""

@@ -15,6 +15,19 @@ from memory.benchmarking.records import SEPARATOR, Figure
 from memory.benchmarking.tidy import TIERS, LoadedResult, Place, read_path
 
 Value = str | int | float | None
+_COUNTED = {
+    "agents": "{} agents",
+    "batch_size": "batches of {}",
+    "entries": "{} memories",
+    "parallel": "{} at a time",
+    "sessions": "{} sessions",
+    "threads": "{} threads",
+    "tools": "{} tools",
+}
+"""How to say the values of parameters whose name and number in a row would be no English."""
+_UNIT_ENDINGS = (
+    "_ops_per_second", "_per_second", "_per_mb", "_seconds", "_ms", "_us", "_ns", "_bytes", "_mb",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -123,10 +136,16 @@ def words(*values: Value, names: Sequence[str] = ()) -> str:
         if value is None or value == "":
             continue
         if isinstance(value, int | float):
-            shown.append(f"{plain(name)} {value:,}" if name else f"{value:,}")
+            shown.append(_COUNTED.get(name, f"{plain(name)} {{}}").format(f"{value:,}").strip())
         else:
-            shown.append(plain(value))
+            shown.append(short_name(value) if name == "metric" else plain(value))
     return ", ".join(shown)
+
+
+def short_name(leaf: str) -> str:
+    """`throughput` for `throughput_ops_per_second`: the unit stands at every figure."""
+    ending = next((ending for ending in _UNIT_ENDINGS if leaf.endswith(ending)), "")
+    return plain(leaf.removesuffix(ending)) or plain(leaf)
 
 
 def plain(name: str) -> str:

@@ -5,24 +5,13 @@ from __future__ import annotations
 from memory.benchmarking.metrics import Metric
 from memory.benchmarking.records import SEPARATOR
 from memory.benchmarking.report.charts import Chart
-from memory.benchmarking.report.gather import Gathered, Row, plain
+from memory.benchmarking.report.gather import Gathered, Row, plain, short_name
 from memory.benchmarking.report.makers import MOST_LINES, Shown, bars, over, percentiles
 
 MOST_CHARTS = 4
 _TIMED = "p50_ms"
 _OF_THE_SAME_TIMES = ("mean_ms", "p95_ms", "p99_ms", "max_ms", "cpu_ms", "min_ms", "std_dev_ms")
 """Said by the median and the distribution already."""
-_UNIT_ENDINGS = (
-    "_ops_per_second",
-    "_per_second",
-    "_per_mb",
-    "_seconds",
-    "_ms",
-    "_us",
-    "_ns",
-    "_bytes",
-    "_mb",
-)
 
 
 def generic(gathered: Gathered) -> list[Chart]:
@@ -51,12 +40,6 @@ def generic(gathered: Gathered) -> list[Chart]:
     if distribution := percentiles("How long calls take", lines=names or ["part"])(gathered):
         charts.append(distribution)
     return charts[:MOST_CHARTS]
-
-
-def short_name(leaf: str) -> str:
-    """`throughput` for `throughput_ops_per_second`: the unit stands at every figure."""
-    ending = next((ending for ending in _UNIT_ENDINGS if leaf.endswith(ending)), "")
-    return plain(leaf.removesuffix(ending)) or plain(leaf)
 
 
 def _chosen(gathered: Gathered) -> list[str]:

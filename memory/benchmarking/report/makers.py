@@ -148,7 +148,7 @@ def bars(
         rows = [row for leaf in leaves for row in gathered.select(leaf, keep)]
         if not rows:
             return None
-        naming = [*lines, *(["metric"] if len(leaves) > 1 else [])]
+        naming = [*lines, *(["metric"] if len(leaves) > 1 and "metric" not in names else [])]
         return _bars(title, rows, names, naming, panels, shown, _read(gathered, leaves), note, called)
 
     return make
@@ -187,7 +187,7 @@ def percentiles(
         kept = [*dict.fromkeys(names)][:MOST_LINES]
         for curve, name in zip(found, names, strict=True):
             if name in kept:
-                made.append(Line(name, curve.points, curve.source, "curve", _COLOURS.get(name)))
+                made.append(Line(name, curve.points, curve.source, "curve", _colour(name, kept)))
         if not made:
             return None
         means = max(curve.calls_per_sample for curve in found) > 1
@@ -208,7 +208,7 @@ def percentiles(
     return make
 
 
-def timeline(title: str, leaf: str, field: str, shown: Shown, unit: str, *, note: str = "") -> Maker:
+def timeline(title: str, leaf: str, field: str, label: str, unit: str, *, from_zero: bool) -> Maker:
     """What was read again and again while a benchmark ran: a list of readings with their seconds."""
 
     def make(gathered: Gathered) -> Chart | None:
@@ -227,12 +227,17 @@ def timeline(title: str, leaf: str, field: str, shown: Shown, unit: str, *, note
                 lines.append(Line(words(*path), thinned(points, MOST_TIMES), source, "curve"))
         if not lines:
             return None
+        values = [point.y for line in lines for point in line.points]
+        margin = (max(values) - min(values)) / 10
+        low, high = (0.0, None) if from_zero else (min(values) - margin, max(values) + margin)
         return Chart(
             title,
-            Axis("seconds into the run"),
-            Axis(shown.label, unit, low=shown.bounds[0] if shown.bounds else None),
+            Axis(
+                "seconds into the run", low=0, high=max(point.x for line in lines for point in line.points)
+            ),
+            Axis(label, unit, low=low, high=high),
             (Panel(tuple(lines)),),
-            note=note or "One reading at a time, of the last round.",
+            note="One reading after the other, of the last round.",
         )
 
     return make
@@ -371,7 +376,7 @@ def _panels(
                         called.get(name, name),
                         tuple(point for _, point in values),
                         source,
-                        colour=_COLOURS.get(name),
+                        colour=_colour(name, order),
                     )
                     for (source, name), values in members
                     if order.index(name) < MOST_LINES
@@ -380,6 +385,11 @@ def _panels(
             )
         )
     return tuple(made)
+
+
+def _colour(name: str, names: Iterable[str]) -> int | None:
+    """That of the tier, where all lines are tiers."""
+    return _COLOURS[name] if all(each in _COLOURS for each in names) else None
 
 
 def _sorted(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
@@ -471,7 +481,7 @@ def _growth_in_words(slopes: Mapping[str, Estimate], size: str) -> str:
     said = []
     for name, slope in slopes.items():
         bounds = f", {slope.low:.2f} to {slope.high:.2f}" if slope.low is not None else ""
-        where = f" for {name}" if name else ""
+        where = f" for {name}" if name and len(slopes) > 1 else ""
         said.append(f"{10**slope.value:.2g} times as much{where} (n^{slope.value:.2f}{bounds})")
     said = [said[0], *(text.replace(" times as much", " times", 1) for text in said[1:])]
     return f"Ten times the {size} cost {_listed(said)}."

@@ -1,41 +1,37 @@
-"""One self-contained page of results: no script, nothing from the network, every text escaped."""
+"""The report: one self-contained page of runs. What stands out comes first, every figure comes along."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 
-from memory.benchmarking.display import NOTHING, figure_text, interval_text
-from memory.benchmarking.records import SEPARATOR, Figure, Run
-from memory.benchmarking.report.facts import result_facts, run_facts
-from memory.benchmarking.tidy import LoadedResult, time_of
+from memory.benchmarking.records import Run
+from memory.benchmarking.report.chart_html import MOST_KEYS, figure
+from memory.benchmarking.report.document import document
+from memory.benchmarking.report.facts import duration_of, result_facts, started_text
+from memory.benchmarking.report.gather import Gathered, gather
+from memory.benchmarking.report.insights import insights
+from memory.benchmarking.report.markup import Child, Markup, element, join
+from memory.benchmarking.report.parts import (
+    MOST_COLUMNS,
+    about_run,
+    all_figures,
+    anchor,
+    count,
+    facts,
+    failures,
+    headlines,
+    insight_list,
+    note,
+    span_of,
+    verdict_tables,
+)
+from memory.benchmarking.report.pictures import CATEGORIES, STORIES, pictures, question
+from memory.benchmarking.report.sources import Source, names, sources_of
+from memory.benchmarking.tidy import LoadedResult
+from memory.benchmarking.verdicts.records import Comparison, MetricVerdict
 
-OPEN_UP_TO = 40
-"""Figures of a result that are shown unfolded."""
-
-_STYLE = """
-:root { color-scheme: light dark; --text: #1b1b1b; --soft: #5c5c5c; --line: #d8d8d8; --back: #fff;
-  --band: #f5f5f3; --bad: #a61b1b; }
-@media (prefers-color-scheme: dark) { :root { --text: #e8e8e6; --soft: #a3a3a0; --line: #3c3c3a;
-  --back: #161616; --band: #20201f; --bad: #ff9d94; } }
-body { margin: 0 auto; padding: 1.2rem; max-width: 62rem; font: 15px/1.5 system-ui, sans-serif;
-  color: var(--text); background: var(--back); overflow-wrap: anywhere; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; } h3 { font-size: 1.05rem; }
-h2, h3 { border-top: 1px solid var(--line); padding-top: .7rem; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: 0; }
-dt, .soft, caption { color: var(--soft); } dd { margin: 0; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; padding: .2rem .7rem .2rem 0; border-bottom: 1px solid var(--line);
-  vertical-align: top; font-weight: normal; overflow-wrap: normal; }
-thead th { color: var(--soft); } th.group { padding-top: .7rem; font-weight: 600; }
-tbody th:not(.group) { padding-left: 1rem; }
-td.n, th.n { text-align: right; white-space: nowrap; }
-.bad { color: var(--bad); } .headline { font-size: 1.15rem; }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; min-width: 14rem; margin: 0; font-size: .85rem; }
-summary { cursor: pointer; }
-@media (max-width: 36rem) { dl { grid-template-columns: 1fr; } dt { margin-top: .4rem; } }
-"""
+ORDER = (*CATEGORIES,)
+"""Of the categories that we know; a user's own come after them."""
 
 
 def page(
@@ -45,109 +41,213 @@ def page(
     category: str | None = None,
     problems: Iterable[Exception] = (),
     older_runs: int = 0,
+    baseline: Comparison | None = None,
 ) -> str:
-    """The whole page: the newest run first, then the results that were saved by hand.
-
-    A run without a single result is on it too, with what failed.
-    """
+    """The whole page. A run without a single result is on it too, with what failed."""
     title = f"Benchmark results: {category}" if category else "Benchmark results"
-    ids = sorted({*runs, *(each.file.run_id for each in results)}, reverse=True)
-    parts = [f"<h1>{escape(title)}</h1>"]
-    if older_runs:
-        more = f"{older_runs} older run{'s are' if older_runs > 1 else ' is'} not on this page"
-        parts.append(f'<p class="soft">{more}; <code>membench results report RUN</code> shows another.</p>')
-    for problem in problems:
-        parts.append(f'<p class="bad">Left out: {escape(str(problem))}</p>')
-    for run_id in ids:
-        parts += _run(run_id, runs.get(run_id), [each for each in results if each.file.run_id == run_id])
-    body = "\n".join(parts)
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
-    )
-
-
-def _run(run_id: str, run: Run | None, results: Sequence[LoadedResult]) -> list[str]:
-    parts = [f"<h2>{escape(f'Run {run_id}' if run_id else 'Saved by hand')}</h2>"]
-    if run is not None:
-        parts.append(_facts(run_facts(run)))
-        if run.failures:
-            count = len(run.failures)
-            parts.append(f'<h3 class="bad">{count} round{"s" if count > 1 else ""} failed</h3>')
-            rows = [
-                f"<tr><th scope=row>{escape(each.case)}, round {each.round}</th>"
-                f"<td>{escape(each.reason)}</td><td><pre>{escape(each.message)}</pre></td></tr>"
-                for each in run.failures
-            ]
-            parts.append(_table(["what", "why", "message"], rows))
-    for result in results:
-        parts += _result(result)
-    return parts
-
-
-def _result(each: LoadedResult) -> list[str]:
-    name = f"{each.name} on {each.target}" if each.target else each.name
-    parts = [f"<h3>{escape(name)}</h3>"]
-    headline = each.headline
-    if headline:
-        figure, metric = each.result.metrics[headline], each.metric(headline)
-        bounds = interval_text(figure.value, figure.low, figure.high, metric.unit)
-        shown = f"<strong>{escape(figure_text(figure.value, metric.unit))}</strong>"
-        parts.append(
-            f'<p class="headline">{shown} {escape(f"({bounds})") if bounds else ""} '
-            f'<span class="soft">{escape(headline)}</span></p>'
-        )
-    parts.append(_facts({"saved": str(time_of(each.result.timestamp) or "")} | result_facts(each)))
-    if each.not_available:
-        rows = [
-            f"<tr><th scope=row>{escape(path or 'all of it')}</th><td>{escape(why)}</td></tr>"
-            for path, why in each.not_available.items()
-        ]
-        parts.append(_table(["n/a", "why"], rows))
-    metrics = each.result.metrics
-    if not metrics:
-        parts.append('<p class="soft">No figures.</p>')
-        return parts
-    is_open = " open" if len(metrics) <= OPEN_UP_TO else ""
-    table = _table(
-        ["figure", "value", "95 % interval", "rounds", "better"], _metric_rows(each), figures=(1, 2, 3)
-    )
-    count = "1 figure" if len(metrics) == 1 else f"{len(metrics)} figures"
-    parts.append(f"<details{is_open}><summary>{count}</summary>\n{table}\n</details>")
-    return parts
-
-
-def _metric_rows(each: LoadedResult) -> list[str]:
-    rows = []
-    for where, leaves in each.groups.items():
-        if where:
-            rows.append(f'<tr><th class="group" colspan="5">{escape(where)}</th></tr>')
-        rows += [_metric_row(each, f"{where}{SEPARATOR}{leaf}", leaf, fig) for leaf, fig in leaves.items()]
-    return rows
-
-
-def _metric_row(each: LoadedResult, path: str, leaf: str, figure: Figure) -> str:
-    metric = each.metric(path)
-    cells = [
-        figure_text(figure.value, metric.unit),
-        interval_text(figure.value, figure.low, figure.high, metric.unit) or NOTHING,
-        str(len(figure.rounds)) if figure.rounds else NOTHING,
+    sources, numbered = sources_of(results, runs)
+    gathered = in_order(gather(numbered))
+    body: list[Child] = [
+        element("h1", title),
+        [run_line(run, sum(each.file.run_id == key for each in results)) for key, run in runs.items()],
+        _by_hand_line(results),
+        asides(problems, older_runs),
+        [failures(run) for run in runs.values()],
+        _baseline(baseline),
+        _stands_out(gathered, sources),
     ]
-    better = metric.better if metric.better != "neither" else NOTHING
-    figures = "".join(f'<td class="n">{escape(cell)}</td>' for cell in cells)
-    return f"<tr><th scope=row>{escape(leaf)}</th>{figures}<td>{escape(better)}</td></tr>"
+    if gathered:
+        body += [
+            element("h2", "The headline figures", id="headlines"),
+            switches(sources),
+            headlines(gathered, sources),
+            sections(gathered, sources, baseline),
+        ]
+    body.append(about(runs.values()))
+    body.append(reading())
+    return document(title, body, links(gathered, runs, has_baseline=baseline is not None))
 
 
-def _facts(facts: Mapping[str, str]) -> str:
-    shown = (f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts.items() if value)
-    return f"<dl>{''.join(shown)}</dl>"
+def links(
+    gathered: Sequence[Gathered], runs: Mapping[str, Run], has_baseline: bool
+) -> list[tuple[str, str]]:
+    """The bar at the top: the parts of the page."""
+    found = [("#baseline", "baseline")] if has_baseline else []
+    found += [(f"#{anchor(name)}", name) for name in dict.fromkeys(each.category for each in gathered)]
+    return [*found, ("#environment", "environment")] if runs else found
 
 
-def _table(headers: Sequence[str], rows: Iterable[str], figures: Sequence[int] = ()) -> str:
-    head = "".join(
-        f"<th scope=col{' class=n' if number in figures else ''}>{escape(text)}</th>"
-        for number, text in enumerate(headers)
+def in_order(gathered: Iterable[Gathered]) -> list[Gathered]:
+    """Categories and benchmarks as the documents have them, then others as they come."""
+    stories = [*STORIES]
+    return sorted(
+        gathered,
+        key=lambda each: (
+            ORDER.index(each.category) if each.category in ORDER else len(ORDER),
+            each.category,
+            stories.index(each.name) if each.name in stories else len(stories),
+        ),
     )
-    body = "\n".join(rows)
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
+
+
+def switches(sources: Sequence[Source]) -> Markup | None:
+    """A box for each source, which the script makes work."""
+    if len(sources) < 2:
+        return None
+    boxes = [
+        element(
+            "label",
+            element("input", type="checkbox", checked=True, data_source_switch=number),
+            " ",
+            source.name,
+        )
+        for number, source in enumerate(sources[:MOST_KEYS])
+    ]
+    return element("fieldset", element("legend", "Show"), boxes, class_="sources no-print")
+
+
+def sections(
+    gathered: Sequence[Gathered], sources: Sequence[Source], baseline: Comparison | None = None
+) -> Markup:
+    """A section for each category: its question, then each benchmark with its pictures and figures."""
+    judged: dict[str, dict[str, MetricVerdict]] = {}
+    for each in baseline.metrics if baseline else ():
+        judged.setdefault(each.name, {})[each.path] = each
+    parts: list[Child] = []
+    for category in dict.fromkeys(each.category for each in gathered):
+        members = [each for each in gathered if each.category == category]
+        asked = CATEGORIES.get(category, "")
+        parts.append(
+            element(
+                "section",
+                element("h2", category),
+                element("p", asked, class_="soft") if asked else None,
+                element(
+                    "div",
+                    [_benchmark(each, sources, judged.get(each.name, {})) for each in members],
+                    class_="benchmarks",
+                ),
+                id=anchor(category),
+                class_="category",
+            )
+        )
+    return join(parts)
+
+
+def _benchmark(each: Gathered, sources: Sequence[Source], judged: Mapping[str, MetricVerdict]) -> Markup:
+    charts = pictures(each)
+    asked = question(each)
+    shown = names(sources)
+    figures = [
+        element("div", figure(chart, shown), class_=f"cell span{span_of(chart)}") for chart in charts
+    ]
+    columns = min(MOST_COLUMNS, sum(map(span_of, charts)))
+    missing = {
+        f"{path or 'all of it'}": why
+        for _, result in each.results
+        for path, why in result.not_available.items()
+    }
+    na = [element("li", element("code", path), ": ", why) for path, why in missing.items()]
+    return element(
+        "section",
+        element("h3", each.benchmark),
+        element("p", asked, class_="soft asked") if asked else None,
+        element("div", figures, class_="charts") if figures else None,
+        element("div", element("p", "n/a:"), element("ul", na), class_="soft missing") if na else None,
+        all_figures(each, sources, judged),
+        _details(each, sources),
+        id=anchor(each.name),
+        class_=f"benchmark span{max(1, columns)}",
+    )
+
+
+def _details(each: Gathered, sources: Sequence[Source]) -> Markup:
+    several = len(sources) > 1
+    parts = [
+        element("div", element("p", sources[number].name) if several else None, facts(result_facts(result)))
+        for number, result in each.results
+    ]
+    return element("details", element("summary", "Parameters and file"), parts)
+
+
+# -- the summary ------------------------------------------------------------------------------
+
+
+def run_line(run: Run, benchmarks: int) -> Markup:
+    """What ran, on what, when: one paragraph."""
+    where = run.environment
+    ran = [
+        element("strong", f"Run {run.id}"),
+        f": {count(benchmarks, 'result')} on {', '.join(run.targets) or 'no target'}, "
+        f"{run.profile} profile, {count(run.rounds, 'round')} each in fresh processes. ",
+        f"{started_text(run)}{duration_of(run)}, on {where.cpu}, {count(where.cores, 'core')}, "
+        f"{where.memory_gb:g} GB, {where.os}; {where.python}. ",
+    ]
+    status = {"running": "It is still going on.", "interrupted": "It was interrupted."}.get(run.status)
+    return element("p", ran, element("strong", status) if status else None, class_="lede")
+
+
+def _by_hand_line(results: Sequence[LoadedResult]) -> Markup | None:
+    by_hand = [each for each in results if not each.file.run_id]
+    if not by_hand:
+        return None
+    return element(
+        "p", f"{count(len(by_hand), 'result')} saved by hand, outside of any run.", class_="lede"
+    )
+
+
+def asides(problems: Iterable[Exception], older_runs: int) -> list[Child]:
+    parts: list[Child] = [note("Left out: ", str(problem), tone="bad") for problem in problems]
+    if older_runs:
+        more = f"{older_runs} older run{'s are' if older_runs > 1 else ' is'} not on this page; "
+        parts.append(
+            element(
+                "p", more, element("code", "membench results report RUN"), " shows another.", class_="soft"
+            )
+        )
+    return parts
+
+
+def _baseline(comparison: Comparison | None) -> Markup | None:
+    if comparison is None:
+        return None
+    return element(
+        "section",
+        element("h2", "Against the baseline"),
+        element("p", f"{comparison.current} against {comparison.base}.", class_="soft"),
+        verdict_tables(comparison),
+        id="baseline",
+    )
+
+
+def _stands_out(gathered: Sequence[Gathered], sources: Sequence[Source]) -> Markup | None:
+    """Of each source by itself; with many of them that would be a page of its own."""
+    parts: list[Child] = []
+    for number, source in enumerate(sources[:3]):
+        listed = insight_list(insights(gathered, source.run, number))
+        if listed is not None:
+            parts.append(element("h3", source.name) if len(sources) > 1 else None)
+            parts.append(listed)
+    return element("section", element("h2", "What stands out"), parts, id="out") if parts else None
+
+
+def about(runs: Iterable[Run]) -> Markup | None:
+    parts = [join((element("h3", f"Run {run.id}"), about_run(run))) for run in runs]
+    if not parts:
+        return None
+    return element("section", element("h2", "Environment and command"), parts, id="environment")
+
+
+def reading() -> Markup:
+    texts = (
+        "A figure is the centre of its rounds, each a fresh process; the interval is Student's 95 % "
+        "interval over the rounds. It says "
+        "where the figure lies, of this code on this machine at this time.",
+        "Percentile curves are made of the raw samples: each point is the centre over the rounds, and the "
+        "band its interval.",
+        "Whether two runs differ can't be seen by comparing intervals by eye: membench compare judges it.",
+    )
+    items = [element("li", text) for text in texts]
+    return element(
+        "section", element("h2", "How to read this"), element("ul", items, class_="soft"), class_="reading"
+    )

@@ -164,12 +164,6 @@ STORIES: dict[str, Story] = {
                 ("encode_vectors_ops_per_second", "decode_vectors_ops_per_second",
                  "encode_content_ops_per_second", "decode_content_ops_per_second"),
                 ("tier",), shown=Shown("operations"), note="Higher is better.",
-                called={
-                    "encode vectors ops per second": "encode vectors",
-                    "decode vectors ops per second": "decode vectors",
-                    "encode content ops per second": "encode content",
-                    "decode content ops per second": "decode content",
-                },
             ),
         ),
     ),
@@ -217,9 +211,9 @@ STORIES: dict[str, Story] = {
         "What stays, and how high up, when there is not enough room for all memories?",
         (
             over(
-                "Memories that are kept, by importance", "retention_rate", "importance",
-                x_label="importance", shown=Shown("share kept", SHARE), lines=("tier",), panels=("part",),
-                note="A line that rises keeps what matters. Panels: the order in which memories arrived.",
+                "Which tier holds memories of which importance", "retention_rate", "importance",
+                x_label="importance", shown=Shown("share held", SHARE), lines=("tier",), panels=("part",),
+                note="The upper tier should hold what matters most, whatever the order of arrival.",
             ),
         ),
     ),
@@ -290,12 +284,16 @@ STORIES: dict[str, Story] = {
         (
             over_leaves(
                 "Latency from the intended start", r"p(\d+)_ms", x_label="share of operations",
-                shown=Shown("latency"), lines=("part1",), scale="nines",
+                shown=Shown("latency"), lines=("tier", "part1"), scale="nines",
                 keep=lambda place: place.part.startswith("latency"),
                 note="Waiting in the queue is included.",
             ),
-            timeline("Memory of the process over time", "timeline", "rss_mb", Shown("RSS"), "MB"),
-            timeline("CPU of the process over time", "timeline", "cpu_percent", Shown("CPU", (0, 0)), "%"),
+            timeline(
+                "Memory of the process over time", "timeline", "rss_mb", "RSS", "MB", from_zero=False
+            ),
+            timeline(
+                "CPU of the process over time", "timeline", "cpu_percent", "CPU", "%", from_zero=True
+            ),
         ),
     ),
     # -- integration --------------------------------------------------------------------------
@@ -312,7 +310,7 @@ STORIES: dict[str, Story] = {
         "What do memory hooks add to an agent's observe and act?",
         (
             bars(
-                "Time of a step", "p50_ms", ("part0",), lines=("part1",), shown=MEDIAN,
+                "Time of a step", "p50_ms", ("part0",), lines=("tier", "part1"), shown=MEDIAN,
                 note="store is the storing alone, hooked the agent with the hook.",
             ),
         ),

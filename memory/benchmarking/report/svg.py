@@ -33,6 +33,11 @@ _ROW = 15
 """Height of one bar of a chart that lies."""
 _LONGEST_NAME = 24
 _LABEL_HEIGHT = 12
+_MANY = 40
+"""Points of a curve, from which on they are drawn smaller."""
+_MOST_MINOR = 40
+_BEYOND = 3.0
+"""How far, as a factor, a logarithmic axis goes beyond the figures to show intervals."""
 
 
 @dataclass(frozen=True)
@@ -119,21 +124,15 @@ def _height(chart: Chart) -> int:
     if not chart.lying:
         return HEIGHT
     bars = max((len(panel.lines) for panel in chart.panels), default=1)
-    return int(_TOP + _BOTTOM + max(1, len(chart.x.names)) * max(22, _ROW * bars + 6))
+    return int(_top(chart) + _BOTTOM + max(1, len(chart.x.names)) * max(22, _ROW * bars + 6))
 
 
 def _frame(chart: Chart, height: int) -> _Frame:
     """The same for all panels of a chart, so that they can be compared."""
     points = [point for line in chart.lines for point in line.points]
     xs = [point.x for point in points]
-    ys = [bound for point in points for bound in (point.y, point.low, point.high) if bound is not None]
-    if chart.y.scale == "log":
-        # An interval that reaches to nothing must not squeeze the figures themselves.
-        smallest = min((point.y for point in points if point.y > 0), default=1.0)
-        largest = max((point.y for point in points), default=1.0)
-        ys = [min(max(value, smallest / 10), largest * 10) for value in ys]
-        ys += [limit for limit, _ in chart.limits]
-    top, bottom = _TOP, height - _BOTTOM
+    ys = _reach(chart, points)
+    top, bottom = _top(chart), height - _BOTTOM
     if chart.lying:
         names = [shorten(clean(name), _LONGEST_NAME) for name in chart.x.names]
         left = 8 + _LETTER * max(map(len, names), default=0)
@@ -150,35 +149,48 @@ def _frame(chart: Chart, height: int) -> _Frame:
     return _Frame(x, y, left, right, top, bottom, chart.lying)
 
 
+def _top(chart: Chart) -> int:
+    """Room above the frame: for the label of y, which a chart that lies has below."""
+    return 6 if chart.lying else _TOP
+
+
+def _reach(chart: Chart, points: Sequence[Point]) -> list[float]:
+    """What y has to reach: all figures, and as much of their intervals as does not squeeze them."""
+    figures = [point.y for point in points]
+    bounds = [bound for point in points for bound in (point.low, point.high) if bound is not None]
+    if chart.y.scale == "log":
+        positive = [figure for figure in figures if figure > 0] or [1.0]
+        low, high = min(positive) / _BEYOND, max(positive) * _BEYOND
+        figures += [limit for limit, _ in chart.limits]
+    else:
+        spread = max((abs(figure) for figure in figures), default=1.0)
+        low, high = min(figures, default=0.0) - spread / 2, max(figures, default=1.0) + spread / 2
+        if figures and min(figures) >= 0:
+            low = 0.0
+    return figures + [min(max(bound, low), high) for bound in bounds]
+
+
 def _grid(frame: _Frame) -> Markup:
-    across, down = (frame.x, frame.y) if frame.lying else (frame.y, frame.x)
-    lines = "" if frame.lying else _rows(across, frame)
-    lines += _columns(down, frame) if frame.lying else ""
+    """Lines across at the marks of y, and the axis that everything stands on."""
     base = f"M{_n(frame.left)} {_n(frame.bottom)}H{_n(frame.right)}"
     if frame.lying:
         base = f"M{_n(frame.left)} {_n(frame.top)}V{_n(frame.bottom)}"
-    faint = frame.y.minor
-    minor = "".join(
-        f"M{_n(frame.y.place(value))} {_n(frame.top)}V{_n(frame.bottom)}"
-        if frame.lying
-        else f"M{_n(frame.left)} {_n(frame.y.place(value))}H{_n(frame.right)}"
-        for value in faint
-    )
+    minor = _across(frame, frame.y.minor) if len(frame.y.minor) <= _MOST_MINOR else ""
     return join(
         [
-            element("path", class_="grid minor", d=minor) if minor and len(faint) <= 40 else None,
-            element("path", class_="grid", d=lines),
+            element("path", class_="grid minor", d=minor) if minor else None,
+            element("path", class_="grid", d=_across(frame, frame.y.values)),
             element("path", class_="base", d=base),
         ]
     )
 
 
-def _rows(axis: Marks, frame: _Frame) -> str:
-    return "".join(f"M{_n(frame.left)} {_n(axis.place(value))}H{_n(frame.right)}" for value in axis.values)
-
-
-def _columns(axis: Marks, frame: _Frame) -> str:
-    return "".join(f"M{_n(axis.place(value))} {_n(frame.top)}V{_n(frame.bottom)}" for value in axis.values)
+def _across(frame: _Frame, values: Iterable[float]) -> str:
+    """Lines at values of y."""
+    places = [_n(frame.y.place(value)) for value in values]
+    if frame.lying:
+        return "".join(f"M{place} {_n(frame.top)}V{_n(frame.bottom)}" for place in places)
+    return "".join(f"M{_n(frame.left)} {place}H{_n(frame.right)}" for place in places)
 
 
 def _axes(frame: _Frame) -> list[Markup]:
@@ -210,7 +222,7 @@ def _that_fit(places: Sequence[float], texts: Sequence[str], end: float) -> list
     kept: list[tuple[float, str]] = []
     for place, text in zip(places, texts, strict=True):
         half = len(text) * _LETTER / 2
-        if kept and place - half < kept[-1][0] + len(kept[-1][1]) * _LETTER / 2 + 3:
+        if kept and place - half < kept[-1][0] + len(kept[-1][1]) * _LETTER / 2 + 6:
             continue
         kept.append((min(max(place, half), end - half), text))
     return kept
@@ -220,10 +232,14 @@ def _limits(chart: Chart, frame: _Frame) -> list[Markup]:
     found = []
     for value, text in chart.limits:
         place = frame.y.place(value)
-        if not frame.lying and frame.top - 1 <= place <= frame.bottom + 1:
-            line = element("path", class_="limit", d=f"M{_n(frame.left)} {_n(place)}H{_n(frame.right)}")
+        if frame.lying:
+            inside = frame.left <= place <= frame.right
+            name = element("text", clean(text), x=_n(place), y=_n(frame.bottom + 27), class_="limit mid")
+        else:
+            inside = frame.top - 1 <= place <= frame.bottom + 1
             name = element("text", clean(text), x=_n(frame.right), y=_n(place + 12), class_="limit end")
-            found.append(join([line, name]))
+        if inside:
+            found.append(join([element("path", class_="limit", d=_across(frame, [value])), name]))
     return found
 
 
@@ -266,7 +282,8 @@ def _line(chart: Chart, line: Line, frame: _Frame, number: int, count: int) -> M
 def _mark(chart: Chart, line: Line, point: Point, place: tuple[float, float], colour: int) -> Markup:
     title = element("title", clean(point_text(chart, line, point)))
     if line.drawn == "curve":
-        return element("circle", title, class_="pt", cx=_n(place[0]), cy=_n(place[1]), r="1.8")
+        radius = "1.8" if len(line.points) <= _MANY else "1"
+        return element("circle", title, class_="pt", cx=_n(place[0]), cy=_n(place[1]), r=radius)
     shape = f"#m{colour % len(SHAPES)}"
     # A use element moves what it shows; the browser's pointer and our script both find it there.
     return element("use", title, class_="pt", href=shape, x=_n(place[0]), y=_n(place[1]))
@@ -288,17 +305,18 @@ def _bars(places: Iterable[tuple[float, float]], frame: _Frame) -> Markup:
 
 
 def _whiskers(line: Line, frame: _Frame, aside: float) -> Markup | None:
+    """Intervals, with an end mark where they end; one that goes on beyond the frame has none there."""
     path = ""
     for point in line.points:
         if point.low is None or point.high is None or point.low == point.high:
             continue
-        (x1, y1), (x2, y2) = (
-            _moved(_inside(frame.place(point.x, bound), frame), aside) for bound in (point.low, point.high)
-        )
-        if frame.lying:
-            path += f"M{_n(x1)} {_n(y1)}H{_n(x2)}M{_n(x1)} {_n(y1 - 3)}v6M{_n(x2)} {_n(y2 - 3)}v6"
-        else:
-            path += f"M{_n(x1)} {_n(y1)}V{_n(y2)}M{_n(x1 - 3)} {_n(y1)}h6M{_n(x2 - 3)} {_n(y2)}h6"
+        ends = [frame.place(point.x, bound) for bound in (point.low, point.high)]
+        shown = [_inside(end, frame) for end in ends]
+        (x1, y1), (x2, y2) = (_moved(end, aside) for end in shown)
+        path += f"M{_n(x1)} {_n(y1)}{f'H{_n(x2)}' if frame.lying else f'V{_n(y2)}'}"
+        for end, (x, y) in zip(ends, ((x1, y1), (x2, y2)), strict=True):
+            if _inside(end, frame) == end:
+                path += f"M{_n(x)} {_n(y - 3)}v6" if frame.lying else f"M{_n(x - 3)} {_n(y)}h6"
     return element("path", class_="whisker", d=path) if path else None
 
 

@@ -63,7 +63,7 @@ def _linear(axis: Axis, values: Sequence[float], start: float, end: float, about
 
 
 def _log(axis: Axis, values: Sequence[float], start: float, end: float, about: int) -> Marks:
-    from detroit import scale_log
+    from detroit import scale_linear, scale_log
 
     positive = [value for value in values if value > 0] or [1.0]
     low = min(positive) if axis.low is None else axis.low
@@ -80,6 +80,8 @@ def _log(axis: Axis, values: Sequence[float], start: float, end: float, about: i
         chosen = [value for value in decades if low <= value <= high]
         if len(chosen) < 3:
             chosen = [v * f for v in decades for f in (1, 2, 5) if low <= v * f <= high]
+        if len(chosen) < 3:
+            chosen = [float(value) for value in scale_linear([low, high], [0, 1]).ticks(about)]
         chosen = _every(chosen, about + 1)
     minor = [v * f for v in decades for f in range(1, 10) if low <= v * f <= high and v * f not in chosen]
     units = {unit_for(value, axis.unit) for value in chosen}

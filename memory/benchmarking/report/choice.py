@@ -1,0 +1,71 @@
+"""What a comparison is asked for: runs, baselines, targets of a run, each by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from memory.benchmarking.errors import BenchmarkError, InvalidBenchmarkConfig, UnknownName, nearest
+from memory.benchmarking.files import find_run, read_run, run_folders
+from memory.benchmarking.verdicts.baselines import baseline_folder, list_baselines
+
+AT = "@"
+"""Between a run and one of its targets: `latest@sqlite-baseline`."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A run, whole or by one of its targets."""
+
+    folder: Path
+    target: str | None = None
+
+
+def choose(output_dir: Path, names: Sequence[str]) -> list[Choice]:
+    """What the names mean; at least two different things."""
+    if len(names) < 2:
+        raise InvalidBenchmarkConfig("name at least two runs or targets to compare")
+    found = [_one(output_dir, name) for name in names]
+    if len(set(found)) < len(found):
+        twice = next(name for name, each in zip(names, found, strict=True) if found.count(each) > 1)
+        raise InvalidBenchmarkConfig(f"{twice!r} is named twice: it can't be compared with itself")
+    return found
+
+
+def run_or_baseline(output_dir: Path, name: str) -> Path:
+    """The folder of a run, by its id or by the name of a baseline."""
+    known = [each.name for each in list_baselines(output_dir)]
+    if name in known:
+        return baseline_folder(output_dir, name)
+    try:
+        return find_run(output_dir, name)
+    except UnknownName as problem:
+        hint = f"; baselines: {', '.join(known)}" if known else ""
+        raise UnknownName(f"{problem}{hint}") from None
+
+
+def _one(output_dir: Path, name: str) -> Choice:
+    try:
+        return Choice(run_or_baseline(output_dir, name))
+    except UnknownName as problem:
+        unknown = problem
+    run, at, target = name.rpartition(AT)
+    if at and run:
+        folder = run_or_baseline(output_dir, run)
+        targets = read_run(folder).targets
+        if target not in targets:
+            raise UnknownName(f"{run} has no target {target!r}: {nearest(target, targets)}")
+        return Choice(folder, target)
+    # A target by itself is that of the newest run that has it.
+    seen: set[str] = set()
+    for folder in reversed(run_folders(output_dir)):
+        try:
+            targets = read_run(folder).targets
+        except BenchmarkError:
+            continue
+        if name in targets:
+            return Choice(folder, name)
+        seen.update(targets)
+    hint = f", and no target of that name (known: {', '.join(sorted(seen))})" if seen else ""
+    raise UnknownName(f"{unknown}{hint}")

@@ -1,0 +1,179 @@
+"""The comparison: runs, or targets of a run, side by side on one page. Differences come first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from memory.benchmarking.display import with_interval
+from memory.benchmarking.records import Figure, Run
+from memory.benchmarking.report.chart_html import figure
+from memory.benchmarking.report.differences import Difference, clear_ones, differences, forest
+from memory.benchmarking.report.document import document
+from memory.benchmarking.report.gather import Gathered, gather
+from memory.benchmarking.report.markup import Child, Markup, element
+from memory.benchmarking.report.page import (
+    about,
+    asides,
+    in_order,
+    links,
+    reading,
+    run_line,
+    sections,
+    switches,
+)
+from memory.benchmarking.report.parts import (
+    anchor,
+    count,
+    failures,
+    mark,
+    note,
+    path_words,
+    table,
+    verdict_tables,
+)
+from memory.benchmarking.report.sources import Source, names, sources_of
+from memory.benchmarking.tidy import LoadedResult
+from memory.benchmarking.verdicts.compare import environment_differences
+from memory.benchmarking.verdicts.records import Comparison
+
+MOST_CLEAR = 40
+"""Differences between targets that are listed."""
+_TONES = {"better": "good", "worse": "bad", "not clear": "warn"}
+
+
+def comparison_page(
+    results: Sequence[LoadedResult],
+    runs: Mapping[str, Run],
+    *,
+    verdicts: Sequence[Comparison] = (),
+    problems: Iterable[Exception] = (),
+) -> str:
+    """The whole page. The first source is what the others are compared with."""
+    sources, numbered = sources_of(results, runs)
+    gathered = in_order(gather(numbered))
+    title = f"Comparison: {', '.join(names(sources))}"
+    found = differences(gathered, headlines=True)
+    shown = names(sources)
+    picture = forest(found, shown)
+    body: list[Child] = [
+        element("h1", "Comparison"),
+        element("p", f"{_others(shown)} against {shown[0]}." if shown[1:] else None, class_="lede"),
+        [run_line(run, sum(each.file.run_id == key for each in results)) for key, run in runs.items()],
+        asides(problems, 0),
+        _environments(runs),
+        [failures(run) for run in runs.values()],
+        element("h2", "Differences", id="differences"),
+        switches(sources),
+        element("div", figure(picture, shown), class_="forest") if picture else None,
+        _differences_table(found, sources),
+        [_judged(each) for each in verdicts],
+        None if verdicts else _clear(gathered, sources),
+        sections(gathered, sources),
+        about(runs.values()),
+        reading(),
+    ]
+    bar = [("#differences", "differences"), *links(gathered, runs, has_baseline=False)]
+    return document(title, body, bar)
+
+
+def _others(shown: Sequence[str]) -> str:
+    return " and ".join(shown[1:])
+
+
+def _environments(runs: Mapping[str, Run]) -> list[Child]:
+    """What was measured elsewhere than the first."""
+    parts: list[Child] = []
+    first = next(iter(runs.values()), None)
+    for run in runs.values():
+        if first is None or run is first:
+            continue
+        differing = environment_differences(first.environment, run.environment)
+        if differing:
+            parts.append(
+                note(
+                    f"{run.id} was measured in another environment than {first.id}: a difference need "
+                    f"not come from the code. {'; '.join(differing)}.",
+                    tone="warn",
+                )
+            )
+    return parts
+
+
+def _differences_table(found: Sequence[Difference], sources: Sequence[Source]) -> Markup:
+    """The headline figures, the clear differences first and the largest of them first."""
+    if not found:
+        return element("p", "They have no headline figure in common.", class_="soft")
+    clear = clear_ones(found)
+    rest = [each for each in found if each not in clear]
+    rows = [_row(each, sources) for each in (*clear, *rest)]
+    return table(_head(sources), rows, "Headline figures and how they differ", (2, 3))
+
+
+def _head(sources: Sequence[Source]) -> list[str]:
+    if len(sources) == 2:
+        return ["Benchmark", "Figure", sources[0].name, sources[1].name, "Change"]
+    return ["Benchmark", "Figure", sources[0].name, "Other", "Source", "Change"]
+
+
+def _row(each: Difference, sources: Sequence[Source]) -> Markup:
+    return element(
+        "tr",
+        element("th", element("a", each.name, href=f"#{anchor(each.name)}"), scope="row"),
+        element("td", path_words(each.path)),
+        element("td", _figure(each.base, each.unit), class_="n"),
+        element("td", _figure(each.other, each.unit), class_="n"),
+        element("td", sources[each.source].name) if len(sources) > 2 else None,
+        element("td", mark(each.word, _TONES.get(each.word, "")), " ", _factor(each)),
+        data_s=each.source,
+    )
+
+
+def _figure(found: Figure, unit: str) -> str:
+    return with_interval(found.value, found.low, found.high, unit)
+
+
+def _factor(each: Difference) -> str:
+    """`2.1 times (1.9–2.3)`: of the figure itself, whichever way is better."""
+    ratio = each.change
+    if ratio.low is not None and ratio.low == ratio.high == 1:
+        return ""
+    if 0.5 < ratio.ratio < 2:
+        text = f"{(ratio.ratio - 1) * 100:+.1f} %"
+        bounds = [f"{(bound - 1) * 100:+.1f}" for bound in (ratio.low, ratio.high) if bound is not None]
+    else:
+        text = f"× {ratio.ratio:.3g}"
+        bounds = [f"{bound:.3g}" for bound in (ratio.low, ratio.high) if bound is not None]
+    return f"{text} ({' to '.join(bounds)})" if bounds and bounds[0] != bounds[1] else text
+
+
+def _judged(comparison: Comparison) -> Markup:
+    return element(
+        "section",
+        element("h2", f"Judged: {comparison.current} against {comparison.base}"),
+        verdict_tables(comparison),
+    )
+
+
+def _clear(gathered: Sequence[Gathered], sources: Sequence[Source]) -> Markup | None:
+    """The largest differences of all figures, where no verdict says more."""
+    found = clear_ones(differences(gathered, headlines=False))
+    if not found:
+        return None
+    rows = [_row(each, sources) for each in found[:MOST_CLEAR]]
+    better = sum(each.word == "better" for each in found)
+    return element(
+        "section",
+        element("h2", "All figures that clearly differ"),
+        element(
+            "p",
+            f"{count(better, 'figure')} better and {count(len(found) - better, 'figure')} worse than "
+            f"{sources[0].name}; the largest {min(MOST_CLEAR, len(found))} are listed. Many figures were "
+            "compared: one in twenty would look clear by chance.",
+            class_="soft",
+        ),
+        element(
+            "details",
+            element("summary", "The largest differences"),
+            table(_head(sources), rows, "Differences", (2, 3)),
+        ),
+    )
