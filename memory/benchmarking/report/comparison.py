@@ -52,11 +52,30 @@ def comparison_page(
     sources, numbered = sources_of(results, runs)
     gathered = in_order(gather(numbered))
     title = f"Comparison: {', '.join(names(sources))}"
+    body: list[Child] = [
+        element("h1", "Comparison"),
+        comparison_body(gathered, sources, results, runs, verdicts=verdicts, problems=problems),
+        about(runs.values()),
+        reading(),
+    ]
+    bar = [("#differences", "differences"), *links(gathered, runs, has_baseline=False)]
+    return document(title, body, bar)
+
+
+def comparison_body(
+    gathered: Sequence[Gathered],
+    sources: Sequence[Source],
+    results: Sequence[LoadedResult],
+    runs: Mapping[str, Run],
+    *,
+    verdicts: Sequence[Comparison] = (),
+    problems: Iterable[Exception] = (),
+) -> list[Child]:
+    """Everything between the title and the environment."""
     found = differences(gathered, headlines=True)
     shown = names(sources)
     picture = forest(found, shown)
-    body: list[Child] = [
-        element("h1", "Comparison"),
+    return [
         element("p", f"{_others(shown)} against {shown[0]}." if shown[1:] else None, class_="lede"),
         [run_line(run, sum(each.file.run_id == key for each in results)) for key, run in runs.items()],
         asides(problems, 0),
@@ -69,11 +88,7 @@ def comparison_page(
         [_judged(each) for each in verdicts],
         None if verdicts else _clear(gathered, sources),
         sections(gathered, sources),
-        about(runs.values()),
-        reading(),
     ]
-    bar = [("#differences", "differences"), *links(gathered, runs, has_baseline=False)]
-    return document(title, body, bar)
 
 
 def _others(shown: Sequence[str]) -> str:

@@ -54,7 +54,7 @@ def page(
         asides(problems, older_runs),
         [failures(run) for run in runs.values()],
         _baseline(baseline),
-        _stands_out(gathered, sources),
+        stands_out(gathered, sources),
     ]
     if gathered:
         body += [
@@ -220,7 +220,7 @@ def _baseline(comparison: Comparison | None) -> Markup | None:
     )
 
 
-def _stands_out(gathered: Sequence[Gathered], sources: Sequence[Source]) -> Markup | None:
+def stands_out(gathered: Sequence[Gathered], sources: Sequence[Source]) -> Markup | None:
     """Of each source by itself; with many of them that would be a page of its own."""
     parts: list[Child] = []
     for number, source in enumerate(sources[:3]):

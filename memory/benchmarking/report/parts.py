@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from memory.benchmarking.display import NOTHING, figure_text, interval_text, with_interval
 from memory.benchmarking.metrics import Metric
@@ -27,14 +27,23 @@ _BETTER = {"higher": "higher is better", "lower": "lower is better", "neither": 
 _TONES: dict[Verdict, str] = {"regressed": "bad", "improved": "good", "inconclusive": "warn"}
 
 
-def table(head: Sequence[str], rows: Sequence[Markup], label: str, numbers: Iterable[int] = ()) -> Markup:
-    """Scrolls by itself where it is too wide, so it can be reached by key and has a name."""
+def table(
+    head: Sequence[str],
+    rows: Sequence[Markup],
+    label: str,
+    numbers: Iterable[int] = (),
+    kind: str | None = None,
+) -> Markup:
+    """Scrolls by itself where it is too wide, so it can be reached by key and has a name.
+
+    `kind` is a class of the table, for what a stylesheet does with it.
+    """
     right = set(numbers)
     cells = [
         element("th", text, scope="col", class_="n" if place in right else None)
         for place, text in enumerate(head)
     ]
-    inner = element("table", element("thead", element("tr", cells)), element("tbody", rows))
+    inner = element("table", element("thead", element("tr", cells)), element("tbody", rows), class_=kind)
     return element("div", inner, class_="wide", tabindex="0", role="region", aria_label=label)
 
 
@@ -130,8 +139,15 @@ def _folded(summary: str, content: Child) -> Markup:
 # -- figures ----------------------------------------------------------------------------------
 
 
-def headlines(gathered: Sequence[Gathered], sources: Sequence[Source]) -> Markup:
-    """The figure of each benchmark that says most, a column for each source."""
+def headlines(
+    gathered: Sequence[Gathered],
+    sources: Sequence[Source],
+    leads_to: Callable[[Gathered], str] | None = None,
+) -> Markup:
+    """The figure of each benchmark that says most, a column for each source.
+
+    `leads_to` gives the address of more about a headline, for pages that have more.
+    """
     several = len(sources) > 1
     head = ["Benchmark", *(names(sources) if several else ["Figure", "95 % interval"]), "What", ""]
     cells = [
@@ -146,14 +162,16 @@ def headlines(gathered: Sequence[Gathered], sources: Sequence[Source]) -> Markup
             category = each.category
             title = element("th", category, class_="group", colspan=len(head), scope="colgroup")
             rows.append(element("tr", title))
-        rows.append(_headline_row(each, sources))
+        rows.append(_headline_row(each, sources, leads_to))
     inner = element("table", element("thead", element("tr", cells)), element("tbody", rows))
     return element(
         "div", inner, class_="wide headlines", tabindex="0", role="region", aria_label="Headline figures"
     )
 
 
-def _headline_row(each: Gathered, sources: Sequence[Source]) -> Markup:
+def _headline_row(
+    each: Gathered, sources: Sequence[Source], leads_to: Callable[[Gathered], str] | None
+) -> Markup:
     path = each.headline
     link = element("a", each.benchmark, href=f"#{anchor(each.name)}")
     metric = each.metric(path.rpartition(SEPARATOR)[2])
@@ -180,6 +198,8 @@ def _headline_row(each: Gathered, sources: Sequence[Source]) -> Markup:
             element("td", bounds or NOTHING, class_="n"),
         ]
     what = path_words(path) if path else NOTHING
+    if path and leads_to is not None:
+        what = element("a", what, href=leads_to(each))
     better = element("td", _BETTER[metric.better], class_="soft")
     return element("tr", element("th", link, scope="row"), cells, element("td", what), better)
 
