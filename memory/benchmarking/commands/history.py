@@ -30,7 +30,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--benchmark", metavar="NAME", help="read_latency, or storage.read_latency")
     parser.add_argument("--last", type=int, default=60, metavar="N", help="the newest N runs (default 60)")
     parser.add_argument(
-        "--magnitude", type=float, metavar="X", help="smallest change to tell (default 0.05, shares 0.01)"
+        "--magnitude", type=float, metavar="X", help="smallest change to tell (default 0.03, shares 0.01)"
     )
     parser.add_argument("--all", action="store_true", help="a plot of every series, however many")
     parser.add_argument("--png", metavar="FILE", help="draw a picture too")

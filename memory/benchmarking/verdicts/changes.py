@@ -6,17 +6,16 @@ that neighbouring runs are alike.
 A machine has slow hours, so the figures of neighbouring runs are correlated, and whoever takes them for
 independent sees steps in every slow wave. So a proposed step must explain the series much better than
 correlation alone does: the ratio of the likelihoods with and without it, the best over all places where
-the step may be (Andrews 1993), against what that ratio reaches in simulated series without any step but
-with the same correlation and length. `scripts/change_points.py` shows what that is worth.
+the step may be (Andrews 1993), against what that ratio reaches in simulated series that have no step and
+the same correlation. `scripts/change_points.py` shows what that is worth.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memory.benchmarking.errors import needs
 
@@ -28,15 +27,12 @@ if TYPE_CHECKING:
 
 SHORTEST = 3
 """Points on either side of a step: one odd run is no change, and neither are two."""
-ALPHA = 0.01
-"""A history has many series, and each is looked at after every run."""
 _REACH = 60
 """Points looked at on either side of a step; what is further away says nothing about it."""
 _POINTS_A_STEP = 8
 """At most one step for so many points is proposed."""
-_SIMULATED = 2000
-_LENGTHS = (6, 8, 10, 12, 16, 20, 25, 30, 40, 50, 60, 80, 100, 120)
 _LARGEST_PHI = 0.9
+_STEEPEST = 0.95
 _SAME = 1e-7
 """Figures that differ by less are the same one, rounded."""
 
@@ -82,10 +78,7 @@ def _proposed(points: Floats) -> list[int]:
 def _confirmed(points: Floats, bounds: list[int], magnitude: float) -> list[int]:
     """Without the steps that correlation explains as well; the weakest goes first, then look again."""
     while len(bounds) > 2:
-        phi = _phi_within(points, bounds)
-        strengths = [
-            _strength(points, bounds, number, phi, magnitude) for number in range(1, len(bounds) - 1)
-        ]
+        strengths = [_strength(points, bounds, number, magnitude) for number in range(1, len(bounds) - 1)]
         weakest = min(range(len(strengths)), key=lambda number: strengths[number])
         if strengths[weakest] >= 1:
             break
@@ -93,14 +86,14 @@ def _confirmed(points: Floats, bounds: list[int], magnitude: float) -> list[int]
     return bounds[1:-1]
 
 
-def _strength(points: Floats, bounds: list[int], number: int, phi: float, magnitude: float) -> float:
+def _strength(points: Floats, bounds: list[int], number: int, magnitude: float) -> float:
     """Of one step, beside what it takes to be believed; 0 where it is too small to matter."""
     before, place, after = bounds[number - 1 : number + 2]
     if abs(points[place:after].mean() - points[before:place].mean()) < magnitude:
         return 0.0
     window = points[max(before, place - _REACH) : min(after, place + _REACH)]
-    needed = _needed(next(size for size in _LENGTHS if size >= len(window)), math.ceil(phi * 10))
-    return float(_best_step(window[None, :])[0]) / needed
+    phi = _phi_within(points, [*bounds[:number], *bounds[number + 1 :]])
+    return best_step(window) / needed(phi)
 
 
 def _phi_within(points: Floats, bounds: list[int]) -> float:
@@ -118,63 +111,48 @@ def _phi_within(points: Floats, bounds: list[int]) -> float:
     return min(max(phi, 0.0), _LARGEST_PHI)
 
 
-@cache
-def _needed(length: int, tenths_of_phi: int) -> float:
-    """What the best step reaches in series without one, in all but ALPHA of them."""
-    import numpy as np
-
-    random = np.random.default_rng(1000 * length + tenths_of_phi)
-    phi = tenths_of_phi / 10
-    noise = random.normal(size=(_SIMULATED, length))
-    series = np.empty_like(noise)
-    series[:, 0] = noise[:, 0]
-    for place in range(1, length):
-        series[:, place] = phi * series[:, place - 1] + math.sqrt(1 - phi * phi) * noise[:, place]
-    return float(np.quantile(_best_step(series), 1 - ALPHA))
+def needed(phi: float) -> float:
+    """What the best step reaches in 2 of 100 series that have none: 10.4 for white noise, more where
+    neighbours are alike. Simulated; from 10 points on the length hardly matters."""
+    return 10.4 + 6.4 * phi
 
 
-def _best_step(series: Floats) -> Any:
-    """For each row the largest log-likelihood ratio of an AR(1) with one step to an AR(1) without.
+def best_step(points: Floats) -> float:
+    """The largest log-likelihood ratio of an AR(1) with one step to an AR(1) without.
 
     Given φ, both are least squares on x(t) − φ·x(t−1); φ itself comes from the points around their levels.
+    All places of the step are tried at once, a row for each.
     """
     import numpy as np
 
-    length = series.shape[1]
+    length = len(points)
     tiny = length * _SAME**2
-    now, before = series[:, 1:], series[:, :-1]
-    now = now - now.mean(axis=1, keepdims=True)
-    before = before - before.mean(axis=1, keepdims=True)
-    phi = _bounded((now * before).sum(axis=1), (before * before).sum(axis=1) + tiny)
-    without = ((now - phi * before) ** 2).sum(axis=1) + tiny
-    best = np.zeros(len(series))
-    for place in range(SHORTEST, length - SHORTEST + 1):
-        levels = [part.mean(axis=1, keepdims=True) for part in (series[:, :place], series[:, place:])]
-        rest = np.concatenate([series[:, :place] - levels[0], series[:, place:] - levels[1]], axis=1)
-        phi = _bounded((rest[:, 1:] * rest[:, :-1]).sum(axis=1), (rest * rest).sum(axis=1) + tiny)
-        whitened = series[:, 1:] - phi * series[:, :-1]
-        level = np.broadcast_to(1 - phi, whitened.shape)
-        step = np.zeros_like(whitened)
-        step[:, place - 1] = 1
-        step[:, place:] = 1 - phi
-        best = np.maximum(
-            best, (length - 1) * np.log(without / (_unexplained(whitened, level, step) + tiny))
-        )
-    return best
+    now, before = points[1:] - points[1:].mean(), points[:-1] - points[:-1].mean()
+    phi = np.clip((now * before).sum() / ((before * before).sum() + tiny), 0, _STEEPEST)
+    without = ((now - phi * before) ** 2).sum() + tiny
+
+    places = np.arange(SHORTEST, length - SHORTEST + 1)[:, None]
+    is_after = np.arange(length) >= places
+    sums = np.cumsum(points)
+    levels = np.where(
+        is_after, (sums[-1] - sums[places - 1]) / (length - places), sums[places - 1] / places
+    )
+    rest = points - levels
+    products, squares = (rest[:, 1:] * rest[:, :-1]).sum(axis=1), (rest * rest).sum(axis=1)
+    phis = np.clip(products / (squares + tiny), 0, _STEEPEST)[:, None]
+    whitened = points[1:] - phis * points[:-1]
+    level = np.broadcast_to(1 - phis, whitened.shape)
+    step = is_after[:, 1:] - phis * is_after[:, :-1]
+    with_step = _unexplained(whitened, level, step) + tiny
+    return float((length - 1) * np.log(without / with_step.min()))
 
 
-def _bounded(products: Floats, squares: Floats) -> Floats:
-    import numpy as np
-
-    column: Floats = np.clip(products / squares, 0, 0.95)[:, None]
-    return column
-
-
-def _unexplained(target: Floats, first: Floats, second: Floats) -> Any:
+def _unexplained(target: Floats, first: Floats, second: Floats) -> Floats:
     """The squares that are left of each row after a least-squares fit by two others."""
     aa, bb, ab = (first * first).sum(axis=1), (second * second).sum(axis=1), (first * second).sum(axis=1)
     at, bt = (first * target).sum(axis=1), (second * target).sum(axis=1)
     determinant = aa * bb - ab * ab
     of_first, of_second = (bb * at - ab * bt) / determinant, (aa * bt - ab * at) / determinant
     rest = target - of_first[:, None] * first - of_second[:, None] * second
-    return (rest * rest).sum(axis=1)
+    squares: Floats = (rest * rest).sum(axis=1)
+    return squares

@@ -24,7 +24,7 @@ from memory.benchmarking.verdicts.patterns import fits
 
 RUNS = 60
 """The newest ones, unless more are asked for."""
-MAGNITUDE = 0.05
+MAGNITUDE = 0.03
 """The smallest step that is told: a share, or points where a figure can be zero or is a share itself."""
 MAGNITUDE_OF_SHARES = 0.01
 
