@@ -2,7 +2,7 @@
 
     python scripts/change_points.py [--series 300]
 
-Each series has 60 points, noise from run to run (standard deviation, as a share of the level), and either no
+Each series has 60 points, noise from run to run (standard deviation, share of the level), and either no
 correlation or an AR(1) of 0.6, as a machine with slow hours has. A step comes at the 41st point. Found is a
 change that is told within three points of it; `told after` is how many runs on the new level that takes, in
 the middle of those where it was told at all.
