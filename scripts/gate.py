@@ -33,7 +33,7 @@ from memory.benchmarking.discovery import discover
 from memory.benchmarking.errors import BenchmarkError
 from memory.benchmarking.files import encode_json, write_whole
 from memory.benchmarking.lockstep.calibration import stored_calibration
-from memory.benchmarking.lockstep.engine import Engine
+from memory.benchmarking.lockstep.engine import TIMING_SECONDS, Engine
 from memory.benchmarking.lockstep.evidence import evidence_of
 from memory.benchmarking.lockstep.pair import Limits, Side
 from memory.benchmarking.lockstep.scratch import scratch_below
@@ -142,7 +142,7 @@ class Gate:
         at, start = time.time(), time.monotonic()
         measured: dict[str, Measured] = {}
         with scratch_below(self.folder / ".scratch") as scratch:
-            engine = Engine(sides, 10_000 + number, SECONDS, scratch, Limits(300))
+            engine = Engine(sides, 10_000 + number, TIMING_SECONDS, scratch, Limits(300))
             verdicts = engine.compare(subjects, RULES_OF_AB, measured)
         if engine.failures:
             raise BenchmarkError("; ".join(engine.failures.values()))
@@ -345,9 +345,6 @@ def another_process_that_loads_a_core() -> Iterator[None]:
     finally:
         process.kill()
         process.wait()
-
-
-SECONDS = 0.05
 
 
 def main() -> int:

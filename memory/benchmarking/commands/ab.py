@@ -33,8 +33,6 @@ exit codes: 0 nothing regressed, 2 something did, 4 not all is decided (--strict
 FORMATS = ("table", "json", "markdown", "junit", "github")
 DEFAULT_PROFILE = "quick"
 """A comparison of small sizes in pairs tells more than one of large sizes once."""
-SECONDS = 0.05
-"""Of one timing in each process, unless the configuration says otherwise."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -187,10 +185,11 @@ def quick_unless_said(arguments: argparse.Namespace) -> None:
 
 def timing_seconds(config: BenchmarkConfig) -> float:
     """Of one timing in each process: what was asked for, else what a pair needs."""
+    from memory.benchmarking.lockstep.engine import TIMING_SECONDS
     from memory.benchmarking.profiles import PROFILES
 
     asked_for = config.seconds != PROFILES[config.profile].seconds
-    return config.seconds if asked_for else SECONDS
+    return config.seconds if asked_for else TIMING_SECONDS
 
 
 def _sides(

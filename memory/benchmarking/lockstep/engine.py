@@ -11,6 +11,9 @@ from memory.benchmarking.lockstep.sequence import Measured, Rules, Subject, comp
 from memory.benchmarking.plan import round_seed
 from memory.benchmarking.verdicts.records import MetricVerdict
 
+TIMING_SECONDS = 0.03
+"""Of one timing in each process: some thirty turns. More pairs tell more than longer ones."""
+
 
 @dataclass
 class Engine:
