@@ -8,11 +8,13 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from memory.benchmarking.errors import BenchmarkError, UnknownName
 from memory.benchmarking.view.choice import Choice
 from memory.benchmarking.view.compare_page import compare_page
+from memory.benchmarking.view.failed import log_page
 from memory.benchmarking.view.history_page import history_page
 from memory.benchmarking.view.index import RunIndex
 from memory.benchmarking.view.layout import Page, problem_page
-from memory.benchmarking.view.run_page import log_page, run_page
+from memory.benchmarking.view.run_page import run_page
 from memory.benchmarking.view.runs_page import runs_page
+from memory.benchmarking.view.side_by_side import side_by_side_page
 
 MOST_FIELDS = 50
 """Of an address."""
@@ -51,10 +53,12 @@ class App:
                 return runs_page(self.index.lines(), Choice.asked_for(query), self.index.output_dir)
             case ["compare"]:
                 return compare_page(self.index, query)
+            case ["side-by-side"]:
+                return side_by_side_page(self.index, query)
             case ["history"]:
                 return history_page(self.index, query)
             case ["run", run_id]:
-                return run_page(self.index.line(run_id), self.index.lines())
+                return run_page(self.index.line(run_id), self.index.lines(), self.index.version)
             case ["run", run_id, "log", name]:
                 return log_page(self.index.line(run_id), name)
         return None

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from memory.benchmarking.display import NOTHING, figure_text
 from memory.benchmarking.errors import BenchmarkError, UnknownName
 from memory.benchmarking.report.markup import Markup, element, join
+from memory.benchmarking.report.parts import mark, note, table
 from memory.benchmarking.verdicts.compare import compare_runs
 from memory.benchmarking.verdicts.records import UNDECIDED, Comparison, MetricVerdict
 from memory.benchmarking.verdicts.words import (
@@ -24,17 +25,7 @@ from memory.benchmarking.verdicts.words import (
 )
 from memory.benchmarking.view.choice import LONGEST
 from memory.benchmarking.view.index import RunIndex, RunLine
-from memory.benchmarking.view.layout import (
-    Page,
-    field,
-    history_address,
-    mark,
-    note,
-    run_address,
-    select,
-    status_mark,
-    table,
-)
+from memory.benchmarking.view.layout import Page, field, history_address, run_address, select, status_mark
 
 MOST_RUNS = 8
 SHOWN = 100
@@ -50,46 +41,81 @@ _TONES = {
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class ChosenRuns:
+    """What is compared, and with what."""
+
     runs: tuple[RunLine, ...]
     base: RunLine
-    text: str
-    verdict: str
-    everything: bool
 
     @property
     def others(self) -> list[RunLine]:
         return [line for line in self.runs if line is not self.base]
 
-    def address(self) -> str:
-        """Of the same, with every metric."""
-        fields = [("run", line.id) for line in self.runs] + [("base", self.base.id)]
-        fields += [("text", self.text), ("verdict", self.verdict), ("all", "1")]
-        return f"/compare?{urlencode([each for each in fields if each[1]], errors='surrogateescape')}"
+    @property
+    def fields(self) -> list[tuple[str, str]]:
+        """Of an address that means the same runs."""
+        return [*(("run", line.id) for line in self.runs), ("base", self.base.id)]
 
 
-def compare_page(index: RunIndex, query: Mapping[str, Sequence[str]]) -> Page:
+def chosen_runs(index: RunIndex, query: Mapping[str, Sequence[str]]) -> ChosenRuns | None:
+    """None where there are too few or too many to compare; without a base, the oldest is the base."""
     ids = sorted(dict.fromkeys(query.get("run", ())))
-    heading = element("h1", "Comparison")
     if not 2 <= len(ids) <= MOST_RUNS:
-        text = f"Choose from two to {MOST_RUNS} runs in "
-        body = join((heading, note(text, element("a", "the list", href="/"), ".")))
-        return Page("Comparison", body, here="Runs")
+        return None
     runs = tuple(index.line(run_id) for run_id in ids)
     asked = query.get("base", [ids[0]])[-1]
     base = next((line for line in runs if line.id == asked), None)
     if base is None:
         raise UnknownName(f"the base {asked!r} is none of the runs that are compared")
+    return ChosenRuns(runs, base)
+
+
+def choose_first() -> Page:
+    """For an address that names too few runs, or too many."""
+    text = f"Choose from two to {MOST_RUNS} runs in "
+    body = (element("h1", "Comparison"), note(text, element("a", "the list", href="/"), "."))
+    return Page("Comparison", join(body), here="Runs")
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    chosen: ChosenRuns
+    text: str
+    verdict: str
+    everything: bool
+
+    @property
+    def address_of_all(self) -> str:
+        """Of the same, with every metric."""
+        fields = [("text", self.text), ("verdict", self.verdict), ("all", "1")]
+        asked = [*self.chosen.fields, *((name, value) for name, value in fields if value)]
+        return f"/compare?{urlencode(asked, errors='surrogateescape')}"
+
+
+def compare_page(index: RunIndex, query: Mapping[str, Sequence[str]]) -> Page:
+    chosen = chosen_runs(index, query)
+    if chosen is None:
+        return choose_first()
     wanted = _Wanted(
-        runs=runs,
-        base=base,
+        chosen,
         text=query.get("text", [""])[-1].strip()[:LONGEST],
         verdict=query.get("verdict", [""])[-1],
         everything="all" in query,
     )
-    sections = [section for line in wanted.others for section in _section(index, wanted, line)]
-    found = element("section", sections, id="comparison", data_live=True, aria_label="Verdicts")
-    return Page("Comparison", join((heading, _form(wanted), found)), here="Runs")
+    found = element(
+        "section",
+        _ways(chosen),
+        [section for line in chosen.others for section in _section(index, wanted, line)],
+        id="comparison",
+        data_live=True,
+        aria_label="Verdicts",
+    )
+    return Page("Comparison", join((element("h1", "Comparison"), _form(wanted), found)), here="Runs")
+
+
+def _ways(chosen: ChosenRuns) -> Markup:
+    address = f"/side-by-side?{urlencode(chosen.fields, errors='surrogateescape')}"
+    return element("p", element("a", "Charts side by side", href=address, class_="button"), class_="ways")
 
 
 def _form(wanted: _Wanted) -> Markup:
@@ -100,8 +126,8 @@ def _form(wanted: _Wanted) -> Markup:
     verdicts = [("", "all that are judged"), *((each, each) for each in ORDER), (NOT_JUDGED, NOT_JUDGED)]
     return element(
         "form",
-        [element("input", type="hidden", name="run", value=line.id) for line in wanted.runs],
-        select("Base", "base", [(line.id, line.id) for line in wanted.runs], wanted.base.id),
+        [element("input", type="hidden", name="run", value=line.id) for line in wanted.chosen.runs],
+        select("Base", "base", [(line.id, line.id) for line in wanted.chosen.runs], wanted.chosen.base.id),
         field("Search", "text", search),
         select("Verdict", "verdict", verdicts, wanted.verdict),
         element("button", "Show", data_without_scripts=True),
@@ -114,9 +140,9 @@ def _form(wanted: _Wanted) -> Markup:
 
 
 def _section(index: RunIndex, wanted: _Wanted, line: RunLine) -> Iterator[Markup]:
-    yield element("h2", _run(line), " against ", _run(wanted.base))
+    yield element("h2", _run(line), " against ", _run(wanted.chosen.base))
     try:
-        comparison = _compared(wanted.base.folder, line.folder, index.version)
+        comparison = compared(wanted.chosen.base.folder, line.folder, index.version)
     except BenchmarkError as problem:
         yield note(f"{problem}.", tone="warn")
         return
@@ -142,7 +168,7 @@ def _section(index: RunIndex, wanted: _Wanted, line: RunLine) -> Iterator[Markup
         return
     yield _table(shown, with_target=has_targets(comparison))
     if len(shown) < len(chosen):
-        link = element("a", f"Show all {len(chosen):,}", href=wanted.address())
+        link = element("a", f"Show all {len(chosen):,}", href=wanted.address_of_all)
         yield element("p", f"{len(shown):,} of {len(chosen):,} metrics. ", link)
 
 
@@ -153,7 +179,7 @@ def _run(line: RunLine) -> Markup:
 
 
 @lru_cache(maxsize=MOST_RUNS)
-def _compared(base: Path, current: Path, version: int) -> Comparison:
+def compared(base: Path, current: Path, version: int) -> Comparison:
     """Kept until a run changes, so that searching in it does not compare again."""
     return compare_runs(base, current)
 

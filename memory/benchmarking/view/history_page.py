@@ -15,19 +15,11 @@ from memory.benchmarking.files import read_result, read_run
 from memory.benchmarking.records import SEPARATOR
 from memory.benchmarking.report.charts import Axis, Chart, Drawn, Line, Panel, Point, with_fitting_y
 from memory.benchmarking.report.markup import Markup, element, join
+from memory.benchmarking.report.parts import mark, note, table
 from memory.benchmarking.report.svg import draw, shapes
 from memory.benchmarking.verdicts.history import LevelChange, Series, series_of
 from memory.benchmarking.view.index import RunIndex, RunLine, benchmarks_of
-from memory.benchmarking.view.layout import (
-    Page,
-    case_text,
-    compare_address,
-    mark,
-    note,
-    run_address,
-    select,
-    table,
-)
+from memory.benchmarking.view.layout import Page, case_text, compare_address, run_address, select
 
 LAST = (60, 200, 1000)
 """How many of the newest runs to look at: reading more of them takes longer."""

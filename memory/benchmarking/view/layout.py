@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
-from memory.benchmarking.report.markup import Child, Markup, asset, element, join
+from memory.benchmarking.report.markup import Markup, asset, element, join
+from memory.benchmarking.report.parts import mark
 from memory.benchmarking.view.index import DAMAGED, RunLine
 
 _TONES = {"complete": "good", "running": "accent", "interrupted": "warn", "failed": "bad", DAMAGED: "bad"}
@@ -53,9 +54,9 @@ def document(page: Page) -> bytes:
 
 
 def stylesheet() -> str:
-    """The report's, its charts', and what only the view has."""
+    """The report's, and what only the view has."""
     own = Path(__file__).with_name("view.css").read_text(encoding="utf-8")
-    return asset("style.css") + asset("charts.css") + own
+    return asset("style.css") + asset("charts.css") + asset("report.css") + own
 
 
 def _entry(text: str, href: str, page: Page) -> Markup:
@@ -82,10 +83,6 @@ def case_text(case: tuple[str, str, str]) -> str:
     return f"{category}.{benchmark}@{target}"
 
 
-def mark(text: str, tone: str = "") -> Markup:
-    return element("span", text, class_=f"mark {tone}".strip())
-
-
 def status_mark(line: RunLine) -> Markup:
     rounds = f"{line.failures} round{'s' if line.failures > 1 else ''}"
     if not line.failures:
@@ -102,30 +99,6 @@ def progress(line: RunLine) -> Markup:
     return element("span", bar, " ", words, class_="progress")
 
 
-def facts(named: dict[str, str]) -> Markup:
-    pairs = ((element("dt", name), element("dd", value)) for name, value in named.items() if value)
-    return element("dl", join(pairs), class_="facts")
-
-
-def table(
-    names: Sequence[str],
-    rows: Sequence[Markup],
-    label: str,
-    numbers: Sequence[int] = (),
-    kind: str | None = None,
-) -> Markup:
-    """Scrolls by itself where it is too wide, so it can be reached by key and has a name.
-
-    Of the kind `cards`, a narrow screen shows each row as a small card instead.
-    """
-    head = [
-        element("th", name, scope="col", class_="n" if number in numbers else None)
-        for number, name in enumerate(names)
-    ]
-    inner = element("table", element("thead", element("tr", head)), element("tbody", rows), class_=kind)
-    return element("div", inner, class_="wide", tabindex="0", role="region", aria_label=label)
-
-
 def field(text: str, name: str, control: Markup) -> Markup:
     """A control of a form with its label."""
     return element("div", element("label", text, for_=name), control, class_="field")
@@ -135,10 +108,6 @@ def select(text: str, name: str, options: Iterable[tuple[str, str]], chosen: str
     """A choice of one; options are value and text."""
     made = [element("option", shown, value=value, selected=value == chosen) for value, shown in options]
     return field(text, name, element("select", made, name=name, id=name))
-
-
-def note(*children: Child, tone: str = "") -> Markup:
-    return element("p", *children, class_=f"note {tone}".strip())
 
 
 def problem_page(status: int, title: str, text: str) -> Page:

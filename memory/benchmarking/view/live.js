@@ -33,6 +33,7 @@
     if (fresh.body.dataset.refreshes === undefined) delete body.dataset.refreshes;
     else body.dataset.refreshes = "";
     document.dispatchEvent(new Event("exchanged"));
+    document.dispatchEvent(new Event("charts")); // charts.js makes new ones answer to pointer and keys
   };
 
   const fetchPage = async (url) => {

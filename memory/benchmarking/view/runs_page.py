@@ -9,9 +9,10 @@ from memory.benchmarking.display import NOTHING
 from memory.benchmarking.files import RUN_FILE
 from memory.benchmarking.report.facts import duration_text, moment
 from memory.benchmarking.report.markup import Markup, element, join
+from memory.benchmarking.report.parts import note
 from memory.benchmarking.view.choice import PER_PAGE, Choice
 from memory.benchmarking.view.index import DAMAGED, RunLine
-from memory.benchmarking.view.layout import Page, field, note, progress, run_address, select, status_mark
+from memory.benchmarking.view.layout import Page, field, progress, run_address, select, status_mark
 
 STATUSES = ("running", "complete", "failed", "interrupted", DAMAGED)
 

@@ -1,0 +1,106 @@
+"""A run that is not over: how far it is, what it does now, what it has measured so far.
+
+All of it is on disk already: `run.json` names every round that ended, and a round that goes on has a
+scratch folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+
+from memory.benchmarking.display import NOTHING, figure_text, interval_text
+from memory.benchmarking.earlier import Estimator
+from memory.benchmarking.records import Run
+from memory.benchmarking.report.facts import duration_text, moment
+from memory.benchmarking.report.markup import Markup, element, join
+from memory.benchmarking.report.parts import note, table
+from memory.benchmarking.tidy import LoadedResult
+from memory.benchmarking.view.index import RunLine, rounds_going_on
+from memory.benchmarking.view.layout import progress
+
+
+def standing(line: RunLine, run: Run) -> Markup | None:
+    """None for a run that is over."""
+    if line.status == "interrupted":
+        return note(
+            f"Interrupted after {line.done} of {line.total} rounds. Go on with it: ",
+            element("code", f"membench run --resume {line.id}"),
+            tone="warn",
+        )
+    if not line.is_running:
+        return None
+    parts = [progress(line)]
+    start = moment(run.started_at)
+    if start is not None:
+        elapsed = (datetime.now(start.tzinfo) - start).total_seconds()
+        parts.append(element("span", f"started {duration_text(elapsed)} ago"))
+    left = _seconds_left(line, run)
+    if left is not None:
+        parts.append(element("span", f"about {duration_text(left)} left"))
+    going_on = ", ".join(map(_round_text, rounds_going_on(line)))
+    now = element("p", f"Now: {going_on}") if going_on else None
+    return element("div", element("p", parts, class_="standing"), now, class_="note")
+
+
+def _round_text(name: str) -> str:
+    """`storage.read_latency@agentmemory.0` for people."""
+    case, _, number = name.rpartition(".")
+    return f"{case}, round {int(number) + 1}" if number.isdecimal() else name
+
+
+def _seconds_left(line: RunLine, run: Run) -> float | None:
+    """As long as its own rounds took so far, else as in earlier runs; None where nothing is known."""
+    seen: dict[str, list[float]] = {}
+    for each in run.moments:
+        seen.setdefault(each.case, []).append(each.seconds)
+    failed = [failure.case for failure in run.failures]
+    total = 0.0
+    for case in run.cases:
+        measured = seen.get(case.key, [])
+        left = run.rounds_of(case) - len(measured) - failed.count(case.key)
+        if left <= 0:
+            continue
+        if measured:
+            each_takes: float | None = sum(measured) / len(measured)
+        else:
+            each_takes = _estimator(line.folder.parent, run.id, run.profile).seconds(case)
+        if each_takes is None:
+            return None
+        total += left * each_takes
+    return total / max(1, run.parallel)
+
+
+@lru_cache(maxsize=4)
+def _estimator(output_dir: Path, run_id: str, profile: str) -> Estimator:
+    """For one run that is looked at: the runs before it don't change while it goes on."""
+    return Estimator(output_dir, profile)
+
+
+def so_far(results: Sequence[LoadedResult]) -> Markup:
+    """The headline figures without charts: this is drawn again every two seconds."""
+    if not results:
+        text = "The first results come when all rounds of a benchmark are done."
+        return element("p", text, class_="soft")
+    several = len({each.target for each in results}) > 1
+    rows = []
+    for each in results:
+        path = each.headline
+        figure, unit = each.result.metrics.get(path), each.metric(path).unit
+        shown, bounds = NOTHING, ""
+        if figure is not None:
+            shown = figure_text(figure.value, unit)
+            bounds = interval_text(figure.value, figure.low, figure.high, unit)
+        rows.append(
+            element(
+                "tr",
+                element("th", f"{each.name} on {each.target}" if several else each.name, scope="row"),
+                element("td", shown, class_="n"),
+                element("td", bounds or NOTHING, class_="n"),
+                element("td", path or NOTHING),
+            )
+        )
+    names = ("Benchmark", "Figure", "95 % interval", "What")
+    return join((element("h2", "Results so far"), table(names, rows, "Results so far", (1, 2))))

@@ -1,0 +1,58 @@
+"""The charts of several runs in the same pictures: the page of `membench results compare-report`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import urlencode
+
+from memory.benchmarking.errors import BenchmarkError
+from memory.benchmarking.files import read_run
+from memory.benchmarking.report.comparison import comparison_body
+from memory.benchmarking.report.gather import gather
+from memory.benchmarking.report.markup import element, join
+from memory.benchmarking.report.page import about, in_order, reading
+from memory.benchmarking.report.parts import note
+from memory.benchmarking.report.sources import sources_of
+from memory.benchmarking.report.svg import shapes
+from memory.benchmarking.verdicts.records import Comparison
+from memory.benchmarking.view.compare_page import ChosenRuns, choose_first, chosen_runs, compared
+from memory.benchmarking.view.index import RunIndex
+from memory.benchmarking.view.layout import Page
+from memory.benchmarking.view.run_page import load
+
+
+def side_by_side_page(index: RunIndex, query: Mapping[str, Sequence[str]]) -> Page:
+    chosen = chosen_runs(index, query)
+    if chosen is None:
+        return choose_first()
+    results, problems, runs = [], [], {}
+    for line in (chosen.base, *chosen.others):
+        try:
+            runs[line.folder.absolute().name] = read_run(line.folder)
+        except BenchmarkError as problem:
+            problems.append(note("Left out: ", str(problem), tone="bad"))
+            continue
+        found, left_out = load(line.folder)
+        results += found
+        problems += left_out
+    sources, numbered = sources_of(results, runs)
+    gathered = in_order(gather(numbered))
+    back = f"/compare?{urlencode(chosen.fields, errors='surrogateescape')}"
+    body = (
+        shapes(),
+        element("h1", "Side by side"),
+        element("p", element("a", "All verdicts", href=back, class_="button"), class_="ways"),
+        problems,
+        comparison_body(gathered, sources, results, runs, verdicts=list(_verdicts(index, chosen))),
+        about(runs.values()),
+        reading(),
+    )
+    return Page("Side by side", join(body), here="Runs")
+
+
+def _verdicts(index: RunIndex, chosen: ChosenRuns) -> Iterator[Comparison]:
+    for line in chosen.others:
+        try:
+            yield compared(chosen.base.folder, line.folder, index.version)
+        except BenchmarkError:
+            continue  # nothing in common; the page of the verdicts says so
