@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart test coverage lint types browser format docs clean floor overhead quality peers
+.PHONY: bench quickstart test coverage lint types browser format docs clean floor overhead gate quality peers
 
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
@@ -46,6 +46,10 @@ docs: $(INSTALLED)
 # What the benchmark's own clock adds to a figure (docs/measuring.md).
 overhead: $(INSTALLED)
 	$(BIN)/python scripts/overhead.py
+
+# What the gate is worth on a busy machine (docs/statistics.md); stop it and call it again as you like.
+gate: $(INSTALLED)
+	$(BIN)/python scripts/gate.py --minutes 60
 
 quality: $(INSTALLED)
 	$(BIN)/python scripts/quality.py
