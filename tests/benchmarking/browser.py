@@ -29,7 +29,15 @@ class Browser:
         """Of scripts and of the console; a test that provokes one takes it out."""
         self.left_the_machine: list[str] = []
 
-    def open(self, where: str | Path, *, width: int = WIDE, height: int = 900, dark: bool = False) -> Any:
+    def open(
+        self,
+        where: str | Path,
+        *,
+        width: int = WIDE,
+        height: int = 900,
+        dark: bool = False,
+        cookie: tuple[str, str] | None = None,
+    ) -> Any:
         """A Playwright page in a profile of its own, at an address or a file of this machine."""
         context = self._browser.new_context(
             viewport={"width": width, "height": height},
@@ -41,10 +49,20 @@ class Browser:
         context.on("console", self._said)
         context.on("weberror", lambda error: self.errors.append(f"script: {error.error}"))
         context.on("request", lambda request: self._asked_for(request.url))
+        if cookie is not None:
+            context.add_cookies([{"name": cookie[0], "value": cookie[1], "url": str(where)}])
         page = context.new_page()
         page.on("websocket", lambda socket: self._asked_for(socket.url))
         page.goto(where.resolve().as_uri() if isinstance(where, Path) else where)
         return page
+
+    def without_scripts(self) -> Any:
+        """A profile in which no script runs, as in many previews of files."""
+        context = self._browser.new_context(java_script_enabled=False)
+        self._contexts.append(context)
+        context.set_default_timeout(PATIENCE_MS)
+        context.on("request", lambda request: self._asked_for(request.url))
+        return context
 
     def _said(self, message: Any) -> None:
         if message.type in ("error", "warning"):

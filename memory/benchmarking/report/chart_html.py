@@ -61,15 +61,16 @@ def _legend(chart: Chart, sources: Sequence[str]) -> Markup | None:
     if len(chart.sources) > 1:
         alone = len(names) == 1
         for place, source in enumerate(chart.sources):
-            sample = _sample(place if alone else COLOURS - 1, source, "line")
+            sample = _sample(place, source, "line") if alone else _sample(COLOURS - 1, source, "line", 0)
             keys.append(element("span", sample, sources[source], class_="key plain", data_s=source))
     return element("div", keys, class_="legend", role="group", aria_label="Lines") if keys else None
 
 
-def _sample(colour: int, source: int, drawn: str) -> Markup:
+def _sample(colour: int, source: int, drawn: str, shape: int | None = None) -> Markup:
     """A piece of the line with its mark."""
+    shape = colour if shape is None else shape
     line = element("path", class_="stroke", d="M1 7H25") if drawn != "dots" else None
-    mark = element("use", class_="pt", href=f"#m{colour % len(SHAPES)}", x=13, y=7)
+    mark = element("use", class_="pt", href=f"#m{shape % len(SHAPES)}", x=13, y=7)
     group = element("g", line, mark, class_=f"c{colour % COLOURS} d{source % 4}")
     return element(
         "svg", group, class_="sample", viewBox="0 0 26 14", aria_hidden="true", focusable="false"

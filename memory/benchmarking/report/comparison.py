@@ -76,7 +76,7 @@ def comparison_body(
     shown = names(sources)
     picture = forest(found, shown)
     return [
-        element("p", f"{_others(shown)} against {shown[0]}." if shown[1:] else None, class_="lede"),
+        element("p", _what(found, shown), class_="lede"),
         [run_line(run, sum(each.file.run_id == key for each in results)) for key, run in runs.items()],
         asides(problems, 0),
         _environments(runs),
@@ -91,8 +91,10 @@ def comparison_body(
     ]
 
 
-def _others(shown: Sequence[str]) -> str:
-    return " and ".join(shown[1:])
+def _what(found: Sequence[Difference], shown: Sequence[str]) -> str:
+    """What is compared with what."""
+    pairs = sorted({(each.base_source, each.source) for each in found})
+    return " ".join(f"{shown[source]} against {shown[base]}." for base, source in pairs)
 
 
 def _environments(runs: Mapping[str, Run]) -> list[Child]:
@@ -127,20 +129,25 @@ def _differences_table(found: Sequence[Difference], sources: Sequence[Source]) -
 def _head(sources: Sequence[Source]) -> list[str]:
     if len(sources) == 2:
         return ["Benchmark", "Figure", sources[0].name, sources[1].name, "Change"]
-    return ["Benchmark", "Figure", sources[0].name, "Other", "Source", "Change"]
+    return ["Benchmark", "Figure", "Before", "After", "Of", "Change"]
 
 
 def _row(each: Difference, sources: Sequence[Source]) -> Markup:
     return element(
         "tr",
         element("th", element("a", each.name, href=f"#{anchor(each.name)}"), scope="row"),
-        element("td", path_words(each.path)),
+        element("td", _path(each)),
         element("td", _figure(each.base, each.unit), class_="n"),
         element("td", _figure(each.other, each.unit), class_="n"),
         element("td", sources[each.source].name) if len(sources) > 2 else None,
-        element("td", mark(each.word, _TONES.get(each.word, "")), " ", _factor(each)),
+        element("td", mark(each.word, _TONES.get(each.word, "")), " ", _factor(each), class_="change"),
         data_s=each.source,
     )
+
+
+def _path(each: Difference) -> str:
+    now, before = path_words(each.path), path_words(each.base_path)
+    return now if now == before else f"{before} ⟷ {now.partition(': ')[2] or now}"
 
 
 def _figure(found: Figure, unit: str) -> str:

@@ -15,7 +15,7 @@ from memory.benchmarking.metrics import Better
 from memory.benchmarking.records import SEPARATOR, Figure
 from memory.benchmarking.report.charts import Axis, Chart, Line, Panel, Point
 from memory.benchmarking.report.gather import Gathered
-from memory.benchmarking.tidy import LoadedResult
+from memory.benchmarking.tidy import LoadedResult, read_path
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,13 @@ class Difference:
 
     name: str
     path: str
+    base_path: str
+    """Another one where a target has no such tier: its own headline then stands for it."""
     unit: str
     better: Better
     base: Figure
     other: Figure
+    base_source: int
     source: int
     change: Change
 
@@ -55,21 +58,32 @@ class Difference:
 
 
 def differences(gathered: Sequence[Gathered], *, headlines: bool) -> list[Difference]:
-    """Of the headline figures, or of all that have a direction; each source against the first.
+    """Of the headline figures, or of all that have a direction.
 
-    The base is the result of the first source, and of the same target where there is one.
+    Runs are compared target by target, each with the first run that has the target. Targets that no other
+    source has are compared with the first source.
     """
     found = []
     for each in gathered:
         for source, result in each.results:
-            base = _base(each, source, result)
+            base_source, base = _base(each, source, result)
             if base is None:
                 continue
-            paths = [each.headline] if headlines else [*result.result.metrics]
-            for path in paths:
-                made = _difference(each, path, base, result, source)
-                if made is not None:
-                    found.append(made)
+            if headlines:
+                pairs = [(base.headline, result.headline)]
+            else:
+                pairs = [(path, path) for path in result.result.metrics]
+            for before, now in pairs:
+                change_of = _change(each, base, before, result, now)
+                if change_of is not None:
+                    metric = each.metric(_leaf(now))
+                    figures = base.result.metrics[before], result.result.metrics[now]
+                    found.append(
+                        Difference(
+                            each.name, now, before, metric.unit, metric.better, *figures, base_source,
+                            source, change_of,
+                        )
+                    )  # fmt: skip
     return found
 
 
@@ -91,10 +105,11 @@ def forest(found: Sequence[Difference], sources: Sequence[str]) -> Chart | None:
             if each.source == source:
                 good = each.goodness
                 points.append(Point(names.index(each.name), good.ratio, good.low, good.high))
-        lines.append(Line(sources[source], tuple(points), source, "dots"))
+        lines.append(Line("", tuple(points), source, "dots"))
     shown = tuple(name.partition(".")[2] or name for name in names)
+    bases = [sources[source] for source in sorted({each.base_source for each in found})]
     return Chart(
-        f"Headline figures, against {sources[0]}",
+        f"Headline figures, against {' and '.join(bases)}",
         Axis("", scale="names", names=shown),
         Axis("times as good; right is better", scale="log"),
         (Panel(tuple(lines)),),
@@ -106,26 +121,37 @@ def forest(found: Sequence[Difference], sources: Sequence[str]) -> Chart | None:
     )
 
 
-def _base(each: Gathered, source: int, result: LoadedResult) -> LoadedResult | None:
-    others = [other for number, other in each.results if number < source]
-    same = [other for other in others if other.target == result.target]
-    first = [other for number, other in each.results if number == 0]
-    if same:
-        return same[0]
-    return first[0] if first and source else None
+def _base(each: Gathered, source: int, result: LoadedResult) -> tuple[int, LoadedResult | None]:
+    """What a result is compared with, and the number of its source."""
+    same = [(number, other) for number, other in each.results if other.target == result.target]
+    if len(same) > 1:
+        return same[0] if same[0][0] != source else (source, None)
+    alone = all(
+        other.target != another.target
+        for number, other in each.results
+        for place, another in each.results
+        if number < place
+    )
+    first = next(((number, other) for number, other in each.results if number == 0), None)
+    return first if alone and first is not None and source else (source, None)
 
 
-def _difference(
-    each: Gathered, path: str, base: LoadedResult, result: LoadedResult, source: int
-) -> Difference | None:
-    metric = each.metric(path.rpartition(SEPARATOR)[2])
-    before, now = base.result.metrics.get(path), result.result.metrics.get(path)
-    if before is None or now is None or metric.better == "neither":
+def _change(
+    each: Gathered, base: LoadedResult, before: str, result: LoadedResult, now: str
+) -> Change | None:
+    """None where the two are not the same kind of figure at the same sizes, or have no ratio."""
+    old_place, new_place = read_path(before), read_path(now)
+    if (old_place.metric, old_place.parameters) != (new_place.metric, new_place.parameters):
         return None
-    ratio = change(now.rounds or [now.value], before.rounds or [before.value])
-    if ratio is None or not 0 < ratio.ratio < math.inf:
+    old, new = base.result.metrics.get(before), result.result.metrics.get(now)
+    if old is None or new is None or each.metric(_leaf(now)).better == "neither":
         return None
-    return Difference(each.name, path, metric.unit, metric.better, before, now, source, ratio)
+    ratio = change(new.rounds or [new.value], old.rounds or [old.value])
+    return ratio if ratio is not None and 0 < ratio.ratio < math.inf else None
+
+
+def _leaf(path: str) -> str:
+    return path.rpartition(SEPARATOR)[2]
 
 
 def _inverse(value: float) -> float:

@@ -36,7 +36,7 @@ MOST_TIMES = 120
 """Points of a timeline: more can't be told apart on a screen."""
 SHARE = (0.0, 1.0)
 """The bounds of recall, precision and every other share."""
-_COLOURS = {"all": 3, **{tier: number for number, tier in enumerate(TIERS[:3])}}
+_COLOURS = {tier: number for number, tier in enumerate((*TIERS, "all"))}
 """A tier has one colour on the whole page."""
 
 

@@ -103,7 +103,10 @@ def switches(sources: Sequence[Source]) -> Markup | None:
         )
         for number, source in enumerate(sources[:MOST_KEYS])
     ]
-    return element("fieldset", element("legend", "Show"), boxes, class_="sources no-print")
+    return element(
+        "div", element("span", "Show", class_="soft"), boxes,
+        class_="sources no-print", role="group", aria_label="Runs and targets that are shown",
+    )  # fmt: skip
 
 
 def sections(
