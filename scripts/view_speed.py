@@ -71,7 +71,7 @@ def _measure(browser: Any, folder: Path) -> list[float]:
 
 
 def _paint(page: Any) -> float:
-    page.wait_for_function(f"({PAINT}) !== null")
+    page.wait_for_function(f"() => ({PAINT}) !== null")
     return float(page.evaluate(PAINT))
 
 
@@ -79,7 +79,7 @@ def _filter(page: Any) -> float:
     """From the last letter to the list that fits it, in ms."""
     start = time.perf_counter()
     page.fill("#text", "no such run")
-    page.wait_for_function("document.querySelector('#count').textContent.startsWith('0 of')")
+    page.wait_for_function("() => document.querySelector('#count').textContent.startsWith('0 of')")
     return 1000 * (time.perf_counter() - start)
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import NARROW, Browser, scrolls_sideways, violations
+from browser import NARROW, WIDE, Browser, scrolls_sideways, violations
 from many_runs import make_many_runs
 from membench import COMMAND, PATIENCE, once, options, surroundings, write
 from result_builders import figure, make_result, make_run, storage_figures
-from view_server import serving
+from view_server import serving, viewing
 
 from memory.benchmarking.records import Failure
 from memory.benchmarking.view.choice import PER_PAGE
@@ -79,11 +79,13 @@ def address(server: ViewServer, path: str = "/") -> str:
 
 
 def sign_in(browser: Browser, server: ViewServer, path: str = "/", **options: Any) -> Any:
-    """The page that someone sees who opened the link, and went on to another page."""
-    page = browser.open(server.link, **options)
-    if path != "/":
-        page.goto(address(server, path))
-    return page
+    """The page that someone sees who has opened the link before."""
+    return browser.open(address(server, path), cookie=(server.cookie, server.token), **options)
+
+
+def follow(page: Any, link: str) -> None:
+    with page.expect_navigation():
+        page.click(link)
 
 
 def listed(page: Any) -> list[str]:
@@ -91,7 +93,15 @@ def listed(page: Any) -> list[str]:
 
 
 def wait_for_count(page: Any, text: str) -> None:
-    page.wait_for_function("text => document.querySelector('#count')?.textContent === text", arg=text)
+    from playwright.sync_api import expect
+
+    expect(page.locator("#count")).to_have_text(text)
+
+
+def wait_for_rows(page: Any, count: int) -> None:
+    from playwright.sync_api import expect
+
+    expect(page.locator("main tbody tr")).to_have_count(count)
 
 
 # -- open -------------------------------------------------------------------------------------
@@ -119,12 +129,12 @@ def test_a_wrong_link_shows_why_and_nothing_else(browser: Browser, many: ViewSer
 def test_pages_lead_to_pages(browser: Browser, many: ViewServer) -> None:
     page = sign_in(browser, many)
     newest = listed(page)
-    page.click("text=Older")
+    follow(page, "text=Older")
     assert "page 2 of 3" in page.inner_text(".pager")
     assert not set(newest) & set(listed(page))
-    page.click("table.runs th[scope=row] a >> nth=0")
+    follow(page, "table.runs th[scope=row] a >> nth=0")
     assert page.inner_text("h1").startswith("Run ")
-    page.click("table a >> nth=0")
+    follow(page, ".headlines td a >> nth=0")
     assert page.inner_text("h1") == "History"
     page.go_back()
     page.go_back()
@@ -148,7 +158,7 @@ def test_the_list_follows_what_is_typed_and_chosen(browser: Browser, many: ViewS
     wait_for_count(page, f"40 of {RUNS} runs")
     page.fill("#text", "nothing of the kind")
     wait_for_count(page, f"0 of {RUNS} runs")
-    page.click("text=Show all runs")
+    follow(page, "text=Show all runs")
     wait_for_count(page, f"{RUNS} runs")
 
 
@@ -170,10 +180,10 @@ def test_runs_are_chosen_and_compared(browser: Browser, few: ViewServer) -> None
     assert page.is_disabled("[aria-label='Compare 20260805_101500_ab15']")  # damaged
     page.check("[aria-label='Compare 20260801_101500_ab11']")
     page.fill("#text", "ab13")  # the choice outlives the filter
-    page.wait_for_function("document.querySelectorAll('table.runs tbody tr').length === 1")
+    wait_for_rows(page, 1)
     page.check("[aria-label='Compare 20260803_101500_ab13']")
     assert page.inner_text("#chosen") == "2 runs chosen"
-    page.click("#compare")
+    follow(page, "#compare")
     assert page.inner_text("h2") == "20260803_101500_ab13 against 20260801_101500_ab11"
     assert "regressed" in page.inner_text(".note")
     assert "slower" in page.inner_text("tbody tr >> nth=0")
@@ -184,7 +194,9 @@ def test_runs_are_chosen_and_compared(browser: Browser, few: ViewServer) -> None
     )
     assert "faster" in page.inner_text("tbody tr >> nth=0")
     page.fill("#text", "batch_100/ltm p50")
-    page.wait_for_function("document.querySelectorAll('tbody tr').length === 2")
+    wait_for_rows(page, 2)
+    follow(page, "text=Charts side by side")
+    assert page.locator("svg.plot").count() > 1
 
 
 def test_one_run_can_not_be_compared(browser: Browser, few: ViewServer) -> None:
@@ -200,7 +212,7 @@ def test_the_history_shows_where_the_level_changed(browser: Browser, many: ViewS
     (change,) = page.locator(".changes li").all_inner_texts()
     assert re.match(r"better from 20260106_080000_003c .* on: .* \+(19|20|21)\.\d %", change), change
     assert page.locator("svg.plot .fit").count() == 2
-    page.click("text=Compare with the run before")
+    follow(page, "text=Compare with the run before")
     assert "improved" in page.inner_text(".note")
 
 
@@ -221,7 +233,7 @@ def test_the_colours_are_switched_and_stay(browser: Browser, few: ViewServer) ->
     page.click("text=Dark")
     dark = page.evaluate(back)
     assert dark != light
-    page.click("text=History")
+    follow(page, "text=History")
     assert page.evaluate(back) == dark
     page.click("text=Light")
     assert page.evaluate(back) == light
@@ -275,24 +287,23 @@ PAGES = {
     "failed run": "/run/20260804_101500_ab14",
     "damaged run": "/run/20260805_101500_ab15",
     "comparison": compare_address("20260801_101500_ab11", "20260802_101500_ab12", "20260803_101500_ab13"),
+    "side by side": compare_address("20260801_101500_ab11", "20260803_101500_ab13").replace(
+        "compare", "side-by-side"
+    ),
     "history": history_address(CASE, METRIC),
 }
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(
+    ("width", "dark"), [(WIDE, False), (NARROW, True)], ids=["wide", "narrow and dark"]
+)
 def test_nothing_serious_keeps_anyone_from_using_a_page(
-    browser: Browser, few: ViewServer, name: str, dark: bool
+    browser: Browser, few: ViewServer, name: str, width: int, dark: bool
 ) -> None:
-    page = sign_in(browser, few, PAGES[name], dark=dark)
-    for details in page.locator("details").all():
-        details.evaluate("each => { each.open = true; }")
-    assert violations(page) == []
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_a_narrow_screen_is_wide_enough(browser: Browser, few: ViewServer, name: str) -> None:
-    page = sign_in(browser, few, PAGES[name], width=NARROW)
+    page = sign_in(browser, few, PAGES[name], width=width, dark=dark)
+    assert not scrolls_sideways(page)
+    page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
     assert not scrolls_sideways(page)
     assert violations(page) == []
 
@@ -394,8 +405,8 @@ def test_a_new_run_appears_and_a_removed_one_goes(browser: Browser, tmp_path: Pa
 
 def test_an_ended_view_says_so(browser: Browser, tmp_path: Path) -> None:
     make_run(tmp_path)
-    with serving(tmp_path) as server:
-        page = sign_in(browser, server)
+    with viewing(tmp_path) as view:
+        page = browser.open(view.link)
     page.wait_for_selector("text=The view was ended")
     assert all("ERR_" in error for error in browser.errors)
     browser.errors.clear()
