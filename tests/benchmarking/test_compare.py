@@ -15,7 +15,7 @@ from membench import GOOD, Done, membench, options, write
 from result_builders import ENVIRONMENT, make_result, make_run
 
 from memory.benchmarking.errors import NothingMeasured
-from memory.benchmarking.files import read_run, run_folders
+from memory.benchmarking.files import read_run, run_folders, write_run
 from memory.benchmarking.measure.statistics import over_rounds
 from memory.benchmarking.records import Figure, Unit
 from memory.benchmarking.verdicts.compare import compare_runs
@@ -140,6 +140,31 @@ def test_figures_that_follow_from_the_data_are_compared_round_by_round(
     assert verdicts(same) == {"disk_bytes": "unchanged"}
     more = {"disk_bytes": rounds_of([size * 1.2 for size in sizes], 0)}
     assert verdicts(compared({"disk_bytes": rounds_of(sizes, 0)}, more)) == {"disk_bytes": "regressed"}
+
+
+def test_one_round_is_enough_for_what_the_benchmark_says_the_data_decide(tmp_path: Path) -> None:
+    def run(run_id: str, similarity: float, seconds: float) -> Path:
+        metrics = {
+            "cosine_similarity": rounds_of([similarity], 0),
+            "fit_seconds": rounds_of([seconds], 0),
+        }
+        folder = saved(tmp_path, run_id, metrics)
+        record = read_run(folder)
+        record.cases = [msgspec.structs.replace(case, most_rounds=1) for case in record.cases]
+        write_run(folder, record)
+        return folder
+
+    units = {"cosine_similarity": {"unit": "", "better": "higher"}}
+    one, two = run(BASE, 0.97, 1.0), run(NOW, 0.90, 2.0)
+    for folder in (one, two):
+        (file,) = folder.glob("*/*.json")
+        record = json.loads(file.read_text())
+        record["units"] |= units
+        file.write_text(json.dumps(record))
+    assert verdicts(compare_runs(one, two)) == {
+        "cosine_similarity": "regressed",
+        "fit_seconds": "inconclusive",
+    }
 
 
 def test_a_share_is_compared_by_its_own_interval(compared: Callable[..., Comparison]) -> None:

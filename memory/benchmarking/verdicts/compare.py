@@ -108,6 +108,13 @@ class _Side:
                 problems.append(f"left out: {problem}")
         return cls(run, results, problems)
 
+    def needs_one_round(self, case: tuple[str, str, str]) -> bool:
+        return any(
+            each.most_rounds == 1
+            for each in self.run.cases
+            if (each.category, each.benchmark, each.target) == case
+        )
+
 
 # -- environments -----------------------------------------------------------------------------
 
@@ -161,7 +168,8 @@ def _evidence(base: _Side, current: _Side, thresholds: Thresholds) -> Iterator[E
         elif differing := _differing(before.metadata.get("params"), now.metadata.get("params")):
             yield _whole_case(case, "incomparable", f"other parameters: {differing}")
         else:
-            yield from _case_evidence(case, before, now, thresholds, times_count)
+            once = base.needs_one_round(case) and current.needs_one_round(case)
+            yield from _case_evidence(case, before, now, thresholds, times_count, once)
 
 
 def _whole_case(case: tuple[str, str, str], verdict: Verdict, reason: str) -> Evidence:
@@ -188,8 +196,14 @@ def _differing(before: Any, now: Any) -> str:
 
 
 def _case_evidence(
-    case: tuple[str, str, str], before: Result, now: Result, thresholds: Thresholds, times_count: bool
+    case: tuple[str, str, str],
+    before: Result,
+    now: Result,
+    thresholds: Thresholds,
+    times_count: bool,
+    once: bool,
 ) -> Iterator[Evidence]:
+    """`once`: the benchmark says that its data decide everything that no clock decides."""
     category, benchmark, target = case
     name = f"{category}.{benchmark}"
     same_data = bool(now.metadata.get("seeds")) and before.metadata.get("seeds") == now.metadata.get(
@@ -216,7 +230,7 @@ def _case_evidence(
                 times_count=times_count,
                 thresholds=thresholds,
             )
-            found = _tested(path, metric, old, new, same_data) | {"gates": not reason}
+            found = _tested(path, metric, old, new, same_data, same_data and once) | {"gates": not reason}
             found["reason"] = reason or found["reason"]
         yield Evidence(
             category=category,
@@ -251,7 +265,9 @@ def _settled(
     return None, ""
 
 
-def _tested(path: str, metric: Metric, old: Figure, new: Figure, same_data: bool) -> dict[str, Any]:
+def _tested(
+    path: str, metric: Metric, old: Figure, new: Figure, same_data: bool, is_exact: bool
+) -> dict[str, Any]:
     """What Evidence says of the effect."""
     before, now = old.rounds or [old.value], new.rounds or [new.value]
     scale = scale_of(path, metric, (*before, *now))
@@ -271,6 +287,8 @@ def _tested(path: str, metric: Metric, old: Figure, new: Figure, same_data: bool
             effect = one_sample([after - earlier for after, earlier in pairs])
         else:
             effect = welch(points_now, points_before)
+        if effect.error is None and is_exact and not timed:
+            effect = Effect(effect.value, 0.0, math.inf)
     reason = "" if effect.error is not None else "a single round: no interval"
     return {
         "log_ratio": effect.value,
