@@ -208,11 +208,17 @@ class BenchmarkResults:
             raise InvalidBenchmarkConfig(
                 f"{path.name} can't be drawn: use a name that ends in .png, .svg or .pdf"
             )
+        try:
+            from matplotlib import rc_context
+        except ImportError:
+            raise needs("matplotlib", "bench", "saving a plot") from None
         buffer = io.BytesIO()
         with warnings.catch_warnings():
             # A name in a script that the font lacks is drawn as boxes; that is no reason to fail.
             warnings.filterwarnings("ignore", message="Glyph .* missing")
-            fig.savefig(buffer, format=kind, dpi=150)
+            # Publishers refuse the fonts that matplotlib puts into a PDF by default (Type 3).
+            with rc_context({"pdf.fonttype": 42}):
+                fig.savefig(buffer, format=kind, dpi=200)
         write_whole(path, buffer.getvalue())
         return path
 

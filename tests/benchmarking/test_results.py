@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import string
 import sys
 from collections.abc import Callable
@@ -25,6 +26,9 @@ from memory.benchmarking.errors import (
     NothingMeasured,
     UnknownName,
 )
+from memory.benchmarking.records import Figure
+from memory.benchmarking.report.markup import asset
+from memory.benchmarking.report.palette import COLOURS
 from memory.benchmarking.results import BenchmarkResults, as_dict
 from memory.benchmarking.tidy import COLUMNS, flatten, read_path
 
@@ -418,10 +422,10 @@ def test_a_plot_has_a_line_for_each_combination_with_bars_and_units(results: Ben
     fig = results.plot_comparison(results.list_results(), THROUGHPUT, x_axis="batch_size")
     (axes,) = fig.get_axes()
     assert lines_of(fig) == {"stm": 1, "ltm": 1}
-    assert axes.get_xlabel() == "batch_size"
-    assert fig.get_supylabel() == f"{THROUGHPUT} [/s]"
+    assert axes.get_xlabel() == "batch size"
+    assert fig.get_supylabel() == "throughput (per second)"
     line, _caps, bars = axes.containers[0]
-    assert list(line.get_xdata()) == [10, 100]
+    assert list(line.get_xdata()) == pytest.approx([10, 100], rel=0.1)
     (low, high), *_ = [segment[:, 1] for segment in bars[0].get_segments()]
     assert (low, high) == pytest.approx((line.get_ydata()[0] * 0.95, line.get_ydata()[0] * 1.05))
     assert axes.get_xscale() == "linear"
@@ -432,6 +436,46 @@ def test_values_over_many_decades_get_a_logarithmic_scale(results: BenchmarkResu
     make_run(results.output_dir, results=[make_result(figures)])
     (axes,) = results.plot_comparison(["latest"], "value_ms").get_axes()
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+
+
+def test_figures_without_an_axis_stand_below_each_other(results: BenchmarkResults) -> None:
+    figures = {
+        f"{tier}/disk_bytes": figure(1500.0 * (n + 1)) for n, tier in enumerate(("stm", "im", "ltm"))
+    }
+    make_run(results.output_dir, results=[make_result(figures)])
+    (axes,) = results.plot_comparison(["latest"], "disk_bytes").get_axes()
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["stm", "im", "ltm"]
+    assert axes.get_xlabel() == "disk (KB)"
+    assert [each[0].get_xdata()[0] for each in axes.containers] == pytest.approx([1.5, 3.0, 4.5])
+
+
+def test_times_are_drawn_in_the_unit_that_people_read(results: BenchmarkResults) -> None:
+    figures = {f"batch_{n}/p50_ms": figure(0.002 * n) for n in (1, 2, 4)}
+    make_run(results.output_dir, results=[make_result(figures)])
+    fig = results.plot_comparison(["latest"], "p50_ms")
+    assert fig.get_supylabel() == "median time (µs)"
+    assert list(fig.get_axes()[0].containers[0][0].get_ydata()) == pytest.approx([2, 4, 8])
+
+
+def test_an_interval_that_reaches_far_does_not_squeeze_the_figures(results: BenchmarkResults) -> None:
+    wide = {
+        f"batch_{n}/p50_ms": Figure(value=n, low=n / 100, high=n * 1e6, rounds=[n, n]) for n in (10, 11)
+    }
+    make_run(results.output_dir, results=[make_result(wide)])
+    (axes,) = results.plot_comparison(["latest"], "p50_ms").get_axes()
+    assert axes.get_ylim()[1] < 30
+
+
+def test_the_colours_of_paper_and_pages_are_the_same() -> None:
+    found = re.findall(r"--series-\d: light-dark\((#\w{6}),", asset("style.css"))
+    assert tuple(found) == COLOURS
+
+
+def test_a_pdf_holds_fonts_that_publishers_take(results: BenchmarkResults) -> None:
+    make_run(results.output_dir)
+    data = results.save_plot(results.plot_comparison(["latest"], "p50_ms"), "paper.pdf").read_bytes()
+    assert b"/Type3" not in data
+    assert b"/Type42" in data or b"/CIDFontType2" in data
 
 
 def test_many_lines_are_split_into_panels(results: BenchmarkResults, tmp_path: Path) -> None:

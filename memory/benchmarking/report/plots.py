@@ -1,6 +1,7 @@
-"""A metric over a parameter, as lines with error bars; many lines are split into panels.
+"""A metric over a parameter, as lines with error bars, fit for a paper; many lines are split into panels.
 
-Drawn on matplotlib's own objects, without pyplot: no display, no global state, nothing to close.
+Where nothing varies along an axis, the figures stand below each other, each with its name. Drawn on
+matplotlib's own objects, without pyplot: no display, no global state, nothing to close.
 """
 
 from __future__ import annotations
@@ -8,9 +9,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from memory.benchmarking.display import in_other_unit, unit_for
 from memory.benchmarking.errors import NothingMeasured, UnknownName, nearest, needs
+from memory.benchmarking.report.charts import LOG_FROM
+from memory.benchmarking.report.gather import plain, short_name, words
+from memory.benchmarking.report.palette import COLOURS
 from memory.benchmarking.tidy import COLUMNS, TIERS
 
 if TYPE_CHECKING:
@@ -22,15 +27,18 @@ MOST_LINES = 6
 """In one panel; more can't be told apart."""
 MOST_PANELS = 12
 MOST_IN_LEGEND = 30
-LOG_FROM = 1.5
-"""Decades between the smallest and the largest value."""
+MOST_NAMES = 60
+"""Below each other."""
 
-# Okabe and Ito's colours, which people with any colour vision can tell apart; without the faint yellow.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS = "os^Dv<>P"
 _DASHES = ("-", "--", ":", "-.")
 _NAMES = ("run", "category", "benchmark", "target", "tier", "part")
 """The dimensions that are not parameters."""
+_LARGE, _NORMAL, _SMALL = 10, 9, 8
+"""Points, as in the text of most papers when the figure is a column or a page wide."""
+_UNITS = {"/s": "per second", "/MB": "per MB", "×": "ratio"}
+_ASIDE = 0.009
+"""How far lines stand aside of each other, as a share of the axis, so that their intervals can be seen."""
 
 
 @dataclass(frozen=True)
@@ -57,32 +65,80 @@ def plot(frame: DataFrame, metric: str, x_axis: str | None = None) -> Figure:
     others = [name for name in dimensions if name != x and chosen[name].nunique(dropna=False) > 1]
     if x in ("timestamp", "run_id"):
         others = [name for name in others if name != "run"]  # the axis says already which run it is
+    label = _in_readable_units(chosen, metric)
+    figure = Figure()
+    figure.set_layout_engine("constrained")
+    if x_axis is None and x == "run" and chosen["run"].nunique() == 1 and others:
+        _draw_names(figure, chosen, others, label)
+    else:
+        _draw_lines(figure, chosen, x, others, label)
+    names = (chosen["category"] + "." + chosen["benchmark"]).unique()
+    title = ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
+    figure.suptitle(_safe(title), fontsize=_LARGE)
+    return figure
+
+
+def _draw_lines(figure: Figure, chosen: DataFrame, x: str, others: list[str], label: str) -> None:
     panels_by, lines_by = _split(chosen, others)
     panels = _panels(chosen, panels_by, lines_by)
-
     across = min(len(panels), 3 if len(panels) > 4 else 2)
     down = math.ceil(len(panels) / across)
-    figure = Figure(figsize=(8 if across == 1 else 4.4 * across, 4.8 if down == 1 else 3.2 * down + 0.8))
-    figure.set_layout_engine("constrained")
+    figure.set_size_inches(5.2 if across == 1 else 3.4 * across, 3.5 if down == 1 else 2.4 * down + 0.6)
     axes = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
+    _scale(axes[0][0], chosen, x)
     for panel, each in zip(panels, axes.flat, strict=False):
         _draw(each, panels[panel], x)
-        each.set_title(_safe(panel), fontsize="medium")
-        each.grid(True, alpha=0.25)
+        each.set_title(_safe(panel), fontsize=_NORMAL)
+        _plain_frame(each, "both" if _is_number(chosen, x) else "y")
     for number, each in enumerate(axes.flat):
         if number >= len(panels):
             each.set_visible(False)
         elif number + across >= len(panels):
             # The lowest of its column, also where the last row is not full.
-            each.set_xlabel(_safe(x))
+            each.set_xlabel(_safe(plain(x)), fontsize=_NORMAL)
             each.tick_params(axis="x", labelbottom=True)
-    _scale(axes[0][0], chosen, x)
-    unit = next((unit for unit in chosen["unit"] if unit), "")
-    figure.supylabel(_safe(f"{metric} [{unit}]" if unit else metric))
-    names = (chosen["category"] + "." + chosen["benchmark"]).unique()
-    figure.suptitle(_safe(", ".join(names[:3]) + (" …" if len(names) > 3 else "")))
+    _mark(axes[0][0], chosen, x)
+    figure.supylabel(_safe(label), fontsize=_NORMAL)
     _legend(figure, panels)
-    return figure
+
+
+def _draw_names(figure: Figure, chosen: DataFrame, others: list[str], label: str) -> None:
+    """A name on each line, its figure and interval beside it."""
+    groups = _groups(chosen, others)[:MOST_NAMES]
+    figure.set_size_inches(5.2, 0.9 + 0.22 * max(4, len(groups)))
+    axes = figure.subplots()
+    for place, (_, points) in enumerate(groups):
+        values, below, above = _bounds(points)
+        axes.errorbar(
+            values, [place] * len(values), xerr=[below, above], color=COLOURS[0], marker="o",
+            markersize=4.5, linestyle="", elinewidth=1.1, capsize=2.5,
+        )  # fmt: skip
+    axes.set_yticks(range(len(groups)), [_safe(name) for name, _ in groups], fontsize=_SMALL)
+    axes.set_ylim(len(groups) - 0.4, -0.6)
+    values = chosen["value"].tolist()
+    if _spans_decades(values):
+        axes.set_xscale("log")
+    elif min(values) >= 0:
+        axes.set_xlim(0, max(max(values), float(chosen["high"].max())) * 1.05 or 1.0)
+    _plain_frame(axes, "x")
+    axes.set_xlabel(_safe(label), fontsize=_NORMAL)
+
+
+def _in_readable_units(chosen: DataFrame, metric: str) -> str:
+    """Values in the unit that suits the largest of them; the label of their axis."""
+    unit = next((unit for unit in chosen["unit"] if unit), "")
+    shown = unit_for(float(chosen["value"].abs().max()), unit)
+    for name in ("value", "low", "high"):
+        chosen[name] = [in_other_unit(float(value), unit, shown) for value in chosen[name]]
+    name = {"p50_ms": "median time", "mean_ms": "mean time"}.get(metric, short_name(metric))
+    return f"{name} ({_UNITS.get(shown, shown)})" if shown else name
+
+
+def _plain_frame(axes: Axes, grid: Literal["both", "x", "y"]) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(True, axis=grid, alpha=0.25, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=_SMALL)
 
 
 def _select(frame: DataFrame, metric: str) -> DataFrame:
@@ -150,37 +206,56 @@ def _groups(frame: DataFrame, names: list[str]) -> list[tuple[str, DataFrame]]:
         return [("", frame)]
     found = []
     for values, part in frame.groupby(names, dropna=False, sort=True, observed=True):
-        words = [_word(name, value) for name, value in zip(names, values, strict=True)]
-        found.append((", ".join(filter(None, words)) or "—", part))
+        known = [None if _is_missing(value) else value for value in values]
+        # Not in words: the name of a run or of someone's target stands as it is.
+        said = [
+            str(value) if name in ("run", "target") and value is not None else words(value, names=(name,))
+            for name, value in zip(names, known, strict=True)
+        ]
+        found.append((", ".join(filter(None, said)) or "—", part))
     return found
 
 
-def _word(name: str, value: Any) -> str:
-    if value is None or value != value or str(value) in ("", "<NA>"):
-        return "" if name == "part" else f"no {name}"
-    return str(value) if name in _NAMES else f"{name} {value}"
+def _is_missing(value: Any) -> bool:
+    return value is None or value != value or str(value) in ("", "<NA>")
 
 
 def _draw(axes: Axes, lines: list[_Line], x: str) -> None:
-    styles = list(product(_DASHES, range(len(_COLOURS))))
-    for line in lines:
+    styles = list(product(_DASHES, range(len(COLOURS))))
+    for number, line in enumerate(lines):
         dash, colour = styles[line.style % len(styles)]
-        points = line.points
-        values = points["value"].to_numpy(dtype=float)
-        below = (points["value"] - points["low"]).fillna(0).clip(lower=0).to_numpy(dtype=float)
-        above = (points["high"] - points["value"]).fillna(0).clip(lower=0).to_numpy(dtype=float)
+        values, below, above = _bounds(line.points)
         axes.errorbar(
-            _positions(points, x),
+            _aside(axes, _positions(line.points, x), number - (len(lines) - 1) / 2),
             values,
             yerr=[below, above],
             label=_safe(line.label),
-            color=_COLOURS[colour],
+            color=COLOURS[colour],
             linestyle=dash,
             marker=_MARKERS[line.style % len(_MARKERS)],
-            markersize=4,
+            markersize=4.5,
             linewidth=1.4,
+            elinewidth=1.0,
             capsize=2.5,
         )
+
+
+def _bounds(points: DataFrame) -> tuple[Any, Any, Any]:
+    """Values, and how far their intervals reach below and above."""
+    values = points["value"].to_numpy(dtype=float)
+    below = (points["value"] - points["low"]).fillna(0).clip(lower=0).to_numpy(dtype=float)
+    above = (points["high"] - points["value"]).fillna(0).clip(lower=0).to_numpy(dtype=float)
+    return values, below, above
+
+
+def _aside(axes: Axes, positions: Any, steps: float) -> Any:
+    """Numbers moved a little, so that intervals at the same place stand beside each other."""
+    if not steps or isinstance(positions, list) or positions.dtype.kind != "f":
+        return positions
+    low, high = axes.get_xlim()
+    if axes.get_xscale() == "log":
+        return positions * (high / low) ** (_ASIDE * steps)
+    return positions + (high - low) * _ASIDE * steps
 
 
 def _positions(points: DataFrame, x: str) -> Any:
@@ -196,22 +271,50 @@ def _is_number(points: DataFrame, x: str) -> bool:
 
 
 def _scale(axes: Axes, chosen: DataFrame, x: str) -> None:
-    from matplotlib.ticker import FuncFormatter, NullFormatter
-
-    if _spans_decades(chosen["value"].tolist()):
+    """Scales and limits, set before anything is drawn."""
+    values = chosen["value"].tolist()
+    if _spans_decades(values):
         axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+        axes.set_ylim(*_room(chosen, min(values) / 3, max(values) * 3))
+    else:
+        spread = max(abs(value) for value in values) or 1.0
+        low = 0.0 if min(values) >= 0 else min(values) - spread / 2
+        axes.set_ylim(*_room(chosen, low, max(values) + spread / 2))
     if _is_number(chosen, x):
         numbers = sorted({float(value) for value in chosen[x]})
         if _spans_decades(numbers):
             axes.set_xscale("log")
+            axes.set_xlim(numbers[0] / 1.3, numbers[-1] * 1.3)
+        elif len(numbers) > 1:
+            margin = (numbers[-1] - numbers[0]) * 0.06
+            axes.set_xlim(numbers[0] - margin, numbers[-1] + margin)
+
+
+def _room(chosen: DataFrame, least: float, most: float) -> tuple[float, float]:
+    """As far as the intervals go, but not so far that the figures can't be told apart."""
+    low = min(float(chosen["low"].min()), float(chosen["value"].min()))
+    high = max(float(chosen["high"].max()), float(chosen["value"].max()))
+    low = least if math.isnan(low) else max(low, least)
+    high = most if math.isnan(high) else min(high, most)
+    if least <= 0:
+        return (0.0 if least == 0 else low, high + (high - low) * 0.05)
+    return low / 1.1, high * 1.1
+
+
+def _mark(axes: Axes, chosen: DataFrame, x: str) -> None:
+    """What stands at the axes."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    if _is_number(chosen, x):
+        numbers = sorted({float(value) for value in chosen[x]})
         if len(numbers) <= 8:
             # What was measured is what the axis names, not the powers between.
             axes.set_xticks(numbers, [f"{number:,g}" for number in numbers])
             axes.xaxis.set_minor_formatter(NullFormatter())
     elif x == "timestamp" or sum(map(len, {str(value) for value in chosen[x]})) > 30:
         for each in axes.figure.get_axes():
-            each.tick_params(axis="x", labelrotation=30, labelsize="small")
+            each.tick_params(axis="x", labelrotation=30, labelsize=_SMALL)
             for label in each.get_xticklabels():
                 label.set_horizontalalignment("right")
 
@@ -230,7 +333,7 @@ def _legend(figure: Figure, panels: dict[str, list[_Line]]) -> None:
     shown = list(handles)[:MOST_IN_LEGEND]
     lines = [handles[label] for label in shown]
     if len(handles) <= 4 and len(panels) == 1:
-        figure.get_axes()[0].legend(lines, shown, fontsize="small")
+        figure.get_axes()[0].legend(lines, shown, fontsize=_SMALL, frameon=False)
         return
     width, height = figure.get_size_inches()
     columns = max(1, min(len(shown), int(width * 12 / (max(map(len, shown)) + 6))))
@@ -241,7 +344,9 @@ def _legend(figure: Figure, panels: dict[str, list[_Line]]) -> None:
         title=f"{len(shown)} of {len(handles)} lines" if len(handles) > len(shown) else None,
         loc="outside lower center",
         ncols=columns,
-        fontsize="small",
+        fontsize=_SMALL,
+        title_fontsize=_SMALL,
+        frameon=False,
     )
 
 
