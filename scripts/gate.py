@@ -115,8 +115,11 @@ class Gate:
         order = list(RATIOS)
         random.Random(number).shuffle(order)
         (subject,) = self._subjects(("gate_work",), ())
-        longer = msgspec.structs.replace(subject.case, params={"longer_percent": order})
-        subject = Subject(subject.case, (subject.case, longer), subject.declaration)
+        sides = [
+            msgspec.structs.replace(subject.case, params={"longer_percent": percents})
+            for percents in ([0.0] * len(order), order)
+        ]
+        subject = Subject(subject.case, (sides[0], sides[1]), subject.declaration)
         truths = {f"timing_{place}": float(np.log1p(percent / 100)) for place, percent in enumerate(order)}
         self._compare(kind, number, (Side("as it is"), Side("longer")), [subject], truths.get)
 

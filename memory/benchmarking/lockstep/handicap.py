@@ -14,7 +14,7 @@ from memory.benchmarking.targets import load_target
 
 READS = ("get", "get_one", "search", "search_vector")
 _CLIP = 3.0
-"""A call is taken for at most this many times the usual one: what is above it was an interruption."""
+"""A call that took this many times the usual one was interrupted, and is taken for a usual one."""
 
 
 def handicap(target_name: str, share: float) -> None:
@@ -33,11 +33,13 @@ class _Inside:
 
 def _slower(read: Callable[..., Any], share: float, inside: _Inside) -> Callable[..., Any]:
     clock = time.perf_counter_ns
-    usual = 0.0
-    owed = 0.0
+    usual: float = 0
+    owed: float = 0
+    around: float = 0
+    """What the wrapping itself took: it is part of the call that is made longer."""
 
     def slower(*arguments: Any, **named: Any) -> Any:
-        nonlocal usual, owed
+        nonlocal usual, owed, around
         if inside.now:
             return read(*arguments, **named)
         inside.now = True
@@ -47,18 +49,21 @@ def _slower(read: Callable[..., Any], share: float, inside: _Inside) -> Callable
         finally:
             inside.now = False
         end = clock()
-        took = end - start
-        if usual:
-            took = min(took, int(_CLIP * usual))
+        took: float = end - start
+        if took > _CLIP * usual > 0:
+            took = usual
         usual += (took - usual) / 16 if usual else took
-        # What a wait is longer than asked for is taken off the next: on average it is exact.
-        owed += share * took
-        if owed > 0:
-            until = end + owed
-            now = end
-            while now < until:
-                now = clock()
-            owed -= now - end
+        extra = share * (took + around)
+        owed += extra
+        # Nothing but the spin lies between here and its end.
+        now = begin = clock()
+        until = begin + owed
+        while now < until:
+            now = clock()
+        # What it was longer than asked for is taken off the next, so that it is exact on average; but no
+        # more than one spin, because a long one was interrupted, and worked no longer for that.
+        owed = max(owed - (now - begin), -extra)
+        around = begin - end
         return found
 
     return slower
