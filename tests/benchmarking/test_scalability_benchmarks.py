@@ -11,6 +11,7 @@ import pytest
 from membench import LIGHT
 
 from memory.benchmarking.bench import Bench, NotAvailable, Score
+from memory.benchmarking.benchmarks import scalability
 from memory.benchmarking.benchmarks._scalability_agents import TURNS, ProcessCrew, Seen, ThreadCrew
 from memory.benchmarking.benchmarks._scalability_sizes import Exact
 from memory.benchmarking.benchmarks.scalability import (
@@ -274,10 +275,11 @@ def test_a_steady_load_is_served_and_watched() -> None:
     take_apart(found)
 
 
-def test_a_long_run_has_a_leak_slope_and_a_short_one_says_why_not() -> None:
+def test_a_long_run_has_a_leak_slope_and_a_short_one_says_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scalability, "_LEAST_FOR_A_LEAK", 500)
     short = benchmark_resource_utilization(0.05, 100.0, bench=bench(LIGHT))
     assert isinstance(short["leak_bytes_per_operation"], NotAvailable)
-    slope = benchmark_resource_utilization(1.2, 2000.0, bench=bench(LIGHT))["leak_bytes_per_operation"]
+    slope = benchmark_resource_utilization(0.8, 1000.0, bench=bench(LIGHT))["leak_bytes_per_operation"]
     assert isinstance(slope, Score)
     assert slope.low is not None
     assert slope.high is not None
