@@ -6,7 +6,6 @@ Only what a command needs is loaded, and only when it runs: `--help` answers at 
 from __future__ import annotations
 
 import argparse
-import io
 import os
 import sys
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from memory.benchmarking.commands import (
     view,
 )
 from memory.benchmarking.errors import EXIT_FAILED, EXIT_INTERRUPTED
+from memory.benchmarking.terminal import bear_all_signs
 from memory.errors import AgentMemoryError
 
 _COMMANDS = (run, ab, compare, baseline, history, calibrate, selftest, listing, results, view, data)
@@ -55,9 +55,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without µ is no reason to fail
+    bear_all_signs(sys.stdout, sys.stderr)
     arguments = make_parser().parse_args(argv)
     try:
         code: int = arguments.execute(arguments)

@@ -177,7 +177,7 @@ def test_show_has_environment_headline_figures_failures_and_gaps(
     for part in (
         "Run 20260801_101500_ab12", "Test CPU @ 2.0 GHz", "7d927a8b1c2d with changes", "took 3 min 20 s",
         "batch_sizes = [10, 100]", "2,000 /s (1,900–2,100)", "n/a  complexity_1/im: there is no im tier",
-        "storage.x@agentmemory, round 3: exception", "ValueError: no", "log: logs/x.txt", "--all-metrics",
+        "storage.x@agentmemory, round 4: exception", "ValueError: no", "log: logs/x.txt", "--all-metrics",
     ):  # fmt: skip
         assert part in text
     (line,) = [line for line in text.splitlines() if "complexity_1/batch_10/stm" in line]

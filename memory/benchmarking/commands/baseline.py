@@ -61,12 +61,13 @@ def _list(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.display import NOTHING, table
     from memory.benchmarking.files import encode_json, read_run
     from memory.benchmarking.report.facts import revision_text
+    from memory.benchmarking.terminal import print_for_machines
     from memory.benchmarking.verdicts.baselines import baseline_folder, list_baselines
 
     output_dir = Path(arguments.output_dir)
     found = list_baselines(output_dir)
     if arguments.json:
-        print(encode_json({"baselines": found}).decode(), end="")
+        print_for_machines(encode_json({"baselines": found}).decode())
         return EXIT_FINE
     if not found:
         print(f"There are no baselines in {output_dir} yet. Set one: membench baseline set NAME")

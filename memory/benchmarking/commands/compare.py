@@ -91,6 +91,7 @@ def deliver(comparison: Comparison, arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from memory.benchmarking.files import write_whole
+    from memory.benchmarking.terminal import print_for_machines
     from memory.benchmarking.verdicts.formats import render
 
     def rendered(format: str, **screen: Any) -> str:
@@ -98,7 +99,11 @@ def deliver(comparison: Comparison, arguments: argparse.Namespace) -> int:
 
     for file in arguments.output:
         write_whole(Path(file), rendered(format_of(file)).encode())
-    print(rendered("json" if arguments.json else arguments.format, **_screen()), end="")
+    format = "json" if arguments.json else arguments.format
+    if format == "table":
+        print(rendered(format, **_screen()), end="")
+    else:
+        print_for_machines(rendered(format))
     return comparison.exit_code(arguments.strict)
 
 

@@ -46,6 +46,7 @@ def execute(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from memory.benchmarking.files import encode_json, write_whole
+    from memory.benchmarking.terminal import print_for_machines
     from memory.benchmarking.verdicts.history import series_of
     from memory.benchmarking.verdicts.history_text import history_text, signs_for
 
@@ -65,7 +66,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
         write_whole(Path(arguments.png), history_picture(series))
     if arguments.json:
-        print(encode_json({"series": series}).decode(), end="")
+        print_for_machines(encode_json({"series": series}).decode())
         return EXIT_FINE
     width = shutil.get_terminal_size().columns
     text = history_text(series, signs=signs_for(sys.stdout.encoding), width=width, show_all=arguments.all)

@@ -252,8 +252,9 @@ def _file_json(file: ResultFile) -> dict[str, str]:
 
 def _print_json(record: object) -> None:
     from memory.benchmarking.files import encode_json
+    from memory.benchmarking.terminal import print_for_machines
 
-    print(encode_json(record).decode(), end="")
+    print_for_machines(encode_json(record).decode())
 
 
 def _terminal_width() -> int | None:
@@ -278,6 +279,7 @@ def _export(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.export import export
     from memory.benchmarking.files import write_whole
     from memory.benchmarking.results import BenchmarkResults
+    from memory.benchmarking.terminal import print_for_machines
 
     if arguments.format == "parquet" and not arguments.output:
         raise InvalidBenchmarkConfig("parquet is no text: say where it goes with --output FILE")
@@ -290,7 +292,7 @@ def _export(arguments: argparse.Namespace) -> int:
         write_whole(Path(arguments.output), data)
         print(arguments.output)
     else:
-        sys.stdout.write(data.decode())
+        print_for_machines(data.decode())
     return EXIT_FINE
 
 

@@ -182,12 +182,13 @@ def _with_progress(
 
 def _finish(arguments: argparse.Namespace, finished: FinishedRun) -> int:
     from memory.benchmarking.summary import print_summary, summary_for_machines, timings_text
+    from memory.benchmarking.terminal import print_for_machines
 
     if arguments.json:
         import msgspec
 
         document = summary_for_machines(finished.folder, finished.run, interrupted=finished.interrupted)
-        print(msgspec.json.format(msgspec.json.encode(document), indent=1).decode())
+        print_for_machines(msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n")
     elif arguments.quiet:
         print(finished.folder)
     else:

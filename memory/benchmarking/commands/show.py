@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import math
 import shutil
+import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from memory.benchmarking.commands.results import warn
@@ -32,10 +34,12 @@ from memory.benchmarking.errors import (
     nearest,
 )
 from memory.benchmarking.files import encode_json, find_run, read_run
-from memory.benchmarking.records import SEPARATOR, Figure, Run
+from memory.benchmarking.records import SEPARATOR, Failure, Figure, Run
 from memory.benchmarking.report.facts import result_facts, run_facts
 from memory.benchmarking.results import BenchmarkResults
-from memory.benchmarking.tidy import LoadedResult
+from memory.benchmarking.summary import Style
+from memory.benchmarking.terminal import bar, draws, print_for_machines, sparkline
+from memory.benchmarking.tidy import LoadedResult, read_path
 
 MOST_LINES = 24
 """In one table, unless all are asked for."""
@@ -55,6 +59,21 @@ _UNIT_ENDINGS = (
     "_bytes",
     "_mb",
 )
+MOST_ALIKE = 3
+"""Rounds that failed in the same way and are named."""
+BAR = 12
+"""Letters of a full bar."""
+LEAST_ROUNDS = 3
+"""That make a line of their own."""
+
+
+@dataclass(frozen=True)
+class Screen:
+    """What there is to show it on."""
+
+    width: int
+    draws: bool
+    style: Style
 
 
 def show(arguments: argparse.Namespace) -> int:
@@ -69,16 +88,17 @@ def show(arguments: argparse.Namespace) -> int:
         shown = [
             {"run_id": each.file.run_id, "file": str(each.file), "result": each.result} for each in results
         ]
-        print(encode_json({"runs": runs, "results": shown}).decode(), end="")
+        print_for_machines(encode_json({"runs": runs, "results": shown}).decode())
         return EXIT_FINE
     width = max(40, shutil.get_terminal_size((80, 24)).columns)
+    screen = Screen(width, draws(sys.stdout), Style(sys.stdout))
     blocks = []
     for run_id in dict.fromkeys([*runs, *(each.file.run_id for each in results)]):
         if run_id in runs:
             blocks += [*_run_blocks(runs[run_id], width)]
         for each in results:
             if each.file.run_id == run_id:
-                blocks.append(_result_block(each, arguments.metric, arguments.all_metrics, width))
+                blocks.append(_result_block(each, arguments.metric, arguments.all_metrics, screen))
     print("\n\n".join(blocks))
     return EXIT_FINE
 
@@ -130,12 +150,18 @@ def _run_blocks(run: Run, width: int) -> list[str]:
     if run.failures:
         count = len(run.failures)
         lines = [f"{count} round{'s' if count > 1 else ''} failed"]
+        alike: dict[tuple[str, str], list[Failure]] = {}
         for failure in run.failures:
-            lines.append(f"  {clean(failure.case)}, round {failure.round}: {failure.reason}")
-            message = failure.message.strip().splitlines() or [NOTHING]
-            lines += [_wrapped(line, "    ", width) for line in message[-5:]]
-            if failure.log:
-                lines.append(f"    log: {clean(failure.log)}")
+            alike.setdefault((failure.reason, failure.message), []).append(failure)
+        for (reason, message), failures in alike.items():
+            for failure in failures[:MOST_ALIKE]:
+                lines.append(f"  {clean(failure.case)}, round {failure.round + 1}: {reason}")
+            if len(failures) > MOST_ALIKE:
+                lines.append(f"  and {len(failures) - MOST_ALIKE} more rounds, for the same reason")
+            said = message.strip().splitlines() or [NOTHING]
+            lines += [_wrapped(line, "    ", width) for line in said[-5:]]
+            if failures[0].log:
+                lines.append(f"    log: {clean(failures[0].log)}")
         blocks.append("\n".join(lines))
     return blocks
 
@@ -157,13 +183,16 @@ def _wrapped(text: str, indent: str, width: int, name: str = "") -> str:
 # -- one result -------------------------------------------------------------------------------
 
 
-def _result_block(each: LoadedResult, pattern: str | None, everything: bool, width: int) -> str:
+def _result_block(each: LoadedResult, pattern: str | None, everything: bool, screen: Screen) -> str:
+    width = screen.width
     title = f"{each.name} on {each.target}" if each.target else each.name
-    lines = [clean(title), _facts(result_facts(each), width)]
+    lines = [screen.style.bold(clean(title)), _facts(result_facts(each), width)]
     if each.headline and not pattern:
         figure, metric = each.result.metrics[each.headline], each.metric(each.headline)
         shown = with_interval(figure.value, figure.low, figure.high, metric.unit)
         lines.append(_wrapped(f"{shown}  {each.headline}", "    ", width, "  ▸ "))
+        if screen.draws:
+            lines += [_wrapped(text, "    ", width) for text in _along(each)]
     for path, why in each.not_available.items():
         lines.append(_wrapped(f"{path}: {why}" if path else why, "       ", width, "  n/a "))
     groups = each.groups
@@ -176,11 +205,33 @@ def _result_block(each: LoadedResult, pattern: str | None, everything: bool, wid
     if not groups:
         lines.append("  no figures" if not pattern else "  no figure that fits")
     elif pattern or everything:
-        lines.append(_listed(each, groups, width))
+        lines.append(_listed(each, groups, screen))
     else:
         for alike in _by_shape(groups):
-            lines.append((_listed if len(alike) == 1 else _pivot)(each, alike, width))
+            lines.append((_listed if len(alike) == 1 else _pivot)(each, alike, screen))
     return "\n".join(lines)
+
+
+def _along(each: LoadedResult) -> list[str]:
+    """The headline's figure over each parameter of its path that has other values, as a small line."""
+    place = read_path(each.headline)
+    found = []
+    for name in place.parameters:
+        alike = {}
+        for path, figure in each.result.metrics.items():
+            other = read_path(path)
+            fixed = {key: value for key, value in other.parameters.items() if key != name}
+            if (other.metric, other.tier, other.part) == (
+                place.metric,
+                place.tier,
+                place.part,
+            ) and fixed == {key: value for key, value in place.parameters.items() if key != name}:
+                alike[other.parameters.get(name, 0)] = figure.value
+        if len(alike) > 1:
+            sizes = sorted(alike)
+            line = sparkline([alike[size] for size in sizes])
+            found.append(f"{line}  {clean(name)} {sizes[0]:,} to {sizes[-1]:,}")
+    return found
 
 
 def _by_shape(groups: Mapping[str, dict[str, Figure]]) -> list[dict[str, dict[str, Figure]]]:
@@ -191,15 +242,20 @@ def _by_shape(groups: Mapping[str, dict[str, Figure]]) -> list[dict[str, dict[st
     return [*found.values()]
 
 
-def _listed(each: LoadedResult, groups: Mapping[str, Mapping[str, Figure]], width: int) -> str:
-    """Every figure on a line of its own, with its interval, below the name of its place."""
+def _listed(each: LoadedResult, groups: Mapping[str, Mapping[str, Figure]], screen: Screen) -> str:
+    """Every figure on a line of its own, with its interval, below the name of its place.
+
+    Where the terminal draws: the rounds as a small line, from the first to the last.
+    """
     rows = []
     for leaves in groups.values():
         for leaf, figure in leaves.items():
             unit = each.metric(leaf).unit
             bounds = interval_text(figure.value, figure.low, figure.high, unit)
-            rows.append([leaf, figure_text(figure.value, unit), bounds])
-    figures = iter(table(rows, right={1, 2}, indent="    ", width=width).split("\n"))
+            tells = len(figure.rounds) >= LEAST_ROUNDS and len(set(figure.rounds)) > 1
+            line = sparkline(figure.rounds) if tells else ""
+            rows.append([leaf, figure_text(figure.value, unit), bounds, *([line] if screen.draws else [])])
+    figures = iter(table(rows, right={1, 2}, indent="    ", width=screen.width).split("\n"))
     lines = []
     for where, leaves in groups.items():
         lines += [f"  {clean(where)}"] if where else []
@@ -207,8 +263,9 @@ def _listed(each: LoadedResult, groups: Mapping[str, Mapping[str, Figure]], widt
     return "\n".join(lines)
 
 
-def _pivot(each: LoadedResult, groups: Mapping[str, Mapping[str, Figure]], width: int) -> str:
-    """A line for each place, a column for each figure that there is room for."""
+def _pivot(each: LoadedResult, groups: Mapping[str, Mapping[str, Figure]], screen: Screen) -> str:
+    """A line for each place, a column for each figure that there is room for; bars for the first figure."""
+    width = screen.width
     leaves = _columns(each, next(iter(groups.values())))
     shown = dict(list(groups.items())[:MOST_LINES])
     names = _short_names(leaves)
@@ -216,16 +273,23 @@ def _pivot(each: LoadedResult, groups: Mapping[str, Mapping[str, Figure]], width
         [names[leaf], *(_with_spread(fig[leaf], each.metric(leaf).unit) for fig in shown.values())]
         for leaf in leaves
     ]
+    bars = _bars([fig[leaves[0]].value for fig in shown.values()]) if screen.draws else []
     first = ["", *shown]
     room = width - 4 - min(max(map(text_width, first)), width // 2)
+    if room < max(map(text_width, columns[0])) + 2 + BAR + 2:
+        bars = []
+    room -= BAR + 2 if bars else 0
     fitting = 0
     for column in columns:
         room -= max(map(text_width, column)) + 2
         if room < 0 and fitting:
             break
         fitting += 1
-    rows = [list(row) for row in zip(first, *columns[:fitting], strict=True)]
-    lines = [table(rows[1:], rows[0], right=set(range(1, fitting + 1)), indent="  ", width=width)]
+    beside = [["", *bars]] if bars else []
+    kept = [columns[0], *beside, *columns[1:fitting]]
+    rows = [list(row) for row in zip(first, *kept, strict=True)]
+    right = {place for place in range(1, len(kept) + 1) if not (bars and place == 2)}
+    lines = [table(rows[1:], rows[0], right=right, indent="  ", width=width)]
     rest = [names[leaf] for leaf in leaves[fitting:]]
     hidden = len(groups) - len(shown)
     if hidden or rest:
@@ -238,6 +302,14 @@ def _pivot(each: LoadedResult, groups: Mapping[str, Mapping[str, Figure]], width
             )
         )
     return "\n".join(lines)
+
+
+def _bars(values: Sequence[float]) -> list[str]:
+    """As long as the figures are large; none where they are all alike, or some are below zero."""
+    if len(values) < 2 or min(values) < 0 or max(values) <= 0 or len(set(values)) == 1:
+        return []
+    # A column of its own width, so that the table does not cut it like a long name.
+    return [bar(value, max(values), BAR).ljust(BAR) for value in values]
 
 
 def _columns(each: LoadedResult, leaves: Iterable[str]) -> list[str]:
