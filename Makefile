@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart test coverage lint types browser format docs clean floor overhead gate quality peers
+.PHONY: bench quickstart test coverage lint types browser format docs clean floor overhead gate quality view-speed peers
 
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
@@ -50,6 +50,10 @@ overhead: $(INSTALLED)
 # What the gate is worth on a busy machine (docs/statistics.md); stop it and call it again as you like.
 gate: $(INSTALLED)
 	$(BIN)/python scripts/gate.py --minutes 60
+
+# First paint and memory of `membench view` with thousands of runs (docs/view.md).
+view-speed: $(INSTALLED) browser
+	$(BIN)/python scripts/view_speed.py
 
 quality: $(INSTALLED)
 	$(BIN)/python scripts/quality.py

@@ -45,7 +45,7 @@ def document(page: Page) -> bytes:
         element("link", rel="icon", href="data:,"),
         element("link", rel="stylesheet", href="/style.css"),
         element("script", src="/theme.js"),
-        element("script", src="/charts.js"),
+        element("script", src="/charts.js", defer=True),
         element("script", src="/live.js", defer=True),
     )
     main = element("main", page.body, id="content", tabindex="-1")
