@@ -2,7 +2,7 @@
 
 | figures | test |
 | --- | --- |
-| times and rates | Welch's on the logarithms of the rounds |
+| times and rates | Welch's on the logarithms of the rounds, with moderated variances |
 | sizes, counts, shares: what the data decide | by pairs: the same round of both runs has the same seed |
 | shares with intervals of their own (over questions) | on the difference, by these intervals |
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from memory.benchmarking.metrics import Metric, is_timed, metric_of
 from memory.benchmarking.records import SEPARATOR, Environment, Figure, Result, Run
 from memory.benchmarking.verdicts.decide import ALPHA, Evidence, decide
 from memory.benchmarking.verdicts.gating import why_not
+from memory.benchmarking.verdicts.moderation import Prior, moderated_welch, prior_of
 from memory.benchmarking.verdicts.noise import NoiseFloor, load_noise
 from memory.benchmarking.verdicts.records import Comparison, MetricVerdict, Verdict
 from memory.benchmarking.verdicts.scales import is_share, scale_of
@@ -64,7 +65,11 @@ def compare_runs(
     thresholds = thresholds or Thresholds()
     differences = environment_differences(base.run.environment, current.run.environment)
     comparable = not differences or force
-    evidence = list(_evidence(base, current, thresholds))
+    prior = prior_of([*_variances(base, current, _evidence(base, current, thresholds, Prior()))])
+    evidence = list(_evidence(base, current, thresholds, prior))
+    if not noise.calibrated:
+        # Two runs are further apart in time than the rounds of one, so they differ by no less than these.
+        noise = replace(noise, default=max(noise.default, math.expm1(math.sqrt(prior.variance))))
     if not any(each.base is not None and each.current is not None for each in evidence) and not any(
         each.settled == "incomparable" for each in evidence
     ):
@@ -157,7 +162,17 @@ def _incomparable(each: MetricVerdict) -> MetricVerdict:
 # -- evidence ---------------------------------------------------------------------------------
 
 
-def _evidence(base: _Side, current: _Side, thresholds: Thresholds) -> Iterator[Evidence]:
+def _variances(base: _Side, current: _Side, evidence: Iterable[Evidence]) -> Iterator[tuple[float, int]]:
+    """Of the rounds of each timing that is judged, on both sides, with their degrees of freedom."""
+    for each in evidence:
+        if each.is_judged and is_timed(each.unit) and each.scale == "ratio":
+            for side in (base, current):
+                rounds = side.results[each.category, each.benchmark, each.target].metrics[each.path].rounds
+                if len(rounds) > 1:
+                    yield statistics.variance(map(math.log, rounds)), len(rounds) - 1
+
+
+def _evidence(base: _Side, current: _Side, thresholds: Thresholds, prior: Prior) -> Iterator[Evidence]:
     times_count = base.run.gates and current.run.gates
     for case in dict.fromkeys((*base.results, *current.results)):
         before, now = base.results.get(case), current.results.get(case)
@@ -169,7 +184,8 @@ def _evidence(base: _Side, current: _Side, thresholds: Thresholds) -> Iterator[E
             yield _whole_case(case, "incomparable", f"other parameters: {differing}")
         else:
             once = base.needs_one_round(case) and current.needs_one_round(case)
-            yield from _case_evidence(case, before, now, thresholds, times_count, once)
+            rules = _Rules(thresholds, prior, times_count, once)
+            yield from _case_evidence(case, before, now, rules)
 
 
 def _whole_case(case: tuple[str, str, str], verdict: Verdict, reason: str) -> Evidence:
@@ -195,15 +211,18 @@ def _differing(before: Any, now: Any) -> str:
     return ", ".join(f"{name} {short(before.get(name))} → {short(now.get(name))}" for name in names)
 
 
+@dataclass(frozen=True)
+class _Rules:
+    thresholds: Thresholds
+    prior: Prior
+    times_count: bool
+    once: bool
+    """The benchmark says that its data decide everything that no clock decides."""
+
+
 def _case_evidence(
-    case: tuple[str, str, str],
-    before: Result,
-    now: Result,
-    thresholds: Thresholds,
-    times_count: bool,
-    once: bool,
+    case: tuple[str, str, str], before: Result, now: Result, rules: _Rules
 ) -> Iterator[Evidence]:
-    """`once`: the benchmark says that its data decide everything that no clock decides."""
     category, benchmark, target = case
     name = f"{category}.{benchmark}"
     same_data = bool(now.metadata.get("seeds")) and before.metadata.get("seeds") == now.metadata.get(
@@ -227,10 +246,10 @@ def _case_evidence(
                 name=name,
                 siblings=leaves.get(path.rpartition(SEPARATOR)[0], ()),
                 samples=min(old.samples, new.samples),
-                times_count=times_count,
-                thresholds=thresholds,
+                times_count=rules.times_count,
+                thresholds=rules.thresholds,
             )
-            found = _tested(path, metric, old, new, same_data, same_data and once) | {"gates": not reason}
+            found = _tested(path, metric, old, new, same_data, rules) | {"gates": not reason}
             found["reason"] = reason or found["reason"]
         yield Evidence(
             category=category,
@@ -266,7 +285,7 @@ def _settled(
 
 
 def _tested(
-    path: str, metric: Metric, old: Figure, new: Figure, same_data: bool, is_exact: bool
+    path: str, metric: Metric, old: Figure, new: Figure, same_data: bool, rules: _Rules
 ) -> dict[str, Any]:
     """What Evidence says of the effect."""
     before, now = old.rounds or [old.value], new.rounds or [new.value]
@@ -285,9 +304,11 @@ def _tested(
         if not timed and same_data and len(before) == len(now):
             pairs = zip(points_now, points_before, strict=True)
             effect = one_sample([after - earlier for after, earlier in pairs])
+        elif is_timed(metric.unit) and scale == "ratio" and min(len(before), len(now)) > 1:
+            effect = moderated_welch(points_now, points_before, rules.prior)
         else:
             effect = welch(points_now, points_before)
-        if effect.error is None and is_exact and not timed:
+        if effect.error is None and same_data and rules.once and not timed:
             effect = Effect(effect.value, 0.0, math.inf)
     reason = "" if effect.error is not None else "a single round: no interval"
     return {
@@ -357,8 +378,8 @@ def _notes(base: Run, current: Run, noise: NoiseFloor) -> Iterator[str]:
         yield f"the machine was not equally busy: wall ÷ CPU time was {busy_then:.2f} and is {busy_now:.2f}"
     if not noise.calibrated:
         yield (
-            f"this machine is not calibrated: {noise.default:.0%} of noise is assumed between two runs; "
-            "`membench calibrate` measures it"
+            f"not calibrated: identical code is taken to differ by up to {noise.default:.0%} "
+            "from run to run; `membench calibrate` measures it"
         )
 
 
