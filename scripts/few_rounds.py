@@ -2,10 +2,10 @@
 
     python scripts/few_rounds.py [--comparisons 200]
 
-Each comparison has 60 metrics. Their noise is 5 % in the middle and differs from metric to metric by the factor
-of the second column (of one standard deviation). `alarm` is the share of comparisons of identical code in which any
-metric is called changed after the correction for 60 tests; `found` the share of metrics that would be called
-changed if they took 35 % longer.
+Each comparison has 60 metrics. Their noise is 5 % in the middle and differs from metric to metric by the
+factor of the second column (of one standard deviation). `alarm` is the share of comparisons of identical
+code in which any metric is called changed after the correction for 60 tests; `found` the share of metrics
+that would be called changed if they took 35 % longer.
 """
 
 from __future__ import annotations
