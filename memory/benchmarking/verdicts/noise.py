@@ -20,7 +20,7 @@ from memory.benchmarking.verdicts.records import Kind
 NOISE = "noise"
 """The folder, beside the runs."""
 UNCALIBRATED = 0.05
-"""For times against a stored baseline where nothing is known yet. See docs/statistics.md for its origin."""
+"""At least, for times against a stored baseline: what was never measured is not taken for quiet."""
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
