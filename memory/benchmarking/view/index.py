@@ -97,7 +97,7 @@ class RunIndex:
         for name, folder, stamp in self._on_disk():
             known = self._known.get(name)
             if known is None or known[0] != stamp:
-                known = (stamp, self._read(name, folder))
+                known = (stamp, self._read(name, Path(folder)))
                 changed = True
             found[name] = known
         # Where the process was killed, nobody writes another status until the run is resumed.
@@ -115,22 +115,25 @@ class RunIndex:
             }
             self._lines = list(self._by_id.values())
 
-    def _on_disk(self) -> Iterable[tuple[str, Path, _Stamp]]:
-        """Name, folder and stamp of every run; the folder itself if it is a run."""
-        here = _stamp(self.output_dir / RUN_FILE)
+    def _on_disk(self) -> Iterable[tuple[str, str, _Stamp]]:
+        """Name, folder and stamp of every run; the folder itself if it is a run.
+
+        Paths are texts here: thousands are looked at every two seconds.
+        """
+        parent = str(self.output_dir)
+        here = _stamp(f"{parent}/{RUN_FILE}")
         if here is not None:
-            yield self.output_dir.absolute().name, self.output_dir, here
+            yield self.output_dir.absolute().name, parent, here
             return
         try:
-            with os.scandir(self.output_dir) as entries:
+            with os.scandir(parent) as entries:
                 names = [entry.name for entry in entries if not entry.name.startswith(".")]
         except OSError:
             return  # there is nothing yet, or nothing that we may see
         for name in names:
-            folder = self.output_dir / name
-            stamp = _stamp(folder / RUN_FILE)
+            stamp = _stamp(f"{parent}/{name}/{RUN_FILE}")
             if stamp is not None:
-                yield name, folder, stamp
+                yield name, f"{parent}/{name}", stamp
 
     def _read(self, name: str, folder: Path) -> RunLine:
         try:
@@ -185,7 +188,7 @@ def benchmarks_of(lines: Sequence[RunLine]) -> list[tuple[str, str, str]]:
     return sorted({case for cases in {line.cases for line in lines} for case in cases})
 
 
-def _stamp(path: Path) -> _Stamp | None:
+def _stamp(path: str) -> _Stamp | None:
     try:
         found = os.stat(path)
     except (OSError, ValueError):
