@@ -17,6 +17,7 @@ decode_entry = msgspec.msgpack.Decoder(MemoryEntry).decode
 _OVERHEAD = 300  # bytes of Python objects around one cached record
 _REMEMBERED_USES = 100_000  # they are a hint: past this, the oldest go
 _NEVER = 1  # a moment under which nothing is kept
+_MOST_PENDING = 32  # rows that were stored and not looked at yet
 
 
 _STM = Tier.STM.label
@@ -72,6 +73,8 @@ class RecordCache:
         self._lock = threading.Lock()
         self.uses: deque[tuple[str, int]] = deque(maxlen=_REMEMBERED_USES)
         """(agent, seq) of every reading, until they are saved."""
+        self._pending: deque[tuple[Row, Mapping[str, Any] | None, int, int]] = deque()
+        """Arguments of `keep_new`, to be kept when somebody reads, or when they are many."""
 
     def moment(self, agent: str) -> int:
         """Ask before reading from the store; give it to `keep` with what was read."""
@@ -89,26 +92,39 @@ class RecordCache:
         self._keep(entry.agent_id, entry.id, seq, encoded, moment)
 
     def keep_new(self, row: Row, metadata: Mapping[str, Any] | None, seq: int, moment: int) -> None:
-        """Remember a row of stm that was stored after `moment`: its content is not encoded again."""
+        """Remember a row of stm that was stored after `moment`.
+
+        Not at once: right after a commit the processor's caches are cold, and many at a time cost each
+        storing call a quarter of what one at a time does."""
         if moment & 1 or row.body[0] != _PAIR:
             return
-        try:
-            around = _encode(metadata or {})
-        except (OverflowError, UnicodeEncodeError, TypeError):
-            return
-        content, around = msgspec.Raw(row.body[1 : -len(around)]), msgspec.Raw(around)
-        entry = _NewEntry(
-            row.id,
-            row.agent,
-            content,
-            row.kind,
-            row.step,
-            row.created_at,
-            row.importance,
-            around,
-            _STM,
-        )
-        self._keep(row.agent, row.id, seq, _encode(entry), moment)
+        self._pending.append((row, metadata, seq, moment))
+        if len(self._pending) >= _MOST_PENDING:
+            self._keep_pending()
+
+    def _keep_pending(self) -> None:
+        while self._pending:
+            try:
+                row, metadata, seq, moment = self._pending.popleft()
+            except IndexError:  # another thread keeps them too
+                return
+            try:
+                around = _encode(metadata or {})
+            except (OverflowError, UnicodeEncodeError, TypeError):
+                continue
+            # The content is not encoded again: a row's bytes are its content and its metadata.
+            entry = _NewEntry(
+                row.id,
+                row.agent,
+                msgspec.Raw(row.body[1 : -len(around)]),
+                row.kind,
+                row.step,
+                row.created_at,
+                row.importance,
+                msgspec.Raw(around),
+                _STM,
+            )
+            self._keep(row.agent, row.id, seq, _encode(entry), moment)
 
     def _keep(self, agent: str, id: str, seq: int, encoded: bytes, moment: int) -> None:
         with self._lock:
@@ -130,6 +146,8 @@ class RecordCache:
 
     def one(self, agent: str, id: str) -> MemoryEntry | int:
         """A memory if it is here and still good, which counts as read; else the `moment` of asking."""
+        if self._pending:
+            self._keep_pending()
         records = self.agents.get(agent) or self._open(agent)
         if records is None:
             return _NEVER
@@ -146,6 +164,8 @@ class RecordCache:
 
     def some(self, agent: str, seqs: Iterable[int]) -> dict[int, MemoryEntry]:
         """Those of the memories that are here, by seq; each counts as read."""
+        if self._pending:
+            self._keep_pending()
         records = self.agents.get(agent)
         held = None if records is None else records.encoded
         if not held or records is None or records.watch() != records.pulse:
@@ -195,6 +215,7 @@ class RecordCache:
         """Hold nothing, now and later: calls that are still under way keep nothing."""
         with self._lock:
             self._closed = True
+        self._pending.clear()
         self.drop()
 
     def _empty(self, records: AgentRecords) -> None:

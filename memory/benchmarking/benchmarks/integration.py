@@ -90,7 +90,9 @@ def benchmark_api_overhead(
             "preparing_us": overhead_us(timings["below"], timings["store_only"])
         }
         found["get"], found["search"] = _reading(memory, below, num_operations, bench)
-        _watch(inside, memory._store, "get_one")  # not before: where it is all, the watching would count
+        # Not before: where it is all, the watching would count.
+        _watch(inside, memory._store, "get_one")
+        _watch(inside, memory, "_entry")
         changed = _for_each_side(("facade", "below"), num_operations + warm_up, bench.seed + 1000)
         by_side = {name: list(zip(ids[name], changed[name], strict=True)) for name in ids}
         timings = time_in_turns(
