@@ -132,3 +132,15 @@ def thinned(points: tuple[Point, ...], most: int) -> tuple[Point, ...]:
         return points
     step = (len(points) - 1) / (most - 1)
     return tuple(points[round(number * step)] for number in range(most))
+
+
+def averaged(points: tuple[Point, ...], most: int) -> tuple[Point, ...]:
+    """At most so many points, each the mean of its neighbours: what was between two is not lost."""
+    if len(points) <= most:
+        return points
+    found = []
+    for number in range(most):
+        part = points[number * len(points) // most : (number + 1) * len(points) // most]
+        mean_x = math.fsum(point.x for point in part) / len(part)
+        found.append(Point(mean_x, math.fsum(point.y for point in part) / len(part)))
+    return tuple(found)

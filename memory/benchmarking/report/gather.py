@@ -25,6 +25,7 @@ _COUNTED = {
     "tools": "{} tools",
 }
 """How to say the values of parameters whose name and number in a row would be no English."""
+_CALLED = {"p50_ms": "median", "mean_ms": "mean", "min_ms": "fastest", "max_ms": "slowest"}
 _UNIT_ENDINGS = (
     "_ops_per_second", "_per_second", "_per_mb", "_seconds", "_ms", "_us", "_ns", "_bytes", "_mb",
 )  # fmt: skip
@@ -143,7 +144,9 @@ def words(*values: Value, names: Sequence[str] = ()) -> str:
 
 
 def short_name(leaf: str) -> str:
-    """`throughput` for `throughput_ops_per_second`: the unit stands at every figure."""
+    """`throughput` for `throughput_ops_per_second`, `median` for `p50_ms`: units stand at the figures."""
+    if leaf in _CALLED:
+        return _CALLED[leaf]
     ending = next((ending for ending in _UNIT_ENDINGS if leaf.endswith(ending)), "")
     return plain(leaf.removesuffix(ending)) or plain(leaf)
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from memory.benchmarking.display import figure_text, interval_text
 from memory.benchmarking.records import Run
-from memory.benchmarking.report.gather import Gathered, Row, plain, words
+from memory.benchmarking.report.gather import Gathered, Row, plain, short_name, words
 
 Tone = Literal["good", "warn", "bad", ""]
 MOST_NAMED = 3
@@ -40,6 +40,7 @@ def insights(gathered: Sequence[Gathered], run: Run | None, source: int = 0) -> 
     """What stands out in one source, what is wrong first."""
     found = [
         *_disturbed(run),
+        *_one_round(run),
         *_wrong(gathered, source),
         *_goals(gathered, source),
         *_growth(gathered, source),
@@ -74,6 +75,15 @@ def _disturbed(run: Run | None) -> Iterator[Insight]:
             f"The machine was quiet: wall time was {statistics.median(meters):.2f} times CPU time in the "
             "middle of all rounds.",
             "good",
+        )
+
+
+def _one_round(run: Run | None) -> Iterator[Insight]:
+    if run is not None and run.rounds == 1:
+        yield Insight(
+            "Each benchmark ran once, so no figure has an interval: nobody knows how far the next run will "
+            "be away. Use --rounds 3 or more.",
+            "warn",
         )
 
 
@@ -115,7 +125,7 @@ def _goals(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
         if value < goal:
             reached.append(text)
         else:
-            yield Insight(f"Goal missed: {each.name}, {_where(row)}: {text}.", "bad", each.name)
+            yield Insight(f"Goal missed: {each.name}, {_where(row)}, {text}.", "bad", each.name)
     if reached:
         yield Insight(f"Slowest medians against their goals: {', '.join(reached)}.", "good")
 
@@ -208,4 +218,4 @@ def _rows(each: Gathered, source: int) -> Iterator[Row]:
 def _where(row: Row) -> str:
     named = words(row.place.tier, row.place.part, *row.place.parameters.values(),
                   names=("", "", *row.place.parameters))  # fmt: skip
-    return f"{plain(row.metric)}{f' ({named})' if named else ''}"
+    return f"{short_name(row.metric)}{f' ({named})' if named else ''}"

@@ -20,6 +20,7 @@ from memory.benchmarking.report.charts import (
     Line,
     Panel,
     Point,
+    averaged,
     fitting_scale,
     thinned,
     with_fitting_y,
@@ -182,25 +183,35 @@ def percentiles(
             )
         else:
             found = curves(gathered, wanted)
-        made = []
         names = [words(*(value_of(curve.place, name) for name in lines), names=lines) for curve in found]
         kept = [*dict.fromkeys(names)][:MOST_LINES]
+        others = [
+            name for name in _varying(curve.place for curve in found) if name not in (*lines, largest)
+        ]
+        panels: dict[str, list[Line]] = {}
         for curve, name in zip(found, names, strict=True):
             if name in kept:
-                made.append(Line(name, curve.points, curve.source, "curve", _colour(name, kept)))
-        if not made:
+                panel = words(*(curve.place.parameters.get(other) for other in others), names=others)
+                line = Line(name, curve.points, curve.source, "curve", _colour(name, kept))
+                panels.setdefault(panel, []).append(line)
+        if not panels:
             return None
-        means = max(curve.calls_per_sample for curve in found) > 1
-        note = "Share of calls that took no longer; the band is the 95 % interval over rounds."
-        if means:
+        made = [
+            Panel(tuple(sorted(drawn, key=lambda line: kept.index(line.name))), panel)
+            for panel, drawn in [*panels.items()][:MOST_PANELS]
+        ]
+        bounded = any(point.low is not None for line in made[0].lines for point in line.points)
+        note = "Share of calls that took no longer."
+        if bounded:
+            note += " The band is the 95 % interval over rounds."
+        if max(curve.calls_per_sample for curve in found) > 1:
             note += " Where calls are very quick, a sample is the mean of several."
-        made.sort(key=lambda line: kept.index(line.name))
         chart = Chart(
             title,
             Axis("share of calls", scale="nines"),
             Axis(what, "ms"),
-            (Panel(tuple(made)),),
-            findings=_tail(made),
+            tuple(made),
+            findings=_tail(made[0].lines, made[0].title),
             note=note,
         )
         return _with_y(chart, Shown(what, goal=goal))
@@ -212,7 +223,7 @@ def timeline(title: str, leaf: str, field: str, label: str, unit: str, *, from_z
     """What was read again and again while a benchmark ran: a list of readings with their seconds."""
 
     def make(gathered: Gathered) -> Chart | None:
-        lines = []
+        lines, most = [], 0
         for source, path, value in gathered.leaves(leaf):
             if not isinstance(value, list):
                 continue
@@ -224,7 +235,8 @@ def timeline(title: str, leaf: str, field: str, label: str, unit: str, *, from_z
                 and _is_number(each.get(field))
             )
             if points:
-                lines.append(Line(words(*path), thinned(points, MOST_TIMES), source, "curve"))
+                most = max(most, len(points))
+                lines.append(Line(words(*path), averaged(points, MOST_TIMES), source, "curve"))
         if not lines:
             return None
         values = [point.y for line in lines for point in line.points]
@@ -237,7 +249,8 @@ def timeline(title: str, leaf: str, field: str, label: str, unit: str, *, from_z
             ),
             Axis(label, unit, low=low, high=high),
             (Panel(tuple(lines)),),
-            note="One reading after the other, of the last round.",
+            note="Of the last round."
+            + (f" {most} readings, drawn as {MOST_TIMES} means." if most > MOST_TIMES else ""),
         )
 
     return make
@@ -387,6 +400,15 @@ def _panels(
     return tuple(made)
 
 
+def _varying(places: Iterable[Place]) -> list[str]:
+    """The parameters that have more than one value."""
+    found: dict[str, set[float]] = {}
+    for place in places:
+        for name, value in place.parameters.items():
+            found.setdefault(name, set()).add(value)
+    return [name for name, values in found.items() if len(values) > 1]
+
+
 def _colour(name: str, names: Iterable[str]) -> int | None:
     """That of the tier, where all lines are tiers."""
     return _COLOURS[name] if all(each in _COLOURS for each in names) else None
@@ -419,12 +441,16 @@ def _with_y(chart: Chart, shown: Shown) -> Chart:
     if shown.goal is None:
         return chart
     goal = f"{shown.goal:g} {chart.y.unit}"
-    slowest = max(point.y for line in chart.lines for point in line.points)
-    said = (
-        f"All of it stays below the goal of {goal}."
-        if slowest < shown.goal
-        else f"The goal of {goal} is missed."
-    )
+    points = [point for line in chart.lines for point in line.points]
+    # Goals are for medians; on a curve that is one of its points.
+    medians = [point.y for point in points if chart.x.scale != "nines" or point.x == 0.5]
+    what = "median" if len(medians) == 1 else "medians"
+    if max(medians, default=0.0) >= shown.goal:
+        said = f"The goal of {goal} is missed."
+    elif max(point.y for point in points) < shown.goal:
+        said = f"All of it stays below the goal of {goal}."
+    else:
+        said = f"The {what} {'stays' if len(medians) == 1 else 'stay'} below the goal of {goal}."
     return replace(chart, limits=((shown.goal, f"goal: {goal}"),), findings=(*chart.findings, said))
 
 
@@ -487,7 +513,7 @@ def _growth_in_words(slopes: Mapping[str, Estimate], size: str) -> str:
     return f"Ten times the {size} cost {_listed(said)}."
 
 
-def _tail(lines: Sequence[Line]) -> tuple[str, ...]:
+def _tail(lines: Sequence[Line], where: str = "") -> tuple[str, ...]:
     """`Half of the calls take up to 2.8 µs (stm) and 12.9 µs (im), 99 % up to 43 µs and 69 µs.`"""
     first = [line for line in lines if line.source == 0]
     shared = set.intersection(*({point.x for point in line.points} for line in first)) if first else set()
@@ -501,7 +527,10 @@ def _tail(lines: Sequence[Line]) -> tuple[str, ...]:
         for each, line in zip(times, first, strict=True)
     ]
     slow = [figure_text(each[last], "ms") for each in times]
-    return (f"Half of the calls take up to {_listed(half)}; {last * 100:.10g} % up to {_listed(slow)}.",)
+    of = f" ({where})" if where else ""
+    return (
+        f"Half of the calls{of} take up to {_listed(half)}; {last * 100:.10g} % up to {_listed(slow)}.",
+    )
 
 
 def _listed(texts: Sequence[str]) -> str:

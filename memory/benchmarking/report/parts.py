@@ -75,7 +75,7 @@ def path_words(path: str) -> str:
     where = words(
         place.tier, place.part, *place.parameters.values(), names=("", "", *place.parameters)
     )  # fmt: skip
-    name = {"p50_ms": "median"}.get(place.metric, short_name(place.metric))
+    name = short_name(place.metric)
     return f"{name}: {where}" if where else name
 
 

@@ -284,7 +284,7 @@ STORIES: dict[str, Story] = {
         (
             over_leaves(
                 "Latency from the intended start", r"p(\d+)_ms", x_label="share of operations",
-                shown=Shown("latency"), lines=("tier", "part1"), scale="nines",
+                shown=Shown("latency"), lines=("part1", "tier"), scale="nines",
                 keep=lambda place: place.part.startswith("latency"),
                 note="Waiting in the queue is included.",
             ),
@@ -310,7 +310,7 @@ STORIES: dict[str, Story] = {
         "What do memory hooks add to an agent's observe and act?",
         (
             bars(
-                "Time of a step", "p50_ms", ("part0",), lines=("tier", "part1"), shown=MEDIAN,
+                "Time of a step", "p50_ms", ("part0",), lines=("part1", "tier"), shown=MEDIAN,
                 note="store is the storing alone, hooked the agent with the hook.",
             ),
         ),

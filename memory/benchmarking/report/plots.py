@@ -130,7 +130,7 @@ def _in_readable_units(chosen: DataFrame, metric: str) -> str:
     shown = unit_for(float(chosen["value"].abs().max()), unit)
     for name in ("value", "low", "high"):
         chosen[name] = [in_other_unit(float(value), unit, shown) for value in chosen[name]]
-    name = {"p50_ms": "median time", "mean_ms": "mean time"}.get(metric, short_name(metric))
+    name = f"{short_name(metric)} time" if metric in ("p50_ms", "mean_ms") else short_name(metric)
     return f"{name} ({_UNITS.get(shown, shown)})" if shown else name
 
 

@@ -16,7 +16,7 @@ MOST_GIVEN = 8
 """Sizes that were measured are marked by themselves up to so many."""
 _NINES = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 _IN_WORDS = {"/s": "per second", "/MB": "per MB"}
-_TINY = 1e-300
+_TINY = 1e-200
 _THOUSANDS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
