@@ -16,7 +16,7 @@ from memory.benchmarking.earlier import Estimator
 from memory.benchmarking.records import Run
 from memory.benchmarking.report.facts import duration_text, moment
 from memory.benchmarking.report.markup import Markup, element, join
-from memory.benchmarking.report.parts import note, table
+from memory.benchmarking.report.parts import note, path_words, table
 from memory.benchmarking.tidy import LoadedResult
 from memory.benchmarking.view.index import RunLine, rounds_going_on
 from memory.benchmarking.view.layout import progress
@@ -99,7 +99,7 @@ def so_far(results: Sequence[LoadedResult]) -> Markup:
                 element("th", f"{each.name} on {each.target}" if several else each.name, scope="row"),
                 element("td", shown, class_="n"),
                 element("td", bounds or NOTHING, class_="n"),
-                element("td", path or NOTHING),
+                element("td", path_words(path) if path else NOTHING),
             )
         )
     names = ("Benchmark", "Figure", "95 % interval", "What")
