@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
+import os
 import random
+import threading
 from array import array
 from collections.abc import Callable, Iterator
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.benchmarking.lockstep.baton import Baton
+from memory.benchmarking.lockstep.baton import Baton, Meeting
 from memory.benchmarking.lockstep.calibration import lockstep_calibration, stored_calibration
 from memory.benchmarking.lockstep.division import divide
-from memory.benchmarking.lockstep.evidence import evidence_of
+from memory.benchmarking.lockstep.evidence import evidence_of, has_other_clocks
 from memory.benchmarking.lockstep.pair import Pair
 from memory.benchmarking.lockstep.ratios import timing_ratio
+from memory.benchmarking.lockstep.relay import Relay, Wires
 from memory.benchmarking.lockstep.sequence import FIRST_PAIRS, Measured, Rules, Subject, compare
 from memory.benchmarking.measure.pace import Plan, Proposal
 from memory.benchmarking.measure.timing import time_calls
@@ -75,66 +79,99 @@ def test_a_turn_is_short() -> None:
 class Sides:
     """Two sides that measure what they are told to, and know who is running."""
 
-    def __init__(self, timings: tuple[list[int], list[int]], seed: int) -> None:
-        self.running: set[int] = set()
-        self.turns: tuple[list[int], list[int]] = ([], [])
-        self.order: list[int] = []
-        self._answers: list[tuple[int, int | None, Plan | None]] = []
-        self.baton = Baton(lambda *answer: self._answers.append(answer), random.Random(seed), [0, 1])
-        self._steps = [self._side(side, timings[side]) for side in (0, 1)]
+    def __init__(self, timings: tuple[list[int], list[int]], seed: int, *, together: bool = False) -> None:
+        self.meetings: list[dict[int, Meeting]] = []
+        self._answers: list[tuple[int, Meeting | None]] = []
+        self._together = together
+        rng = random.Random(seed)
+        self.baton = Baton(lambda *answer: self._answers.append(answer), rng, [0, 1], together=together)
+        self._steps = [self._side(each) for each in timings]
 
-    def _side(self, side: int, timings: list[int]) -> Iterator[Proposal | None]:
+    def _side(self, timings: list[int]) -> Iterator[Proposal | None]:
         """What a worker does: each yield is a stop."""
         yield None
         for samples in timings:
-            plan = yield proposal(samples=samples)
-            assert plan is not None
-            for _ in range(plan.turns):
-                self.order.append(side)
-                yield None
-            self.turns[side].append(plan.turns)
+            yield proposal(samples=samples)
+            yield None  # after the last turn
 
     def run(self) -> None:
-        for side in (0, 1):
-            self.running.add(side)
-            next(self._steps[side])
         for side in (1, 0):  # both load at once, and stop in any order
-            self.running.discard(side)
-            self.baton.stop(side)
+            assert not self._answers, "one began before the other was ready"
+            self.baton.stop(side, next(self._steps[side]))
         while self._answers:
-            assert not self.running, "two sides run at once"
-            side, _, plan = self._answers.pop()
-            assert not self._answers
-            self.running.add(side)
-            try:
-                stop = self._steps[side].send(plan)  # type: ignore[attr-defined]
-            except StopIteration:
-                self.running.discard(side)
-                self.baton.end()
-            else:
-                self.running.discard(side)
-                self.baton.stop(side, stop)
+            going, self._answers = self._answers, []
+            met = {side: meeting for side, meeting in going if meeting is not None}
+            if not self._together:
+                assert len(going) == 1 or len(met) == len(going), "two sides run at once outside of turns"
+            assert not met or len(met) == len(going), "one is in a timing while the other is not"
+            if met:
+                self.meetings.append(met)
+            for side, _ in going:
+                try:
+                    stop = next(self._steps[side])
+                except StopIteration:
+                    self.baton.end(side)
+                else:
+                    self.baton.stop(side, stop)
 
 
 timings = st.lists(st.integers(1, 500), max_size=4)
 
 
-@given(timings, timings, st.integers(0, 9))
+@given(timings, timings, st.integers(0, 9), st.booleans())
 def test_one_side_runs_at_a_time_and_both_come_to_their_end(
-    one: list[int], other: list[int], seed: int
+    one: list[int], other: list[int], seed: int, together: bool
 ) -> None:
-    sides = Sides((one, other), seed)
+    sides = Sides((one, other), seed, together=together)
     sides.run()
-    assert [len(turns) for turns in sides.turns] == [len(one), len(other)]
+    for side, wanted in enumerate((one, other)):
+        assert sum(side in met for met in sides.meetings) == len(wanted)
+    for met in sides.meetings:
+        for side, meeting in met.items():
+            assert meeting.order.count(side) == meeting.plan.turns
+            assert set(meeting.order) == set(met)
 
 
 def test_both_sides_take_each_turn_one_after_the_other_in_random_order() -> None:
     sides = Sides(([1000], [1000]), seed=1)
     sides.run()
-    rounds = list(zip(sides.order[::2], sides.order[1::2], strict=True))
-    assert all(set(pair) == {0, 1} for pair in rounds)
-    assert len(rounds) > 20
-    assert 0.2 < sum(pair[0] for pair in rounds) / len(rounds) < 0.8
+    ((one, other),) = (met.values() for met in sides.meetings)
+    assert (one.order, one.core, one.plan) == (other.order, other.core, other.plan)
+    turns = list(zip(one.order[::2], one.order[1::2], strict=True))
+    assert all(set(turn) == {0, 1} for turn in turns)
+    assert len(turns) > 20
+    assert 0.2 < sum(turn[0] for turn in turns) / len(turns) < 0.8
+
+
+@given(st.lists(st.sampled_from([(0, 1), (1, 0)]), min_size=1, max_size=30))
+def test_sides_hand_over_to_each_other_in_the_order_that_was_drawn(turns: list[tuple[int, int]]) -> None:
+    order = [side for turn in turns for side in turn]
+    happened: list[int] = []
+    plan = Plan(calls_per_sample=1, samples=len(turns), blocks=len(turns), turns=len(turns))
+    to_0, from_1 = os.pipe()
+    to_1, from_0 = os.pipe()
+    answers = [os.pipe(), os.pipe()]
+    relays = []
+    for side, wires in enumerate(((to_0, from_0), (to_1, from_1))):
+        meeting = Meeting(plan=plan, side=side, order=order, core=None)
+        os.write(answers[side][1], msgspec.json.encode(meeting) + b"\nnull\n")
+        relays.append(Relay(lambda **event: None, Wires(answers[side][0], *wires)))
+
+    def work(side: int) -> None:
+        for _ in range(relays[side].agree(proposal()).turns):
+            happened.append(side)
+            relays[side].next_turn()
+
+    threads = [threading.Thread(target=work, args=(side,)) for side in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=30)
+    assert happened == order
+    for descriptor in (to_0, from_1, to_1, from_0, answers[0][1], answers[1][1]):
+        os.close(descriptor)
+    for relay in relays:
+        relay.close()
 
 
 # -- turns inside a timing --------------------------------------------------------------------
@@ -273,6 +310,15 @@ def test_figures_of_processes_are_compared_pair_by_pair() -> None:
     assert (room.log_ratio, room.error) == (math.log(2), 0)
     assert recall.scale == "difference"
     assert recall.log_ratio == pytest.approx(-0.1)
+
+
+def test_a_clock_of_the_benchmarks_own_is_noticed() -> None:
+    in_turns = round_(0, {"room_bytes": 1.0}, samples([1] * 2))
+    assert not has_other_clocks(Pair(in_turns, in_turns), Declaration())
+    own = round_(0, {"first_start_ms": 1.0}, samples([1] * 2))
+    assert has_other_clocks(Pair(in_turns, own), Declaration())
+    unpaced = msgspec.structs.replace(samples([1] * 2), turn_blocks=b"")
+    assert has_other_clocks(Pair(round_(0, timing=unpaced), in_turns), Declaration())
 
 
 # -- the sequence -----------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,6 +70,8 @@ class Launch:
     """Where it finds modules; None: where this process does."""
     listens: bool = False
     """Whether it is told things on the way (see `LocalExecutor.reply`), in a second descriptor."""
+    descriptors: tuple[int, ...] = ()
+    """Others that it gets, and that stay whose they are."""
 
 
 @dataclass
@@ -114,14 +116,14 @@ class LocalExecutor:
         """End everything now."""
         self._stopping = self._aborting = True
 
-    def reply(self, job: Job, message: Mapping[str, Any]) -> None:
+    def reply(self, job: Job, message: Any) -> None:
         """Tell the process of a job something; one that has just ended hears nothing any more."""
         for running in self._running.values():
             if running.job is job and running.replies is not None:
                 with suppress(BrokenPipeError):
                     os.write(running.replies, msgspec.json.encode(message) + b"\n")
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+    def run(self, jobs: Iterable[Job]) -> Generator[Outcome, None, None]:
         """The outcomes, in the order of ending. Leaving early ends what still runs."""
         waiting = iter(jobs)
         with selectors.DefaultSelector() as selector:
@@ -154,7 +156,8 @@ class LocalExecutor:
         launch = self.launch(job)
         reader, writer = os.pipe()
         told, replies = os.pipe() if launch.listens else (None, None)
-        given = [each for each in (writer, told) if each is not None]
+        own = [each for each in (writer, told) if each is not None]
+        given = [*own, *launch.descriptors]
         paths = sys.path if launch.paths is None else launch.paths
         environment = {
             **os.environ,
@@ -183,7 +186,7 @@ class LocalExecutor:
             log.close()
             raise BenchmarkError(f"{launch.command[0]} can't be run: {problem.strerror}") from problem
         finally:
-            for descriptor in given:
+            for descriptor in own:
                 os.close(descriptor)
         os.set_blocking(reader, False)
         running = _Running(

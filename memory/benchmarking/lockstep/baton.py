@@ -1,19 +1,23 @@
-"""Whose turn it is. Only the side that holds the baton works; the other waits at a stop.
+"""Whose turn it is. Only the side that holds the baton works; the other waits.
 
 A side stops before the benchmark begins, after the warm-up of each timing (with a proposal of how to
-divide it) and after each turn, and each stop is answered once: go on. So between two stops exactly one
-side runs, set-up and all, and two timings meet:
+divide it) and after its last turn, and each stop is answered once: go on. Between two timings one side
+runs at a time, set-up and all (or both do, where nothing is measured then), and two timings meet:
 
-    side A   set up, warm up ▐ stop                 ▐ turn ▐      ▐ turn ▐ …
-    side B                   ▐ set up, warm up, stop▐      ▐ turn ▐ turn ▐ …
-                                                     one plan for both; who is first is drawn anew each turn
+    side A   set up, warm up ▐ stop                  ▐ turn ▐      ▐      ▐ turn ▐ …
+    side B                   ▐ set up, warm up, stop ▐      ▐ turn ▐ turn ▐      ▐ …
+                                                      one plan for both, and an order that is drawn
+
+Inside a timing the sides hand over to each other (relay.py), because going through this process would
+cost as much as a turn.
 """
 
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Callable, Sequence
+
+import msgspec
 
 from memory.benchmarking.lockstep.division import divide
 from memory.benchmarking.measure.pace import Plan, Proposal
@@ -21,59 +25,75 @@ from memory.benchmarking.measure.pace import Plan, Proposal
 SIDES = (0, 1)
 
 
+class Meeting(msgspec.Struct, frozen=True, kw_only=True):
+    """A timing of both sides, as one of them is told of it."""
+
+    plan: Plan
+    side: int
+    order: list[int]
+    """Whose turn it is, turn by turn."""
+    core: int | None
+    """Both are bound to it: cores differ, and what else they do differs more. None where it can't be."""
+
+
 class Baton:
-    """Hears where sides stop, and lets one at a time go on by calling `go` with the core to use."""
+    """Hears where sides stop, and lets them go on by calling `go`: one, or both to a meeting.
+
+    With `together` both do outside of timings what they do there at the same time.
+    """
 
     def __init__(
-        self, go: Callable[[int, int | None, Plan | None], None], rng: random.Random, cores: Sequence[int]
+        self,
+        go: Callable[[int, Meeting | None], None],
+        rng: random.Random,
+        cores: Sequence[int],
+        *,
+        together: bool = False,
     ) -> None:
         self._go = go
-        self._cores = cores
         self._rng = rng
-        self._at_start = list(SIDES)
+        self._cores = cores
+        self._together = together
+        self._running = set(SIDES)
         self._stopped: dict[int, Proposal | None] = {}
         """The sides that wait, and what they propose if they are about to measure."""
-        self._turns: deque[tuple[int, int | None, Plan | None]] = deque()
-        """Turns of the timing going on: side, core, and the plan before the first of each side."""
 
     def stop(self, side: int, proposal: Proposal | None = None) -> None:
         """A side waits."""
         self._stopped[side] = proposal
-        if side in self._at_start:
-            self._at_start.remove(side)
+        self._running.remove(side)
         self._next()
 
-    def end(self) -> None:
-        """The side that ran has returned from the benchmark; the other goes on alone."""
+    def end(self, side: int) -> None:
+        """A side has returned from the benchmark; the other goes on alone."""
+        self._running.remove(side)
         self._next()
 
     def _next(self) -> None:
-        if self._at_start:
-            return  # both load before either begins
-        if not self._turns:
-            behind = [side for side, proposal in self._stopped.items() if proposal is None]
-            if behind:
-                self._let(self._rng.choice(behind))
-                return
-            self._plan()
-        if self._turns:
-            self._let(*self._turns.popleft())
+        if self._running:
+            return  # the other still loads, or has its last turn
+        behind = [side for side, proposal in self._stopped.items() if proposal is None]
+        if behind:
+            for side in behind if self._together else [self._rng.choice(behind)]:
+                self._let(side)
+        else:
+            self._meet({side: each for side, each in self._stopped.items() if each is not None})
 
-    def _plan(self) -> None:
-        """All sides that still run are about to measure."""
-        meeting = {side: each for side, each in self._stopped.items() if each is not None}
-        if not meeting:
+    def _meet(self, proposals: dict[int, Proposal]) -> None:
+        """All sides that are left are about to measure."""
+        if not proposals:
             return
-        plans: dict[int, Plan | None] = dict(zip(meeting, divide(list(meeting.values())), strict=True))
-        turns = max(plan.turns for plan in plans.values() if plan is not None)
+        plans = dict(zip(proposals, divide(list(proposals.values())), strict=True))
+        order: list[int] = []
+        for _ in range(min(plan.turns for plan in plans.values())):
+            turn = list(plans)
+            self._rng.shuffle(turn)
+            order += turn
         core = self._rng.choice(self._cores) if self._cores else None
-        for _ in range(turns):
-            order = list(meeting)
-            self._rng.shuffle(order)
-            for side in order:
-                self._turns.append((side, core, plans[side]))
-                plans[side] = None
+        for side, plan in plans.items():
+            self._let(side, Meeting(plan=plan, side=side, order=order, core=core))
 
-    def _let(self, side: int, core: int | None = None, plan: Plan | None = None) -> None:
+    def _let(self, side: int, meeting: Meeting | None = None) -> None:
         del self._stopped[side]
-        self._go(side, core, plan)
+        self._running.add(side)
+        self._go(side, meeting)

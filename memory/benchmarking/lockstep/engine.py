@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from memory.benchmarking.lockstep.evidence import has_other_clocks
 from memory.benchmarking.lockstep.pair import Limits, Pair, Side, SideFailed, run_pair
 from memory.benchmarking.lockstep.sequence import Measured, Rules, Subject, compare
 from memory.benchmarking.plan import round_seed
@@ -27,11 +28,16 @@ class Engine:
     on_pair: Callable[[Subject, int], None] = lambda subject, number: None
     failures: dict[str, str] = field(default_factory=dict)
     """By the key of the case: which side of it gave no figures, and why."""
+    _together: dict[str, bool] = field(default_factory=dict)
 
     def measure(self, subject: Subject, number: int) -> Pair:
-        """One pair. Both processes share seed and data; another pair has others."""
+        """One pair. Both processes share seed and data; another pair has others.
+
+        A subject's first pair shows whether anything is timed outside of turns; if not, both sides of the
+        others set up at the same time.
+        """
         self.on_pair(subject, number)
-        return run_pair(
+        pair = run_pair(
             self.sides,
             subject.sides,
             number=number,
@@ -39,7 +45,10 @@ class Engine:
             seconds=self.seconds,
             scratch=self.scratch,
             limits=self.limits,
+            together=self._together.get(subject.case.key, False),
         )
+        self._together.setdefault(subject.case.key, not has_other_clocks(pair, subject.declaration))
+        return pair
 
     def compare(
         self, subjects: Sequence[Subject], rules: Rules, measured: dict[str, Measured]

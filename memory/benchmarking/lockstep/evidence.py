@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from memory.benchmarking.lockstep.pair import Pair
 from memory.benchmarking.lockstep.ratios import Clock, timing_ratio
 from memory.benchmarking.measure.statistics import one_sample
-from memory.benchmarking.metrics import Declaration, Metric
+from memory.benchmarking.metrics import Declaration, Metric, is_timed
 from memory.benchmarking.records import SEPARATOR, Case
 from memory.benchmarking.verdicts.decide import Evidence
 from memory.benchmarking.verdicts.gating import why_not
@@ -61,6 +61,17 @@ def evidence_of(
         if path.rpartition(SEPARATOR)[0] not in timings:
             found.extend(_of_figure(subject, path, pairs))
     return found
+
+
+def has_other_clocks(pair: Pair, declaration: Declaration) -> bool:
+    """Whether some figure of time was not measured in turns, and so by a clock of the benchmark's own."""
+    for side in (pair.base, pair.current):
+        in_turns = {path for path, samples in side.samples.items() if samples.turn_blocks}
+        for path in side.figures:
+            where, _, leaf = path.rpartition(SEPARATOR)
+            if where not in in_turns and is_timed(declaration.metric(leaf).unit):
+                return True
+    return False
 
 
 # -- timings ----------------------------------------------------------------------------------

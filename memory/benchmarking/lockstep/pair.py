@@ -6,7 +6,8 @@ import json
 import os
 import random
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ import msgspec
 import memory.benchmarking
 from memory.benchmarking.errors import BenchmarkError
 from memory.benchmarking.executors.local import Launch, LocalExecutor, Outcome
-from memory.benchmarking.lockstep.baton import SIDES, Baton
-from memory.benchmarking.measure.pace import Plan, Proposal
+from memory.benchmarking.lockstep.baton import SIDES, Baton, Meeting
+from memory.benchmarking.measure.pace import Proposal
 from memory.benchmarking.records import Case, Job, Round
 
 HARNESS = Path(memory.benchmarking.__file__).parent
@@ -32,10 +33,11 @@ class Side:
     paths: tuple[str, ...] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def launch(self) -> Launch:
+    def launch(self, wires: tuple[int, ...]) -> Launch:
+        """How it is started; `wires` are its two ways to the other side."""
         program = str(HARNESS / "lockstep" / "side.py")
         command = (self.python, "-P", program, str(HARNESS), json.dumps(dict(self.options)))
-        return Launch(command, self.paths, listens=True)
+        return Launch(command, self.paths, listens=True, descriptors=wires)
 
 
 class SideFailed(BenchmarkError):
@@ -67,8 +69,12 @@ def run_pair(
     seconds: float,
     scratch: Path,
     limits: Limits,
+    together: bool = False,
 ) -> Pair:
-    """Run a case of each side, in turns. Whatever happens, nothing is left running."""
+    """Run a case of each side, in turns. Whatever happens, nothing is left running.
+
+    `together`: outside of the turns both may run at the same time.
+    """
     rng = random.Random(f"{seed}/{number}/turns")
     jobs = [
         Job(
@@ -83,8 +89,8 @@ def run_pair(
     ]
     side_of = {id(job): side for side, job in zip(SIDES, jobs, strict=True)}
 
-    def go(side: int, core: int | None, plan: Plan | None) -> None:
-        executor.reply(jobs[side], {"core": core, "plan": plan})
+    def go(side: int, meeting: Meeting | None) -> None:
+        executor.reply(jobs[side], meeting)
 
     def hear(job: Job, event: Mapping[str, Any]) -> None:
         if event["event"] == "stop":
@@ -93,26 +99,39 @@ def run_pair(
                 side_of[id(job)], None if proposal is None else msgspec.convert(proposal, type=Proposal)
             )
 
-    baton = Baton(go, rng, _cores())
-    executor = LocalExecutor(
-        workers=len(jobs),
-        timeout_seconds=limits.timeout_seconds,
-        memory_limit_bytes=limits.memory_bytes,
-        on_event=hear,
-        launch=lambda job: sides[side_of[id(job)]].launch(),
-    )
-    rounds: dict[int, Round] = {}
-    outcomes = executor.run(jobs)
-    try:
-        for outcome in outcomes:
-            side = side_of[id(outcome.job)]
-            if outcome.round is None:
-                raise SideFailed(_failure(sides[side], outcome))
-            rounds[side] = outcome.round
-            baton.end()
-    finally:
-        outcomes.close()  # type: ignore[attr-defined]
+    with _wires() as wires:
+        baton = Baton(go, rng, _cores(), together=together)
+        executor = LocalExecutor(
+            workers=len(jobs),
+            timeout_seconds=limits.timeout_seconds,
+            memory_limit_bytes=limits.memory_bytes,
+            on_event=hear,
+            launch=lambda job: sides[side_of[id(job)]].launch(wires[side_of[id(job)]]),
+        )
+        rounds: dict[int, Round] = {}
+        with closing(executor.run(jobs)) as outcomes:
+            for outcome in outcomes:
+                side = side_of[id(outcome.job)]
+                if outcome.round is None:
+                    raise SideFailed(_failure(sides[side], outcome))
+                rounds[side] = outcome.round
+                baton.end(side)
     return Pair(rounds[0], rounds[1])
+
+
+@contextmanager
+def _wires() -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """The descriptors of each side, from the other one and to it.
+
+    They stay open here, so that a side whose other one is gone waits to be ended, and does not go on.
+    """
+    to_base, from_current = os.pipe()
+    to_current, from_base = os.pipe()
+    try:
+        yield (to_base, from_base), (to_current, from_current)
+    finally:
+        for descriptor in (to_base, from_current, to_current, from_base):
+            os.close(descriptor)
 
 
 def _cores() -> list[int]:

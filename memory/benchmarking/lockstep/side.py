@@ -1,6 +1,6 @@
 """What each of the two processes runs: the worker, at the pace of the turns, on its own side's code.
 
-    python -P side.py HARNESS OPTIONS EVENTS REPLIES
+    python -P side.py HARNESS OPTIONS EVENTS ANSWERS FROM_OTHER TO_OTHER
 
 `memory` is the first that is found where this side's modules are; `memory.benchmarking` is the one in
 HARNESS whatever that is, so that one ruler measures both sides and a revision from before it existed
@@ -14,43 +14,6 @@ import os
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from memory.benchmarking.measure.pace import Plan, Proposal
-
-
-class SidePace:
-    """Stops by telling the parent so, and goes on when it answers."""
-
-    def __init__(self, tell: Any, replies: int) -> None:
-        self._tell = tell
-        self._replies = os.fdopen(replies, "rb", buffering=0)
-        self._all_cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
-        self._core: int | None = None
-
-    def begin(self) -> None:
-        self._stop()
-
-    def agree(self, proposal: Proposal) -> Plan:
-        import msgspec
-
-        from memory.benchmarking.measure.pace import Plan
-
-        return msgspec.convert(self._stop(proposal)["plan"], type=Plan)
-
-    def next_turn(self) -> None:
-        self._stop()
-
-    def _stop(self, proposal: Proposal | None = None) -> dict[str, Any]:
-        self._tell(event="stop", proposal=proposal)
-        answer: dict[str, Any] = json.loads(self._replies.readline())
-        core = answer["core"]
-        if core != self._core:
-            # A timing is bound to the core that the other side's is on; all else may run anywhere.
-            os.sched_setaffinity(0, self._all_cores if core is None else {core})
-            self._core = core
-        return answer
 
 
 def use_harness(folder: Path) -> None:
@@ -70,10 +33,12 @@ def use_harness(folder: Path) -> None:
 
 
 def main() -> None:
-    harness, options, events, replies = Path(sys.argv[1]), json.loads(sys.argv[2]), *map(int, sys.argv[3:])
+    harness, options = Path(sys.argv[1]), json.loads(sys.argv[2])
+    events, *wires = map(int, sys.argv[3:])
     try:
         use_harness(harness)
         from memory.benchmarking.lockstep.handicap import handicap
+        from memory.benchmarking.lockstep.relay import Relay, Wires
         from memory.benchmarking.worker import main as work
 
         if "extra_work" in options:
@@ -83,7 +48,7 @@ def main() -> None:
         message = f"this side's code can't be loaded: {type(problem).__name__}: {problem}"
         os.write(events, json.dumps({"event": "failed", "message": message}).encode() + b"\n")
         sys.exit(3)
-    work(events, lambda tell: SidePace(tell, replies))
+    work(events, lambda tell: Relay(tell, Wires(*wires)))
 
 
 if __name__ == "__main__":
