@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart test coverage lint types browser format docs clean floor overhead gate quality view-speed peers
+.PHONY: bench quickstart test coverage lint types browser format docs clean floor overhead gate quality view-speed peers screenshots
 
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
@@ -61,6 +61,11 @@ quality: $(INSTALLED)
 peers: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet -e '.[peers]'
 	$(BIN)/python scripts/peers.py
+
+# docs/images, from a real run (about three minutes).
+screenshots: $(INSTALLED)
+	$(BIN)/python scripts/chromium.py
+	$(BIN)/python scripts/screenshots.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*

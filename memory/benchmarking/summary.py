@@ -13,7 +13,7 @@ from memory.benchmarking.earlier import Comparison, compared_with_earlier
 from memory.benchmarking.files import read_result
 from memory.benchmarking.records import SEPARATOR, Result, ResultRef, Run, Unit
 
-_DIM, _BOLD, _RED, _PLAIN = "\033[2m", "\033[1m", "\033[31m", "\033[0m"
+_DIM, _BOLD, _RED, _CYAN, _PLAIN = "\033[2m", "\033[1m", "\033[31m", "\033[36m", "\033[0m"
 
 
 class Style:
@@ -27,6 +27,9 @@ class Style:
 
     def bold(self, text: str) -> str:
         return f"{_BOLD}{text}{_PLAIN}" if self._on else text
+
+    def cyan(self, text: str) -> str:
+        return f"{_CYAN}{text}{_PLAIN}" if self._on else text
 
     def red(self, text: str) -> str:
         return f"{_RED}{text}{_PLAIN}" if self._on else text

@@ -10,12 +10,15 @@ import codecs
 import io
 import math
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import TextIO
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _STEPS = "▁▂▃▄▅▆▇█"
+DRAWN = re.compile(f"[{_EIGHTHS[1:]}{_STEPS}]+")
+"""What `bar` and `sparkline` are made of."""
 _PLAIN = {
     "—": "-", "–": "-", "−": "-", "·": "-", "µ": "u", "×": "x", "÷": "/", "±": "+-", "…": "...", "▸": ">",
     "→": "->", "←": "<-", "⟷": "<->", "≥": ">=", "≤": "<=", "∞": "inf", "∕": "/", "²": "2", "✓": "ok",

@@ -419,3 +419,28 @@ def test_a_comparison_of_what_is_not_there_is_an_error_that_names_it(
     slower_and_before(results)
     with pytest.raises((UnknownName, InvalidBenchmarkConfig), match=message):
         results.compare_report(names)
+
+
+# -- the document -----------------------------------------------------------------------------
+
+
+def test_the_example_of_the_document_makes_a_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "reports.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    make_run(tmp_path / "benchmark_results")
+    monkeypatch.chdir(tmp_path)
+    exec(example, {})
+    assert Path("benchmark_results/plots/throughput.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_every_picture_of_the_documents_is_there_and_small() -> None:
+    root = Path(__file__).parents[2]
+    named = set()
+    for document in (root / "README.md", *(root / "docs").glob("*.md")):
+        for found in re.findall(r"(?:\]\(|src=\")([^)\"]+\.png)", document.read_text()):
+            picture = document.parent / found
+            assert picture.stat().st_size <= 150_000, picture
+            named.add(picture.name)
+    assert named == {path.name for path in (root / "docs" / "images").glob("*.png")}

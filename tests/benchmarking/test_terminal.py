@@ -65,13 +65,15 @@ def on_a_terminal(*arguments: object, cwd: Path, columns: int = 100, **changes: 
 
 
 def test_a_terminal_gets_bars_and_small_lines(folder: Path) -> None:
-    text = on_a_terminal("results", "show", "--output-dir", "results", cwd=folder)
+    show = ("results", "show", "--output-dir", "results")
+    assert f"\x1b[36m{sparkline([1, 2, 3])}\x1b[0m" in on_a_terminal(*show, "--all-metrics", cwd=folder)
+    text = on_a_terminal(*show, cwd=folder, NO_COLOR="1")
     assert "batch_size 10 to 1,000" in text
     (along,) = (line for line in text.splitlines() if "batch_size 10 to" in line)
     assert along.split()[0] == sparkline([10**0.5, 100**0.5, 1000**0.5])
     lengths = [line.count("█") for line in text.splitlines() if "batch_" in line and "█" in line]
     assert max(lengths) == 12
-    everything = on_a_terminal("results", "show", "--all-metrics", "--output-dir", "results", cwd=folder)
+    everything = on_a_terminal(*show, "--all-metrics", cwd=folder, NO_COLOR="1")
     (line,) = (line for line in everything.splitlines() if "1.00–3.00" in line)
     assert line.endswith(sparkline([1, 2, 3]))
 

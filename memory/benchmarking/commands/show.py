@@ -38,7 +38,7 @@ from memory.benchmarking.records import SEPARATOR, Failure, Figure, Run
 from memory.benchmarking.report.facts import result_facts, run_facts
 from memory.benchmarking.results import BenchmarkResults
 from memory.benchmarking.summary import Style
-from memory.benchmarking.terminal import bar, draws, print_for_machines, sparkline
+from memory.benchmarking.terminal import DRAWN, bar, draws, print_for_machines, sparkline
 from memory.benchmarking.tidy import LoadedResult, read_path
 
 MOST_LINES = 24
@@ -209,7 +209,12 @@ def _result_block(each: LoadedResult, pattern: str | None, everything: bool, scr
     else:
         for alike in _by_shape(groups):
             lines.append((_listed if len(alike) == 1 else _pivot)(each, alike, screen))
-    return "\n".join(lines)
+        if any(FACTOR in line for line in lines[2:]):
+            lines.append(
+                _wrapped(f"{FACTOR}2: from half to twice the figure; more --rounds narrow it", "  ", width)
+            )
+    text = "\n".join(lines)
+    return DRAWN.sub(lambda found: screen.style.cyan(found[0]), text) if screen.draws else text
 
 
 def _along(each: LoadedResult) -> list[str]:
@@ -295,12 +300,6 @@ def _pivot(each: LoadedResult, groups: Mapping[str, Mapping[str, Figure]], scree
     if hidden or rest:
         more = ([f"{hidden} more lines"] if hidden else []) + ([", ".join(rest)] if rest else [])
         lines.append(_wrapped(f"… {'; '.join(more)}: --all-metrics", "  ", width))
-    if any(FACTOR in cell for column in columns[:fitting] for cell in column):
-        lines.append(
-            _wrapped(
-                f"{FACTOR}2: from half to twice the figure; more --rounds narrow it", "  ", width, "  "
-            )
-        )
     return "\n".join(lines)
 
 
