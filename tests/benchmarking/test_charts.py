@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memory.benchmarking.errors import MissingDependency
 from memory.benchmarking.report.chart_html import data_table, figure
 from memory.benchmarking.report.charts import (
     WIDTH,
@@ -99,6 +101,18 @@ def test_every_point_says_what_it_is_also_without_a_script() -> None:
     texts = Seen(draw(made := chart(*lines("stm", "im")), made.panels[0])).texts
     assert "stm, batch size 100: 100 /s (0–200)" in texts
     assert "im, batch size 1,000: 2,000 /s (1,000–3,000)" in texts
+
+
+def test_a_point_names_its_source_where_there_are_several() -> None:
+    made = chart(*lines("stm"), *lines("stm", source=1))
+    texts = Seen(draw(made, made.panels[0], sources=("run one", "run two"))).texts
+    assert "run two, stm, batch size 100: 100 /s (0–200)" in texts
+
+
+def test_a_missing_library_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "detroit", None)
+    with pytest.raises(MissingDependency, match=r"drawing charts needs detroit: pip install .*\[bench\]"):
+        draw(made := chart(*lines("stm")), made.panels[0])
 
 
 def test_the_table_holds_every_point_with_its_interval() -> None:

@@ -21,7 +21,7 @@ def figure(chart: Chart, sources: Sequence[str] = ("",)) -> Markup:
         element("figcaption", chart.title, class_="title"),
         [element("p", text, class_="finding") for text in chart.findings],
         _legend(chart, sources),
-        element("div", [_panel(chart, panel) for panel in chart.panels], class_="panels"),
+        element("div", [_panel(chart, panel, sources) for panel in chart.panels], class_="panels"),
         element("p", chart.note, class_="soft note-below") if chart.note else None,
         element(
             "details",
@@ -33,12 +33,12 @@ def figure(chart: Chart, sources: Sequence[str] = ("",)) -> Markup:
     )
 
 
-def _panel(chart: Chart, panel: Panel) -> Markup:
+def _panel(chart: Chart, panel: Panel, sources: Sequence[str]) -> Markup:
     spoken = ". ".join(filter(None, (f"Chart: {chart.title}", panel.title, *chart.findings)))
     return element(
         "div",
         element("div", panel.title, class_="panel-title") if panel.title else None,
-        draw(chart, panel, f"{spoken}. The data follow as a table."),
+        draw(chart, panel, f"{spoken}. The data follow as a table.", sources),
         class_="panel",
     )
 

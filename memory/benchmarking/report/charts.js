@@ -64,7 +64,9 @@
       title.remove(); // the browser would show it too
     }
     plot.setAttribute("tabindex", "0");
-    plot.addEventListener("pointermove", (event) => tell(nearest(plot, event.clientX, event.clientY)));
+    for (const kind of ["pointermove", "pointerdown"]) {
+      plot.addEventListener(kind, (event) => tell(nearest(plot, event.clientX, event.clientY)));
+    }
     plot.addEventListener("pointerleave", () => tell(null));
     plot.addEventListener("blur", () => tell(null));
     plot.addEventListener("keydown", (event) => {

@@ -16,12 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from memory.benchmarking.display import clean, figure_text, interval_text, shorten
 from memory.benchmarking.report.charts import Axis, Chart, Line, Panel, Point
 from memory.benchmarking.report.markup import Markup, element, join
-from memory.benchmarking.report.ticks import Marks, marks
+from memory.benchmarking.report.ticks import Marks, load_d3, marks
 
 HEIGHT = 224
 COLOURS = 7
@@ -56,13 +55,14 @@ class _Frame:
         return (self.y.place(y), self.x.place(x)) if self.lying else (self.x.place(x), self.y.place(y))
 
 
-def draw(chart: Chart, panel: Panel, label: str = "") -> Markup:
-    """One panel. `label` is what is read aloud in its place."""
+def draw(chart: Chart, panel: Panel, label: str = "", sources: Sequence[str] = ()) -> Markup:
+    """One panel. `label` is read aloud in its place, `sources` are the runs that lines may be of."""
     height = _height(chart)
     frame = _frame(chart, height)
     parts: list[Markup | None] = [_grid(frame), *_axes(frame), *_limits(chart, frame)]
     parts += [
-        _line(chart, line, frame, number, len(panel.lines)) for number, line in enumerate(panel.lines)
+        _line(chart, line, frame, (number, len(panel.lines)), sources)
+        for number, line in enumerate(panel.lines)
     ]
     parts.append(_labels(panel, frame))
     return element(
@@ -78,12 +78,11 @@ def draw(chart: Chart, panel: Panel, label: str = "") -> Markup:
 @cache
 def shapes() -> Markup:
     """The marks of all lines; a page has this once, before its first chart."""
-    import detroit
-
+    d3 = load_d3()
     defs = []
     for number, name in enumerate(SHAPES):
-        kind = getattr(detroit, f"symbol_{name}")
-        path = detroit.symbol(kind, 34).digits(2)()
+        kind = getattr(d3, f"symbol_{name}")
+        path = d3.symbol(kind, 34).digits(2)()
         defs.append(element("path", id=f"m{number}", d=path))
     return element(
         "svg",
@@ -246,12 +245,15 @@ def _limits(chart: Chart, frame: _Frame) -> list[Markup]:
 # -- the lines --------------------------------------------------------------------------------
 
 
-def _line(chart: Chart, line: Line, frame: _Frame, number: int, count: int) -> Markup | None:
+def _line(
+    chart: Chart, line: Line, frame: _Frame, place: tuple[int, int], sources: Sequence[str]
+) -> Markup | None:
+    """One line of a panel; `place` says which of how many."""
     if not line.points:
         return None
-    aside = 0.0
-    if frame.lying:
-        aside = _ROW * (number - (count - 1) / 2)
+    number, count = place
+    aside = _ROW * (number - (count - 1) / 2) if frame.lying else 0.0
+    source = sources[line.source] if len(sources) > 1 else ""
     places = [_moved(frame.place(point.x, point.y), aside) for point in line.points]
     colour = chart.colour_of(line)
     parts: list[Markup | None] = []
@@ -265,8 +267,8 @@ def _line(chart: Chart, line: Line, frame: _Frame, number: int, count: int) -> M
         parts.append(element("path", class_="stroke", d=_path(places)))
     if line.drawn != "fit":
         parts += [
-            _mark(chart, line, point, place, colour)
-            for point, place in zip(line.points, places, strict=True)
+            _mark(line, at, colour, point_text(chart, line, point, source))
+            for point, at in zip(line.points, places, strict=True)
         ]
     classes = [f"c{colour % COLOURS}", f"d{line.source % 4 if len(chart.sources) > 1 else 0}", line.drawn]
     names = chart.names
@@ -279,8 +281,8 @@ def _line(chart: Chart, line: Line, frame: _Frame, number: int, count: int) -> M
     )
 
 
-def _mark(chart: Chart, line: Line, point: Point, place: tuple[float, float], colour: int) -> Markup:
-    title = element("title", clean(point_text(chart, line, point)))
+def _mark(line: Line, place: tuple[float, float], colour: int, text: str) -> Markup:
+    title = element("title", clean(text))
     if line.drawn == "curve":
         radius = "1.8" if len(line.points) <= _MANY else "1"
         return element("circle", title, class_="pt", cx=_n(place[0]), cy=_n(place[1]), r=radius)
@@ -375,9 +377,7 @@ def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 
 
 def _path(places: Sequence[tuple[float, float]]) -> str:
-    from detroit import line
-
-    made: Any = line(lambda place: place[0], lambda place: place[1])
+    made = load_d3().line(lambda place: place[0], lambda place: place[1])
     return str(made.digits(1)(places))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memory.benchmarking.display import in_other_unit, unit_for
+from memory.benchmarking.errors import needs
 from memory.benchmarking.report.charts import Axis
 
 ABOUT = 5
@@ -32,6 +33,15 @@ class Marks:
     """Lines without a text, between the decades of a logarithmic axis."""
 
 
+def load_d3() -> Any:
+    """D3 in Python: an optional library, so its absence is told in words."""
+    try:
+        import detroit
+    except ImportError:
+        raise needs("detroit", "bench", "drawing charts") from None
+    return detroit
+
+
 def marks(axis: Axis, values: Sequence[float], start: float, end: float, about: int = ABOUT) -> Marks:
     """The marks of an axis over these values, drawn from `start` to `end`."""
     if axis.scale == "names":
@@ -44,7 +54,7 @@ def marks(axis: Axis, values: Sequence[float], start: float, end: float, about: 
 
 
 def _linear(axis: Axis, values: Sequence[float], start: float, end: float, about: int) -> Marks:
-    from detroit import scale_linear
+    d3 = load_d3()
 
     low = min(values, default=0.0) if axis.low is None else axis.low
     high = max(values, default=1.0) if axis.high is None else axis.high
@@ -52,7 +62,7 @@ def _linear(axis: Axis, values: Sequence[float], start: float, end: float, about
         low = 0.0  # a length that starts elsewhere tells a lie
     if high - low < _TINY:
         low, high = (low - 1, high + 1) if low < 0 else (0.0, high if high > _TINY else 1.0)
-    scale = scale_linear([low, high], [start, end])
+    scale = d3.scale_linear([low, high], [start, end])
     if axis.low is None or axis.high is None:
         scale = scale.nice(about)
     unit = unit_for(max(abs(low), abs(high)), axis.unit)
@@ -63,7 +73,7 @@ def _linear(axis: Axis, values: Sequence[float], start: float, end: float, about
 
 
 def _log(axis: Axis, values: Sequence[float], start: float, end: float, about: int) -> Marks:
-    from detroit import scale_linear, scale_log
+    d3 = load_d3()
 
     positive = [value for value in values if value > 0] or [1.0]
     low = min(positive) if axis.low is None else axis.low
@@ -72,7 +82,7 @@ def _log(axis: Axis, values: Sequence[float], start: float, end: float, about: i
         low, high = low / 1.15, high * 1.15
     elif low == high:
         low, high = low / 2, high * 2
-    scale = scale_log([low, high], [start, end])
+    scale = d3.scale_log([low, high], [start, end])
     decades = [10.0**power for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
     if 0 < len(axis.ticks) <= MOST_GIVEN:
         chosen = [*axis.ticks]
@@ -81,7 +91,7 @@ def _log(axis: Axis, values: Sequence[float], start: float, end: float, about: i
         if len(chosen) < 3:
             chosen = [v * f for v in decades for f in (1, 2, 5) if low <= v * f <= high]
         if len(chosen) < 3:
-            chosen = [float(value) for value in scale_linear([low, high], [0, 1]).ticks(about)]
+            chosen = [float(value) for value in d3.scale_linear([low, high], [0, 1]).ticks(about)]
         chosen = _every(chosen, about + 1)
     minor = [v * f for v in decades for f in range(1, 10) if low <= v * f <= high and v * f not in chosen]
     units = {unit_for(value, axis.unit) for value in chosen}
@@ -101,10 +111,10 @@ def _log(axis: Axis, values: Sequence[float], start: float, end: float, about: i
 
 def _nines(axis: Axis, values: Sequence[float], start: float, end: float) -> Marks:
     """Percentiles on a scale of nines: the tail gets the room that it deserves."""
-    from detroit import scale_linear
+    d3 = load_d3()
 
     last = max(values, default=0.99)
-    scale = scale_linear([0.0, nines(last)], [start, end])
+    scale = d3.scale_linear([0.0, nines(last)], [start, end])
     chosen = [share for share in _NINES if share <= last]
     return Marks(
         lambda share: round(float(scale(nines(share))), 1),
