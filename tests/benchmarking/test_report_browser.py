@@ -87,7 +87,7 @@ def test_the_value_under_the_pointer_is_told(browser: Browser, report: Path) -> 
     point.hover(force=True)
     told = page.locator(".told")
     assert told.is_visible()
-    assert told.inner_text() == "stm, batch size 10: 3,160 /s (3,000–3,320)"
+    assert told.inner_text() == "agentmemory, stm, batch size 10: 3,160 /s (3,000–3,320)"
     page.mouse.move(2, 2)
     assert not told.is_visible()
 
@@ -100,7 +100,7 @@ def test_arrow_keys_go_along_a_line_and_to_the_next(browser: Browser, report: Pa
     said = []
     for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowLeft", "End"):
         page.keyboard.press(key)
-        said.append(told.inner_text().partition(":")[0])
+        said.append(told.inner_text().partition(":")[0].removeprefix("agentmemory, "))
     assert said == [
         "stm, batch size 10", "stm, batch size 100", "im, batch size 100", "im, batch size 10",
         "im, batch size 100",
@@ -172,7 +172,7 @@ def test_without_a_script_all_of_it_is_there(browser: Browser, report: Path) -> 
     page.goto(report.resolve().as_uri())
     assert page.locator("svg.plot .stroke").first.is_visible()
     titles = page.locator("svg.plot .pt title").all_text_contents()
-    assert "stm, batch size 10: 3,160 /s (3,000–3,320)" in titles
+    assert "agentmemory, stm, batch size 10: 3,160 /s (3,000–3,320)" in titles
     page.locator("#storage\\.write_throughput details.data summary").first.click()
     assert page.locator("#storage\\.write_throughput details.data table").first.is_visible()
 
