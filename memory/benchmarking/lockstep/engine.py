@@ -12,8 +12,8 @@ from memory.benchmarking.lockstep.sequence import Measured, Rules, Subject, comp
 from memory.benchmarking.plan import round_seed
 from memory.benchmarking.verdicts.records import MetricVerdict
 
-TIMING_SECONDS = 0.03
-"""Of one timing in each process: some thirty turns. More pairs tell more than longer ones."""
+TIMING_SECONDS = 0.04
+"""Of one timing in each process: some sixty turns, and about as long as starting and setting up takes."""
 
 
 @dataclass
