@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.benchmarking.report.markup import Markup, asset, element, join
+from memory.benchmarking.report.markup import Markup, asset, element, join, with_code
 
 
 class Seen(HTMLParser):
@@ -53,6 +53,11 @@ def test_elements_nest_and_are_escaped_once() -> None:
     inner = element("b", "a < b")
     assert element("p", "x & ", [inner, None, " y"]) == "<p>x &amp; <b>a &lt; b</b> y</p>"
     assert join(["<", Markup("<br>")]) == "&lt;<br>"
+
+
+def test_commands_between_backticks_are_code() -> None:
+    assert with_code("use `a < b` now") == "use <code>a &lt; b</code> now"
+    assert with_code("one ` alone") == "one ` alone"
 
 
 def test_attributes_have_the_names_of_html() -> None:

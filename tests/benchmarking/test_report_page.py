@@ -346,6 +346,19 @@ def test_a_baseline_brings_a_verdict_to_every_figure(results: BenchmarkResults, 
     assert seen.values("data-source-switch") == ["0", "1"]
 
 
+def test_an_older_run_that_is_the_baseline_is_not_said_to_be_missing(results: BenchmarkResults) -> None:
+    slower_and_before(results)
+    assert "older run" not in read(results.generate_report(baseline=FIRST)).text
+
+
+def test_what_stands_out_is_that_of_the_run_and_not_of_its_baseline(results: BenchmarkResults) -> None:
+    for run_id, meter in ((FIRST, 3.0), (SECOND, 1.0)):
+        make_run(results.output_dir, run_id, moments=moments(meter))
+    text = read(results.generate_report(baseline=FIRST)).text
+    assert "The machine was quiet" in text
+    assert "busy with other things" not in text
+
+
 def test_a_baseline_that_is_none_is_an_error(results: BenchmarkResults) -> None:
     slower_and_before(results)
     with pytest.raises(UnknownName, match="no run 'main'"):

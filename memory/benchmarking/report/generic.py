@@ -36,8 +36,11 @@ def generic(gathered: Gathered) -> list[Chart]:
         chart = maker(gathered)
         if chart is not None and (x or len(rows) > 1):
             charts.append(chart)
-    names = _varying([row for row in gathered.rows if row.figure.samples], "")
-    if distribution := percentiles("How long calls take", lines=names or ["part"])(gathered):
+    timed = [row for row in gathered.rows if row.figure.samples]
+    size = _parameter(timed)
+    title = f"How long calls take, with the largest {plain(size)}" if size else "How long calls take"
+    names = _varying(timed, size) or ["part"]
+    if distribution := percentiles(title, lines=names, largest=size)(gathered):
         charts.append(distribution)
     return charts[:MOST_CHARTS]
 

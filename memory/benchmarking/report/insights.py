@@ -82,7 +82,7 @@ def _one_round(run: Run | None) -> Iterator[Insight]:
     if run is not None and run.rounds == 1:
         yield Insight(
             "Each benchmark ran once, so no figure has an interval: nobody knows how far the next run will "
-            "be away. Use --rounds 3 or more.",
+            "be away. Use `--rounds 3` or more.",
             "warn",
         )
 
@@ -207,7 +207,7 @@ def _known_badly(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]
         named = ", ".join(f"{name} (×÷ {factor:.1f})" for factor, name in wide[:MOST_NAMED])
         more = f" and {len(wide) - MOST_NAMED} more" if len(wide) > MOST_NAMED else ""
         yield Insight(
-            f"Known badly, because the rounds differ: {named}{more}. More --rounds narrow it.", "warn"
+            f"Known badly, because the rounds differ: {named}{more}. More `--rounds` narrow it.", "warn"
         )
 
 

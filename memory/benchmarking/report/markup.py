@@ -37,6 +37,14 @@ def element(tag: str, /, *children: Child, **attributes: str | int | bool | None
     return Markup(f"<{tag}{shown}>{join(children)}</{tag}>")
 
 
+def with_code(text: str) -> Markup:
+    """A sentence whose `commands` stand between backticks."""
+    pieces = text.split("`")
+    if len(pieces) % 2 == 0:  # one backtick too many: it is a text like any other
+        return join(text)
+    return join([element("code", piece) if place % 2 else piece for place, piece in enumerate(pieces)])
+
+
 def join(children: Child) -> Markup:
     """Several pieces, one after the other; what is no Markup is text."""
     if children is None:

@@ -54,7 +54,7 @@ def page(
         asides(problems, older_runs),
         [failures(run) for run in runs.values()],
         _baseline(baseline),
-        stands_out(gathered, sources),
+        stands_out(gathered, sources, [] if baseline is None else [*runs][-1:]),
     ]
     if gathered:
         body += [
@@ -183,7 +183,8 @@ def run_line(run: Run, benchmarks: int) -> Markup:
         element("strong", f"Run {run.id}"),
         f": {count(benchmarks, 'result')} on {', '.join(run.targets) or 'no target'}, "
         f"{run.profile} profile, {count(run.rounds, 'round')} each in fresh processes. ",
-        f"{started_text(run)}{duration_of(run)}, on {where.cpu}, {count(where.cores, 'core')}, "
+        element("span", started_text(run), class_="nobr"),
+        f"{duration_of(run)}, on {where.cpu}, {count(where.cores, 'core')}, "
         f"{where.memory_gb:g} GB, {where.os}; {where.python}. ",
     ]
     status = {"running": "It is still going on.", "interrupted": "It was interrupted."}.get(run.status)
@@ -223,13 +224,20 @@ def _baseline(comparison: Comparison | None) -> Markup | None:
     )
 
 
-def stands_out(gathered: Sequence[Gathered], sources: Sequence[Source]) -> Markup | None:
-    """Of each source by itself; with many of them that would be a page of its own."""
+def stands_out(
+    gathered: Sequence[Gathered], sources: Sequence[Source], without: Sequence[str] = ()
+) -> Markup | None:
+    """Of each source by itself, but not of runs without; with many it would be a page of its own."""
+    shown = [(number, source) for number, source in enumerate(sources) if source.run_id not in without]
     parts: list[Child] = []
-    for number, source in enumerate(sources[:3]):
-        listed = insight_list(insights(gathered, source.run, number))
+    told: set[str] = set()
+    for number, source in shown[:3]:
+        # What holds for a run is told once, with the first of its targets.
+        run = None if source.run_id in told else source.run
+        told.add(source.run_id)
+        listed = insight_list(insights(gathered, run, number))
         if listed is not None:
-            parts.append(element("h3", source.name) if len(sources) > 1 else None)
+            parts.append(element("h3", source.name) if len(shown) > 1 else None)
             parts.append(listed)
     return element("section", element("h2", "What stands out"), parts, id="out") if parts else None
 

@@ -11,7 +11,7 @@ from memory.benchmarking.report.charts import Chart
 from memory.benchmarking.report.facts import run_facts
 from memory.benchmarking.report.gather import Gathered, short_name, words
 from memory.benchmarking.report.insights import Insight
-from memory.benchmarking.report.markup import Child, Markup, element, join
+from memory.benchmarking.report.markup import Child, Markup, element, join, with_code
 from memory.benchmarking.report.sources import Source, names
 from memory.benchmarking.tidy import read_path
 from memory.benchmarking.verdicts.records import Comparison, MetricVerdict, Verdict
@@ -92,7 +92,7 @@ def insight_list(found: Sequence[Insight]) -> Markup | None:
         link = element("a", "see it", href=f"#{anchor(each.about)}") if each.about else None
         sign = element("span", signs[each.tone], class_=f"sign {each.tone}", aria_hidden="true")
         said = element("span", spoken[each.tone], class_="hidden-text") if each.tone else None
-        text = element("span", said, each.text, " " if link else None, link)
+        text = element("span", said, with_code(each.text), " " if link else None, link)
         items.append(element("li", sign, text))
     return element("ul", items, class_="insights")
 
@@ -173,9 +173,15 @@ def _headline_row(
     each: Gathered, sources: Sequence[Source], leads_to: Callable[[Gathered], str] | None
 ) -> Markup:
     path = each.headline
+    leaf = path.rpartition(SEPARATOR)[2]
     link = element("a", each.benchmark, href=f"#{anchor(each.name)}")
-    metric = each.metric(path.rpartition(SEPARATOR)[2])
-    found = {number: result.result.metrics.get(path) for number, result in each.results}
+    metric = each.metric(leaf)
+    # Each by its own headline: a target without tiers has that figure at another place.
+    found = {
+        number: result.result.metrics.get(result.headline)
+        for number, result in each.results
+        if result.headline.rpartition(SEPARATOR)[2] == leaf
+    }
     cells: list[Markup] = []
     if len(sources) > 1:
         for number in range(len(sources)):
@@ -270,7 +276,9 @@ def verdict_tables(comparison: Comparison) -> Markup:
     if not comparison.comparable:
         differences = "; ".join(comparison.environment_differences)
         parts.append(note("The environments differ, so nothing is judged: ", differences, tone="warn"))
-    parts += [note(text, tone="warn") for text in comparison.notes]
+    if comparison.notes:
+        items = [element("li", with_code(text)) for text in comparison.notes]
+        parts.append(element("ul", items, class_="note warn"))
     for verdict in ("regressed", "improved"):
         found = in_order(comparison, verdict)
         if found:
