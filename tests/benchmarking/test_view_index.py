@@ -109,7 +109,7 @@ def test_a_run_is_going_on_as_long_as_a_process_holds_its_lock(tmp_path: Path) -
 
 
 def test_progress_counts_rounds_once(tmp_path: Path) -> None:
-    folder = make_run(tmp_path, FIRST)
+    folder = make_run(tmp_path, FIRST, status="interrupted")
     run = read_run(folder)
     key = run.cases[0].key
     moment = Moment(

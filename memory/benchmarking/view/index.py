@@ -143,6 +143,7 @@ class RunIndex:
 
     def _line(self, name: str, folder: Path, run: Run) -> RunLine:
         where = run.environment
+        total = sum(map(run.rounds_of, run.cases))
         revision = where.git_revision[:12] + ("+" if where.git_revision and where.git_dirty else "")
         return RunLine(
             id=name,
@@ -157,8 +158,8 @@ class RunIndex:
             command=self._share(run.command),
             results=len(run.results),
             failures=len(run.failures),
-            done=rounds_done(run),
-            total=sum(map(run.rounds_of, run.cases)),
+            done=total if run.status == "complete" else rounds_done(run),
+            total=total,
         )
 
     def _share(self, value: _Value) -> _Value:
