@@ -346,6 +346,19 @@ def test_a_baseline_brings_a_verdict_to_every_figure(results: BenchmarkResults, 
     assert seen.values("data-source-switch") == ["0", "1"]
 
 
+def test_a_figure_has_the_verdict_of_its_own_target(results: BenchmarkResults) -> None:
+    for run_id, scale in ((FIRST, 1.0), (SECOND, 4.0)):
+        made = [
+            make_result({f"{target}/p50_ms": figure(factor, samples=500)}, target=target)
+            for target, factor in (("slower", scale), ("same", 1.0))
+        ]
+        make_run(results.output_dir, run_id, results=made)
+    seen = read(results.generate_report(baseline=FIRST))
+    after = seen.texts[seen.texts.index("All 2 figures") :]
+    assert "regressed" in after[after.index("slower") : after.index("same")]
+    assert "regressed" not in after[after.index("same") :]
+
+
 def test_an_older_run_that_is_the_baseline_is_not_said_to_be_missing(results: BenchmarkResults) -> None:
     slower_and_before(results)
     assert "older run" not in read(results.generate_report(baseline=FIRST)).text

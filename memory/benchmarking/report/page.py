@@ -13,6 +13,7 @@ from memory.benchmarking.report.insights import insights
 from memory.benchmarking.report.markup import Child, Markup, element, join
 from memory.benchmarking.report.parts import (
     MOST_COLUMNS,
+    Judged,
     about_run,
     all_figures,
     anchor,
@@ -28,7 +29,7 @@ from memory.benchmarking.report.parts import (
 from memory.benchmarking.report.pictures import CATEGORIES, STORIES, pictures, question
 from memory.benchmarking.report.sources import Source, names, sources_of
 from memory.benchmarking.tidy import LoadedResult
-from memory.benchmarking.verdicts.records import Comparison, MetricVerdict
+from memory.benchmarking.verdicts.records import Comparison
 
 ORDER = (*CATEGORIES,)
 """Of the categories that we know; a user's own come after them."""
@@ -113,9 +114,9 @@ def sections(
     gathered: Sequence[Gathered], sources: Sequence[Source], baseline: Comparison | None = None
 ) -> Markup:
     """A section for each category: its question, then each benchmark with its pictures and figures."""
-    judged: dict[str, dict[str, MetricVerdict]] = {}
+    judged: dict[str, Judged] = {}
     for each in baseline.metrics if baseline else ():
-        judged.setdefault(each.name, {})[each.path] = each
+        judged.setdefault(each.name, {})[each.target, each.path] = each
     parts: list[Child] = []
     for category in dict.fromkeys(each.category for each in gathered):
         members = [each for each in gathered if each.category == category]
@@ -137,7 +138,7 @@ def sections(
     return join(parts)
 
 
-def _benchmark(each: Gathered, sources: Sequence[Source], judged: Mapping[str, MetricVerdict]) -> Markup:
+def _benchmark(each: Gathered, sources: Sequence[Source], judged: Judged) -> Markup:
     charts = pictures(each)
     asked = question(each)
     shown = names(sources)

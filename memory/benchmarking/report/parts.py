@@ -17,6 +17,8 @@ from memory.benchmarking.tidy import read_path
 from memory.benchmarking.verdicts.records import Comparison, MetricVerdict, Verdict
 from memory.benchmarking.verdicts.words import change_text, count_text, in_order
 
+Judged = dict[tuple[str, str], MetricVerdict]
+"""The verdicts on one benchmark, by target and path."""
 MOST_VERDICTS = 40
 """Of one kind that are listed at once."""
 MOST_COLUMNS = 3
@@ -216,7 +218,7 @@ def _whole(figure: Figure | None, metric: Metric) -> str:
     return with_interval(figure.value, figure.low, figure.high, metric.unit)
 
 
-def all_figures(each: Gathered, sources: Sequence[Source], judged: Mapping[str, MetricVerdict]) -> Markup:
+def all_figures(each: Gathered, sources: Sequence[Source], judged: Judged) -> Markup:
     """Every figure of a benchmark with its interval, a column for each source that has some."""
     present = sorted({number for number, _ in each.results})
     by_path: dict[str, dict[int, Figure]] = {}
@@ -247,7 +249,8 @@ def all_figures(each: Gathered, sources: Sequence[Source], judged: Mapping[str, 
             for number in present
         ]
         if changes:
-            cells.append(element("td", _judged(judged.get(path))))
+            target = sources[next(iter(figures))].target
+            cells.append(element("td", _judged(judged.get((target, path)))))
         better = metric.better if metric.better != "neither" else NOTHING
         rows.append(element("tr", element("th", leaf, scope="row"), cells, element("td", better)))
     shown = table(head, rows, f"All figures of {each.name}", range(1, 1 + len(titles)))
