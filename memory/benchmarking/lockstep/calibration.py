@@ -6,8 +6,7 @@
 | stored | the logarithm of a run's centre | of the ratios of two runs: 2·√2·s |
 
 A handful of observations knows a standard deviation badly, so each metric's is drawn towards that of all
-of them (a weighted mean of the variances, as in Smyth 2004): a metric that was quiet by luck is not taken
-for a quiet one.
+of them (see verdicts/moderation.py): a metric that was quiet by luck is not taken for a quiet one.
 """
 
 from __future__ import annotations
@@ -23,13 +22,14 @@ from memory.benchmarking.lockstep.sequence import FIRST_PAIRS, Subject
 from memory.benchmarking.measure.statistics import CONFIDENCE, student
 from memory.benchmarking.metrics import is_timed
 from memory.benchmarking.records import SEPARATOR, Result
+from memory.benchmarking.verdicts.moderation import Prior, prior_of
 from memory.benchmarking.verdicts.noise import Calibration, metric_key
 from memory.benchmarking.verdicts.thresholds import Thresholds
 
 LEAST = 3
 """Observations that a standard deviation needs at all."""
 _PRIOR_FREEDOM = 4.0
-"""How many degrees of freedom the spread of all metrics counts for beside a metric's own."""
+"""What the spread of a few metrics counts for beside a metric's own."""
 _TWO_RUNS = 2 * math.sqrt(2)
 
 
@@ -104,14 +104,17 @@ def _upper_quartile(values: Iterable[float]) -> float:
 def _drawn_together(spreads: Mapping[str, Spread]) -> dict[str, Spread]:
     if not spreads:
         return {}
-    common = statistics.median(spread.deviation**2 for spread in spreads.values())
+    prior = prior_of([(each.deviation**2, int(each.freedom)) for each in spreads.values()])
+    if not prior.freedom:  # too few metrics to know how alike they are
+        middle = statistics.median(each.deviation**2 for each in spreads.values())
+        prior = Prior(middle, _PRIOR_FREEDOM)
     return {
         key: Spread(
             math.sqrt(
-                (_PRIOR_FREEDOM * common + each.freedom * each.deviation**2)
-                / (_PRIOR_FREEDOM + each.freedom)
+                (prior.freedom * prior.variance + each.freedom * each.deviation**2)
+                / (prior.freedom + each.freedom)
             ),
-            _PRIOR_FREEDOM + each.freedom,
+            prior.freedom + each.freedom,
         )
         for key, each in spreads.items()
     }
