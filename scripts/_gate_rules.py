@@ -82,10 +82,10 @@ def samples_differ(timing: Timing) -> bool:
 
 
 def processes_differ(timing: Timing) -> bool:
-    """A t-interval over fresh processes, each with its mean, and an effect above 3 %."""
-    effects = np.log([process.mean for process in timing.current]) - np.log(
-        [process.mean for process in timing.base]
-    )
+    """A t-interval over fresh processes, ABAB, each with its mean, and an effect above 3 %."""
+    before = np.log([process.mean for process in timing.base])
+    after = np.log([process.mean for process in timing.current])
+    effects = np.roll(after, -1) - before
     centre, error = effects.mean(), effects.std(ddof=1) / math.sqrt(len(effects))
     low = centre - t.ppf(0.975, len(effects) - 1) * error
     return bool(low > 0 and centre > math.log(1.03))

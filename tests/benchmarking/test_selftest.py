@@ -54,7 +54,7 @@ def test_a_handicap_makes_each_read_longer_by_its_share(monkeypatch: pytest.Monk
 
 
 def test_a_share_has_an_exact_interval() -> None:
-    assert str(Share(0, 20)) == "0 of 20 (0% to 17%)"
+    assert str(Share(0, 20)) == "0 of 20 (0 to 17 %)"
     assert str(Share(0, 0)) == "–"
 
 

@@ -44,7 +44,7 @@ class Share:
         if not self.of:
             return "–"
         low, high = self.interval
-        return f"{self.times} of {self.of} ({low:.0%} to {high:.0%})"
+        return f"{self.times} of {self.of} ({100 * low:.0f} to {100 * high:.0f} %)"
 
 
 def found_by_gate(verdicts: Iterable[MetricVerdict]) -> bool:
