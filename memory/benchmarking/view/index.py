@@ -11,13 +11,16 @@ import fcntl
 import os
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from memory.benchmarking.errors import BenchmarkError, UnknownName
 from memory.benchmarking.files import LOCK_FILE, RUN_FILE, SCRATCH, read_run
-from memory.benchmarking.records import Run
+from memory.benchmarking.view.head import Head, read_head
 
 DAMAGED = "damaged"
 _Stamp = tuple[int, int, int]
@@ -136,30 +139,35 @@ class RunIndex:
                 yield name, f"{parent}/{name}", stamp
 
     def _read(self, name: str, folder: Path) -> RunLine:
+        head = read_head(f"{folder}/{RUN_FILE}")
+        with suppress(msgspec.MsgspecError):  # of parts that are looked into only now
+            if head is not None:
+                return self._line(name, folder, head)
+        problem = f"{folder / RUN_FILE} changed while it was read"
         try:
-            return self._line(name, folder, read_run(folder))
-        except (BenchmarkError, RecursionError, ValueError) as problem:
-            return RunLine(id=name, folder=folder, status=DAMAGED, problem=str(problem))
+            read_run(folder)
+        except (BenchmarkError, RecursionError, ValueError) as known:
+            problem = str(known)
+        return RunLine(id=name, folder=folder, status=DAMAGED, problem=problem)
 
-    def _line(self, name: str, folder: Path, run: Run) -> RunLine:
-        where = run.environment
-        total = sum(map(run.rounds_of, run.cases))
+    def _line(self, name: str, folder: Path, head: Head) -> RunLine:
+        where = head.environment
         revision = where.git_revision[:12] + ("+" if where.git_revision and where.git_dirty else "")
         return RunLine(
             id=name,
             folder=folder,
-            status=run.status,
-            started_at=run.started_at,
-            finished_at=run.finished_at,
-            profile=self._share(run.profile),
-            targets=self._share(tuple(run.targets)),
-            cases=self._share(tuple((case.category, case.benchmark, case.target) for case in run.cases)),
+            status=head.status,
+            started_at=head.started_at,
+            finished_at=head.finished_at,
+            profile=self._share(head.profile),
+            targets=self._share(tuple(head.targets)),
+            cases=self._share(tuple((case.category, case.benchmark, case.target) for case in head.cases)),
             revision=self._share(revision),
-            command=self._share(run.command),
-            results=len(run.results),
-            failures=len(run.failures),
-            done=total if run.status == "complete" else rounds_done(run),
-            total=total,
+            command=self._share(head.command),
+            results=len(head.results),
+            failures=len(head.failures),
+            done=head.done,
+            total=head.total,
         )
 
     def _share(self, value: _Value) -> _Value:
@@ -167,12 +175,6 @@ class RunIndex:
             self._shared.clear()
         shared: _Value = self._shared.setdefault(value, value)
         return shared
-
-
-def rounds_done(run: Run) -> int:
-    """Rounds that are over: a run's file names each of them as soon as it ends."""
-    good = {(moment.case, moment.round) for moment in run.moments}
-    return len(good | {(failure.case, failure.round) for failure in run.failures})
 
 
 def rounds_going_on(line: RunLine) -> list[str]:
