@@ -69,6 +69,11 @@ class Baton:
         self._running.remove(side)
         self._next()
 
+    @property
+    def running(self) -> frozenset[int]:
+        """The sides that don't wait at a stop: one, or both while they load or take turns."""
+        return frozenset(self._running)
+
     def _next(self) -> None:
         if self._running:
             return  # the other still loads, or has its last turn

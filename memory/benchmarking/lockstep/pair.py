@@ -16,7 +16,7 @@ import msgspec
 
 import memory.benchmarking
 from memory.benchmarking.errors import BenchmarkError
-from memory.benchmarking.executors.local import Launch, LocalExecutor, Outcome
+from memory.benchmarking.executors.local import Launch, LocalExecutor
 from memory.benchmarking.lockstep.baton import SIDES, Baton, Meeting
 from memory.benchmarking.measure.pace import Proposal
 from memory.benchmarking.records import Case, Job, Round
@@ -113,7 +113,10 @@ def run_pair(
             for outcome in outcomes:
                 side = side_of[id(outcome.job)]
                 if outcome.round is None:
-                    raise SideFailed(_failure(sides[side], outcome))
+                    # A side that does not end may be waiting for the other, which is the one that hangs.
+                    blamed = baton.running if outcome.reason == "timeout" else {side}
+                    names = " or ".join(sides[each].name for each in sorted(blamed))
+                    raise SideFailed(f"{cases[side].name} on the side {names}: {outcome.message}")
                 rounds[side] = outcome.round
                 baton.end(side)
     return Pair(rounds[0], rounds[1])
@@ -137,7 +140,3 @@ def _wires() -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
 def _cores() -> list[int]:
     """Those that a process can be bound to; none where the system has no way to do it."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-
-
-def _failure(side: Side, outcome: Outcome) -> str:
-    return f"{outcome.job.case.name} on the side {side.name}: {outcome.message}"
