@@ -121,7 +121,10 @@ def _goes_on(arguments: argparse.Namespace, whole_rounds: int, deadline: float) 
 def _progress(number: int, share: float) -> None:
     if sys.stderr.isatty():
         print(
-            f"\r\x1b[K{number} comparisons, the last with {share:.0%}", end="", file=sys.stderr, flush=True
+            f"\r\x1b[K{number} comparisons, the last with {100 * share:.0f} %",
+            end="",
+            file=sys.stderr,
+            flush=True,
         )
 
 
@@ -144,7 +147,11 @@ def _report(
         print(json.dumps([_plain(*row) for row in rows], indent=1))
         return EXIT_FINE
     lines = [
-        ("identical code" if not share else f"{share:.0%} more work in reads", str(by_gate), str(by_usual))
+        (
+            "identical code" if not share else f"{100 * share:.0f} % more work in reads",
+            str(by_gate),
+            str(by_usual),
+        )
         for share, by_gate, by_usual in rows
     ]
     print(table(lines, ("called slower", "membench ab", "mean > 10 %, one process")))

@@ -22,7 +22,7 @@ def slowed_sides(target: str, share: float) -> tuple[Side, Side]:
     """The target as it is, and with so much more work in every read."""
     return (
         Side("as it is", options={"target": target, "extra_work": 0.0}),
-        Side(f"{share:.0%} more work", options={"target": target, "extra_work": share}),
+        Side(f"{100 * share:.0f} % more work", options={"target": target, "extra_work": share}),
     )
 
 
