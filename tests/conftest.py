@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,10 @@ import pytest
 from chromium import NO_BROWSER
 
 from memory import AgentMemorySystem, ManualClock, MemoryConfig
+
+# A shell starts what it runs in the background deaf to Ctrl-C, and so would be whatever the tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
