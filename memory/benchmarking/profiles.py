@@ -121,7 +121,7 @@ _STANDARD = _changed(
     {
         "storage": {
             "write_throughput": {"batch_sizes": [10, 100, 500], "data_complexity_levels": [1]},
-            "memory_efficiency": {"num_memories": 500, "data_complexity_levels": [1]},
+            "memory_efficiency": {"num_memories": 1000, "data_complexity_levels": [1]},
         },
         "compression": {
             "embedding_quality": {"corpus_vectors": 1000, "training_vectors": 1000},

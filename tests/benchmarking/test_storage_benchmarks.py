@@ -93,6 +93,13 @@ def test_the_same_seed_stores_the_same(bench: Callable[..., Bench]) -> None:
     assert content(1, LIGHT) == content(1, "sqlite-baseline") != content(2, LIGHT)
 
 
+def test_what_a_sample_left_behind_is_not_the_room_of_the_memories(bench: Callable[..., Bench]) -> None:
+    found = benchmark_memory_efficiency(600, [1], settle_memories=600, bench=bench())["complexity_1"]
+    room = {tier: found[tier]["disk_bytes_per_memory"] for tier in ("stm", "im", "ltm")}
+    assert room["ltm"] < 0.8 * room["stm"], room
+    assert room["im"] < 0.8 * room["stm"], room
+
+
 def test_a_benchmark_can_be_called_by_hand() -> None:
     found = benchmark_read_latency(num_samples=3, batch_sizes=[2], settle_memories=0, unknown="ignored")
     assert set(found) == {"stm", "im", "ltm"}

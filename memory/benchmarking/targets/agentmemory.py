@@ -6,7 +6,9 @@ move them on purpose.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,7 @@ class AgentMemoryTarget(Target):
         config.stm_config.ttl_seconds = settings.ages.get("stm")
         config.im_config.ttl_seconds = settings.ages.get("im")
         self.memory = AgentMemorySystem(config, clock=settings.clock)
+        self._opened = (folder, settings)
 
     def close(self) -> None:
         self.memory.close()
@@ -185,3 +188,9 @@ class AgentMemoryTarget(Target):
         self.memory.add_many([NewMemory(agent_id=_TRAINER, content=item.content) for item in sample])
         self.memory.maintain()
         self.memory.delete_all(_TRAINER)
+        # What the sample leaves free in the file would be taken by the memories that are measured, and
+        # all would seem to need the same room.
+        self.close()
+        with closing(sqlite3.connect(self.memory.config.ltm_config.db_path)) as file:
+            file.execute("VACUUM")
+        self.open(*self._opened)
