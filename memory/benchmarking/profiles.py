@@ -120,13 +120,14 @@ _STANDARD = _changed(
     _FULL,
     {
         "storage": {
-            "write_throughput": {"batch_sizes": [10, 100, 500], "data_complexity_levels": [1]},
-            "memory_efficiency": {"num_memories": 1000, "data_complexity_levels": [1]},
+            "write_throughput": {"batch_sizes": [10, 100, 300], "data_complexity_levels": [1]},
+            "read_latency": {"num_samples": 500},
+            "memory_efficiency": {"num_memories": 500, "data_complexity_levels": [1]},
         },
         "compression": {
             "embedding_quality": {"corpus_vectors": 1000, "training_vectors": 1000},
             "compression_ratio": {"dataset_sizes": [100, 1000]},
-            "training_efficiency": {"data_sizes": [500, 2000]},
+            "training_efficiency": {"data_sizes": [300, 1000]},
         },
         "memory_transition": {"transition_overhead": {"batch_sizes": [100, 1000]}},
         "retrieval": {"vector_search_latency": {"data_volumes": [100, 1000, 10000]}},
@@ -231,17 +232,17 @@ DEFAULT_PROFILE = "standard"
 
 # Seconds of one round on a machine of two cores, for the first estimate; afterwards earlier runs tell.
 EXPECTED_SECONDS: dict[str, dict[str, float]] = {
-    "storage.write_throughput": {"quick": 0.6, "standard": 6.0, "full": 120.0},
-    "storage.read_latency": {"quick": 0.4, "standard": 4.0, "full": 6.0},
+    "storage.write_throughput": {"quick": 0.6, "standard": 5.5, "full": 120.0},
+    "storage.read_latency": {"quick": 0.4, "standard": 3.5, "full": 6.0},
     "compression.embedding_quality": {"quick": 2.5, "standard": 18.0, "full": 25.0},
     "compression.compression_ratio": {"quick": 1.2, "standard": 4.0, "full": 15.0},
     "compression.training_efficiency": {"quick": 1.8, "standard": 5.0, "full": 120.0},
-    "storage.memory_efficiency": {"quick": 0.4, "standard": 8.0, "full": 60.0},
+    "storage.memory_efficiency": {"quick": 0.4, "standard": 7.0, "full": 60.0},
     "scalability.agent_scaling": {"quick": 1.2, "standard": 5.0, "full": 150.0},
     "scalability.memory_size_scaling": {"quick": 0.8, "standard": 3.5, "full": 900.0},
     "scalability.resource_utilization": {"quick": 0.7, "standard": 3.3, "full": 301.0},
     "integration.api_overhead": {"quick": 0.6, "standard": 2.5, "full": 5.0},
-    "integration.hook_implementation": {"quick": 0.4, "standard": 1.8, "full": 4.0},
+    "integration.hook_implementation": {"quick": 0.4, "standard": 2.5, "full": 4.0},
     "integration.framework_integration": {"quick": 1.0, "standard": 2.0, "full": 4.0},
     "agent_execution.simple_invocation": {"quick": 0.5, "standard": 2.0, "full": 3.0},
     "agent_execution.session_creation": {"quick": 0.1, "standard": 0.3, "full": 0.6},
