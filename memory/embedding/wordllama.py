@@ -20,6 +20,7 @@ from memory.embedding.tokens import Piece, pieces_of, wheel_folder
 
 _WEIGHTS = "weights/l2_supercat_256.safetensors"
 _FEW_PIECES = 48  # up to here, counting those that occur twice costs more than it saves
+_WIDE_TOKENS = 4096  # vectors that are kept as float32, 1 KB each: most of what people say
 
 _load_lock = threading.Lock()
 os.register_at_fork(
@@ -72,7 +73,44 @@ def _sum_of(pieces: Sequence[Piece]) -> FloatMatrix:
 
 def _vectors_of(tokens: list[int]) -> FloatMatrix:
     """Widened before anything is done with them: NumPy is slow at half floats."""
-    return _load().take(np.array(tokens, np.int64), axis=0).astype(np.float32)
+    wide = _wide
+    try:
+        rows = [wide.places[token] for token in tokens]
+    except KeyError:
+        if len(tokens) > _WIDE_TOKENS // 4:
+            return _load().take(np.array(tokens, np.int64), axis=0).astype(np.float32)
+        wide = _widen(tokens)
+        rows = [wide.places[token] for token in tokens]
+    return wide.vectors.take(rows, axis=0)
+
+
+class _Wide:
+    """Vectors of tokens that were met, as float32: widening them anew is half of what embedding takes.
+
+    Vectors are only added, each before its place is told: readers need no lock.
+    """
+
+    def __init__(self) -> None:
+        self.places: dict[int, int] = {}
+        self.vectors: FloatMatrix = np.empty((_WIDE_TOKENS, WordLlamaEmbedder.dimensions), np.float32)
+
+
+_wide = _Wide()
+
+
+def _widen(tokens: Sequence[int]) -> _Wide:
+    """The wide vectors, these tokens' among them; full ones are left to their readers."""
+    global _wide
+    narrow = _load()
+    with _load_lock:
+        missing = [token for token in dict.fromkeys(tokens) if token not in _wide.places]
+        if len(_wide.places) + len(missing) > _WIDE_TOKENS:
+            _wide = _Wide()
+            missing = list(dict.fromkeys(tokens))
+        first = len(_wide.places)
+        _wide.vectors[first : first + len(missing)] = narrow[missing]
+        _wide.places.update({token: first + number for number, token in enumerate(missing)})
+        return _wide
 
 
 def _counted(pieces: Sequence[Piece]) -> Counter[int]:

@@ -9,7 +9,7 @@ an agent that does not fit into the cache keeps the blocks that do and reads the
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ _UNKNOWN = 1  # a pulse that says: look
 GONE = 255  # the tier of a memory that was deleted
 _RELOAD_SHARE = 8  # read anew when more than an eighth of the positions are gone …
 _RELOAD_MIN = 64  # … and at least so many
+_OBSERVED_TOGETHER = 32
 
 Decode = Callable[[Sequence[tuple[int, bytes, bytes | None]]], NDArray[np.int8]]
 """Stored vectors (codec, vector, fine vector) to int8 rows."""
@@ -37,6 +38,11 @@ class Block:
     def __init__(self, dimensions: int, rows: int) -> None:
         self.vectors = VectorBlock(dimensions, rows)
         self.postings = Postings()
+
+    def take(self, place: int, rows: Sequence[Features], decode: Decode) -> NDArray[np.float32]:
+        """Take in a few memories at consecutive places; the number of words of each."""
+        self.vectors.put(place, decode([row[1:4] for row in rows]))
+        return self.postings.add(np.arange(place, place + len(rows)), [row[4] for row in rows])
 
     @property
     def nbytes(self) -> int:
@@ -91,6 +97,7 @@ class AgentIndex:
         self.columns = Columns()
         self._blocks: list[Block | None] = []
         self.chains = Chains(self._dimensions)
+        self._observed = 0
         self.words_in_all = 0.0
         self.changed_size = True
 
@@ -103,6 +110,8 @@ class AgentIndex:
         pulse = _UNKNOWN if self._watch is None else self._watch()
         if pulse == self._pulse and not pulse & 1:
             return
+        if self._take_over() == pulse:
+            return
         if self._store.state(self._agent) != self._state:
             try:
                 self._catch_up()
@@ -110,6 +119,25 @@ class AgentIndex:
                 self._reset()  # half taken in is worse than not loaded
                 raise
         self._pulse = pulse  # as it was before reading: what came in between is looked for again
+
+    def _take_over(self) -> int | None:
+        """Take in what this very process has added since, without reading it back; the pulse after it."""
+        if self._pulse & 1 or self._state is _NOTHING:
+            return None
+        fresh = self._store.fresh_rows(self._agent, self._pulse, self._state.last_seq)
+        if fresh is None:
+            return None
+        pulse, rows = fresh
+        if rows is not None:
+            try:
+                self._append(rows)
+            except BaseException:
+                self._reset()
+                raise
+            self.changed_size = True
+            self._state = AgentState(int(rows.seq[-1]), self._state.last_change)
+        self._pulse = pulse
+        return pulse
 
     def _catch_up(self) -> None:
         seen = self._state
@@ -183,24 +211,33 @@ class AgentIndex:
                 fits = self.nbytes < self._budget
                 self._blocks.append(Block(self._dimensions, end - start) if fits else None)
             block = self._blocks[number]
+            if block is None:
+                continue
+            if rows.features is None:
+                self._fill(block, number * BLOCK, start, end)
+            else:
+                few = rows.features[start - first : end - first]
+                lengths = block.take(start - number * BLOCK, few, self._decode)
+                self.words_in_all += float(lengths.sum())
+                columns.length[start:end] = lengths
+        if self.count - self._observed >= _OBSERVED_TOGETHER:
+            self._observe()
+
+    def _observe(self) -> None:
+        """Learn how alike consecutive memories are: a matter of many, so not for each one by itself."""
+        first, self._observed = self._observed, self.count
+        for number in range(first // BLOCK, (self.count - 1) // BLOCK + 1):
+            block = self._blocks[number]
             if block is not None:
-                self._fill(block, number * BLOCK, start, end, rows.features)
-                positions = np.arange(start, end)
+                positions = np.arange(max(first, number * BLOCK), min(self.count, (number + 1) * BLOCK))
                 self.chains.observe(positions, block.vectors.unit(positions - number * BLOCK))
 
-    def _fill(
-        self, block: Block, base: int, start: int, end: int, few: list[Features] | None = None
-    ) -> None:
-        """Put words and vectors of the positions start … end - 1 into a block."""
+    def _fill(self, block: Block, base: int, start: int, end: int) -> None:
+        """Read words and vectors of the positions start … end - 1 into a block."""
         seqs = self.columns.seq[start:end]
-        slices: Iterable[list[Features]]
-        if few is None:
-            slices = self._store.features(self._agent, int(seqs[0]), int(seqs[-1]))
-        else:
-            slices = [[row for row in few if seqs[0] <= row[0] <= seqs[-1]]]
         places: list[NDArray[np.int64]] = []
         terms: list[bytes] = []
-        for rows in slices:
+        for rows in self._store.features(self._agent, int(seqs[0]), int(seqs[-1])):
             positions = start + seqs.searchsorted(np.array([row[0] for row in rows], np.int64))
             block.vectors.set(positions - base, self._decode([row[1:4] for row in rows]))
             places.append(positions)

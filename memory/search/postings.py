@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,10 +43,12 @@ class Postings:
         tail = self._tail
         for position, raw in zip(positions.tolist(), terms, strict=True):
             occurrences = array("I", raw).tolist()
-            counts = Counter(occurrences)
-            shifted = position << 8
+            once = position << 8 | 1
+            counts: Mapping[int, int] = dict.fromkeys(occurrences, 1)
+            if len(counts) < len(occurrences):
+                counts = Counter(occurrences)
             for term, count in counts.items():
-                posting = shifted | (count if count < _MAX_TF else _MAX_TF)
+                posting = once if count == 1 else once - 1 | min(count, _MAX_TF)
                 held = tail.get(term)
                 if held is None:
                     tail[term] = array("I", (posting,))

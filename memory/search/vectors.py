@@ -57,6 +57,15 @@ class VectorBlock:
         self._norms[positions] = np.maximum(np.sqrt(np.einsum("ij,ij->i", wide, wide)), 1)
         self._bits[:, positions] = self._to_bits(codes)
 
+    def put(self, first: int, codes: NDArray[np.int8]) -> None:
+        """The same at consecutive positions, in less than half the time."""
+        run = slice(first, first + len(codes))
+        self._grow(run.stop)
+        self._codes[run] = codes
+        wide = codes.astype(np.float32)
+        self._norms[run] = np.maximum(np.sqrt(np.vecdot(wide, wide)), 1)
+        self._bits[:, run] = self._to_bits(codes)
+
     def scores(self, query: NDArray[np.float32], count: int) -> NDArray[np.float32]:
         """The cosine of the first `count` vectors to a unit query, every one."""
         code = to_int8_one(query)

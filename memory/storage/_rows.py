@@ -126,7 +126,9 @@ def to_index_columns(
         created_at=np.concatenate(moments)[order],
         step=np.concatenate(steps)[order],
         session=np.concatenate(sessions)[order],
-        features=None if few is None else [(row[0] & SEQ_MASK, *row[4:]) for row in few],
+        features=None
+        if few is None
+        else [(few[place][0] & SEQ_MASK, *few[place][4:]) for place in order.tolist()],
     )
 
 

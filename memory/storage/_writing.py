@@ -7,12 +7,14 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import compress
 from typing import Any
 
 import msgspec
 
 from memory.entry import Tier
 from memory.errors import IdConflict
+from memory.storage._fresh import FreshRows
 from memory.storage._reading import SQLiteReading
 from memory.storage._rows import ROW_COLUMNS, marks_for, parts_of, to_values
 from memory.storage.base import ChangeKind, Move, Row, StoredCodec
@@ -29,39 +31,64 @@ class SQLiteWriting(SQLiteReading):
     """See `MemoryStore` for what each method promises."""
 
     _pulse: Pulse | None
+    _fresh: FreshRows
 
     def add(self, rows: Sequence[Row]) -> list[int | None]:
         if not rows:
             return []
-        fresh: list[bool] | None = None
-        with _Marking(self) as marking, self._connections.writing() as connection:
-            connection.execute("SAVEPOINT adding")
-            try:
-                numbers, seqs = self._insert(connection, rows)
-            except sqlite3.IntegrityError:  # an id is there already: look closer, add the others
-                connection.execute("ROLLBACK TO adding")
-                fresh = self._only_new(connection, rows)
-                new = [row for row, is_new in zip(rows, fresh, strict=True) if is_new]
-                numbers, seqs = self._insert(connection, new)
-            for agent_no in numbers.values():
-                marking.begin(any_slot(agent_no))
-        self._agent_numbers.update(numbers)
-        if fresh is None:
+        is_new: list[bool] | None = None
+        new = rows
+        with self._connections.lock:
+            with _Marking(self) as marking, self._connections.writing() as connection:
+                try:
+                    numbers, seqs = self._insert(connection, rows)
+                except sqlite3.IntegrityError:  # an id is there already: look closer, add the others
+                    connection.execute("ROLLBACK")
+                    connection.execute("BEGIN IMMEDIATE")
+                    is_new = self._only_new(connection, rows)
+                    new = list(compress(rows, is_new))
+                    numbers, seqs = self._insert(connection, new)
+                for agent_no in numbers.values():
+                    marking.begin(any_slot(agent_no))
+            self._agent_numbers.update(numbers)
+            self._hand_over(marking, numbers, new, seqs)
+        if is_new is None:
             return list(seqs)
         remaining = iter(seqs)
-        return [next(remaining) if is_new else None for is_new in fresh]
+        return [next(remaining) if new_one else None for new_one in is_new]
+
+    def _hand_over(
+        self, marking: _Marking, numbers: dict[str, int], rows: Sequence[Row], seqs: Sequence[int]
+    ) -> None:
+        """To the index of this process what was added and committed just now."""
+        for (agent, agent_no), (before, after) in zip(numbers.items(), marking.steps, strict=False):
+            if before & 1 or after & 1:  # somebody else's write was under way, too
+                continue
+            if len(numbers) == 1:
+                self._fresh.add(agent_no, before, after, rows, seqs)
+            else:
+                own = [row.agent == agent for row in rows]
+                self._fresh.add(
+                    agent_no, before, after, list(compress(rows, own)), list(compress(seqs, own))
+                )
 
     def _insert(
         self, connection: sqlite3.Connection, rows: Sequence[Row]
     ) -> tuple[dict[str, int], list[int]]:
         """Add rows under fresh seqs; the numbers of their agents, and each row's seq."""
-        if len(rows) == 1:
-            agent_no, seq = self._reserve(connection, rows[0].agent, 1)
-            connection.execute(_INSERT, to_values(rows[0], agent_no, seq))
-            return {rows[0].agent: agent_no}, [seq]
+        agents = Counter([row.agent for row in rows])
+        if len(agents) == 1:
+            agent = rows[0].agent
+            agent_no, first = self._reserve(connection, agent, len(rows))
+            values = [to_values(row, agent_no, seq) for seq, row in enumerate(rows, first)]
+            if len(values) == 1:
+                connection.execute(_INSERT, values[0])
+            else:
+                connection.executemany(_INSERT, values)
+            return {agent: agent_no}, list(range(first, first + len(rows)))
         numbers: dict[str, int] = {}
         ranges: dict[str, Iterator[int]] = {}
-        for agent, count in Counter(row.agent for row in rows).items():
+        for agent, count in agents.items():
             numbers[agent], first = self._reserve(connection, agent, count)
             ranges[agent] = iter(range(first, first + count))
         seqs = [next(ranges[row.agent]) for row in rows]
@@ -288,6 +315,9 @@ class _Marking:
         self._lock = store._connections.lock
         self._pulse = store._pulse
         self._marks: list[tuple[int, int]] = []
+        self._before: list[int] = []
+        self.steps: list[tuple[int, int]] = []
+        """Of each slot the number that was found and, after the commit, the one that was left."""
 
     def __enter__(self) -> _Marking:
         self._lock.acquire()
@@ -295,13 +325,14 @@ class _Marking:
 
     def begin(self, slot: int) -> None:
         if self._pulse is not None:
+            self._before.append(self._pulse.slots[slot])
             self._marks.append((slot, self._pulse.begin(slot)))
 
     def __exit__(self, kind: Any, problem: Any, trace: Any) -> None:
         try:
             if self._pulse is not None:
-                for slot, mark in self._marks:
-                    self._pulse.end(slot, mark)
+                for before, (slot, mark) in zip(self._before, self._marks, strict=True):
+                    self.steps.append((before, self._pulse.end(slot, mark)))
         finally:
             self._lock.release()
 

@@ -79,7 +79,8 @@ class IndexColumns:
     session: NDArray[np.int64]
     """NO_SESSION where there is none."""
     features: list[Features] | None
-    """Words and vectors of the same rows where they are few; of many, `features` reads them."""
+    """Words and vectors of the same rows, in the same order, where they are few; of many, `features` reads
+    them."""
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
@@ -280,6 +281,12 @@ class MemoryStore(ABC):
         Calling it costs next to nothing: it is what lets a cached record or an index be used safely
         while other threads and processes write, move and delete.
         """
+
+    def fresh_rows(self, agent: str, number: int, after_seq: int) -> tuple[int, IndexColumns | None] | None:
+        """Rows past a seq that this process added since `watch(new_rows=True)` gave this number, and the
+        number up to which they are all that happened; None where that is not known. What `catch_up` would
+        tell, at a fraction of its cost, and not always."""
+        return None
 
     @abstractmethod
     def shrink(self) -> Iterator[int]:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 from memory.errors import StoreCorrupt, StoreFull, StoreReadOnly
 from memory.storage._connections import Connections
+from memory.storage._fresh import FreshRows
 from memory.storage._shrinking import SQLiteShrinking
+from memory.storage.base import IndexColumns
 from memory.storage.pulse import Pulse, any_slot, change_slot
 from memory.storage.schema import check_file, create_file, create_tables
 
@@ -30,6 +32,7 @@ class SQLiteStore(SQLiteShrinking):
         # Resolved once: a link and its file must share one pulse, and the working folder may change.
         self.path = path = None if path is None else path.resolve()
         self._agent_numbers: dict[str, int] = {}
+        self._fresh = FreshRows()
         if path is not None:
             self._prepare_file(path, read_only)
         self._connections = Connections(path, disk=disk, busy_timeout=busy_timeout, read_only=read_only)
@@ -79,8 +82,14 @@ class SQLiteStore(SQLiteShrinking):
         agent_no = self._agent_numbers.get(agent)
         if self._pulse is None or agent_no is None:
             return None
+        if new_rows:
+            self._fresh.follow(agent_no)
         slot = any_slot(agent_no) if new_rows else change_slot(agent_no)
         return partial(self._pulse.slots.__getitem__, slot)
+
+    def fresh_rows(self, agent: str, number: int, after_seq: int) -> tuple[int, IndexColumns | None] | None:
+        agent_no = self._agent_numbers.get(agent)
+        return None if agent_no is None else self._fresh.since(agent_no, number, after_seq)
 
     def close(self) -> None:
         # The pulse stays mapped for whoever still holds a `watch`; it goes with the last of them.
