@@ -9,8 +9,11 @@ from numpy.typing import NDArray
 def to_int8(vectors: NDArray[np.float32]) -> NDArray[np.int8]:
     """The direction of each row in signed bytes."""
     peak = np.abs(vectors).max(axis=1, keepdims=True, initial=0.0)
-    scaled = np.divide(vectors, peak, out=np.zeros_like(vectors), where=peak > 0)
-    codes: NDArray[np.int8] = np.rint(scaled * 127).astype(np.int8)
+    if not peak.all():
+        peak[peak == 0] = 1.0
+    scaled = vectors / peak
+    scaled *= np.float32(127)
+    codes: NDArray[np.int8] = np.rint(scaled, out=scaled).astype(np.int8)
     return codes
 
 

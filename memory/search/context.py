@@ -29,6 +29,8 @@ COHERENCE = 0.05
 COHERENCE_PAIRS = 64
 """Fewer pairs than this say nothing."""
 
+_OWN_SHARE = np.float32(2 * sum(NEIGHBOUR_SHARES) * MISSING + PEAK_SHARE)
+"""What the own score gives where all neighbours are missing."""
 _BEFORE, _AFTER, _BEFORE_2, _AFTER_2 = range(4)
 _FEW = 4
 
@@ -87,8 +89,9 @@ class Chains:
         near, far = NEIGHBOUR_SHARES
         self._weights[:2, new] = near * MISSING
         self._weights[2:, new] = far * MISSING
-        self._free[new] = sessions == NO_SESSION
-        self._free_count += int(np.count_nonzero(self._free[new]))
+        is_free = sessions == NO_SESSION
+        self._free[new] = is_free
+        self._free_count += int(np.count_nonzero(is_free))
         if len(sessions) <= _FEW:
             self._link_one_by_one(first, sessions.tolist())
         else:
@@ -150,10 +153,8 @@ class Chains:
         """What each memory's surroundings add to its score; None where nothing is linked."""
         links, weights = self._links[:, : self.count], self._weights[:, : self.count]
         alone = self._standing_alone()
-        if alone is not None:
-            if alone.all():
-                return None
-            links, weights = _cut(links, weights, alone)
+        if alone is not None and alone.all():
+            return None
         context: Floats = weights[0] * scores[links[0]]
         for step in (_AFTER, _BEFORE_2, _AFTER_2):
             context += weights[step] * scores[links[step]]
@@ -162,7 +163,9 @@ class Chains:
             # Reaches one, two and then four turns away.
             peak = np.maximum(peak, np.maximum(peak[links[back]], peak[links[ahead]]))
         context += PEAK_SHARE * peak
-        return context
+        # Those with and those without a session are never linked to each other: what the ones that stand
+        # alone would have got from each other is taken back.
+        return context if alone is None else np.where(alone, _OWN_SHARE * scores, context)
 
     def _standing_alone(self) -> NDArray[np.bool_] | None:
         """Memories whose neighbours say nothing about them; None where there are none such."""
@@ -189,13 +192,3 @@ class Chains:
         free = np.zeros(rows, np.bool_)
         free[:old] = self._free
         self._links, self._weights, self._free = links, weights, free
-
-
-def _cut(
-    links: NDArray[np.int32], weights: Floats, alone: NDArray[np.bool_]
-) -> tuple[NDArray[np.int32], Floats]:
-    """The links, with some memories linked to nothing but themselves."""
-    near, far = NEIGHBOUR_SHARES
-    own_weights = np.array([near, near, far, far], np.float32)[:, None] * np.float32(MISSING)
-    own = np.arange(len(alone), dtype=np.int32)
-    return np.where(alone, own, links), np.where(alone, own_weights, weights)

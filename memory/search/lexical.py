@@ -22,7 +22,6 @@ B = 0.4
 MAX_WORDS = 256
 """Distinct words of a query that are looked up; a longer query is a document, not a question."""
 _TF_BITS = np.uint32(8)
-_WORD_SHIFT = 48
 
 
 class WordMatches:
@@ -92,19 +91,16 @@ class WordMatches:
 
     def words_at(self, positions: NDArray[np.int64]) -> list[tuple[str, ...]]:
         """For each of some memories the query's words that it holds."""
-        held: list[list[str]] = [[] for _ in positions]
-        if self._sizes and len(positions):
+        held: dict[int, list[str]] = {position: [] for position in positions.tolist()}
+        if self._sizes and held:
             words = list(self._words.values())
-            owners = sorted(set(self._owners))
-            # A word's number above a position's bits: ascending over all parts, so that one search finds
-            # every word at every position.
-            keys = self._positions + np.repeat(np.array(self._owners) << _WORD_SHIFT, self._sizes)
-            wanted = positions + (np.array(owners) << _WORD_SHIFT)[:, None]
-            found = keys.take(keys.searchsorted(wanted), mode="clip") == wanted
-            rows, columns = found.nonzero()
-            for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
-                held[column].append(words[owners[row]])
-        return list(map(tuple, held))
+            wanted = np.zeros(self._index.count, np.bool_)
+            wanted[positions] = True
+            found = wanted[self._positions].nonzero()[0]
+            parts = np.add.accumulate(self._sizes).searchsorted(found, side="right").tolist()
+            for position, part in zip(self._positions[found].tolist(), parts, strict=True):
+                held[position].append(words[self._owners[part]])
+        return list(map(tuple, held.values()))
 
     def _idf(self, frequency: int) -> float:
         frequency = min(frequency, self._memories)

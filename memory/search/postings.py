@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import MutableSequence, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ _POSITION_BITS = 16
 _TAIL_SHARE = 4  # the tail is merged when it holds more than a quarter of all memories …
 _REPLACED_MAX = 256  # replaced memories are kept aside until there are so many
 _TAIL_MIN = 512  # … and at least so many
+_LONGEST_LIST = 16
 
 
 class Postings:
@@ -30,7 +31,8 @@ class Postings:
         self._starts: NDArray[np.int64] = np.zeros(1, np.int64)
         self._packed: NDArray[np.uint32] = np.empty(0, np.uint32)
         self._sorted_memories = 0
-        self._tail: dict[int, array[int]] = {}
+        self._tail: dict[int, MutableSequence[int]] = {}
+        """Lists, which are quick to begin, or arrays, which are quick to read when they are long."""
         self._tail_memories = 0
         self._tail_postings = 0
         self._replaced: dict[int, Counter[int]] = {}
@@ -43,19 +45,19 @@ class Postings:
         tail = self._tail
         for position, raw in zip(positions.tolist(), terms, strict=True):
             occurrences = array("I", raw).tolist()
-            once = position << 8 | 1
-            counts: Mapping[int, int] = dict.fromkeys(occurrences, 1)
-            if len(counts) < len(occurrences):
-                counts = Counter(occurrences)
-            for term, count in counts.items():
-                posting = once if count == 1 else once - 1 | min(count, _MAX_TF)
+            first, most = position << 8 | 1, position << 8 | _MAX_TF
+            for term in occurrences:
                 held = tail.get(term)
                 if held is None:
-                    tail[term] = array("I", (posting,))
+                    tail[term] = [first]
+                elif first <= held[-1] <= most:
+                    held[-1] = min(held[-1] + 1, most)
                 else:
-                    held.append(posting)
-            self._tail_postings += len(counts)
-            lengths.append(sum(map(ATTRIBUTE_BIT.__gt__, occurrences)))
+                    held.append(first)
+                    if len(held) == _LONGEST_LIST:
+                        tail[term] = array("I", held)
+            self._tail_postings += len(occurrences)
+            lengths.append(_words(occurrences))
         self._tail_memories += len(terms)
         if self._tail_memories > max(_TAIL_MIN, self._sorted_memories // _TAIL_SHARE):
             self._merge(self._packed[:0], positions[:0], 0)
@@ -74,7 +76,7 @@ class Postings:
         self._replaced[position] = Counter(occurrences)
         if len(self._replaced) > _REPLACED_MAX:
             self._merge(self._packed[:0], np.empty(0, np.int64), 0)
-        return sum(term < ATTRIBUTE_BIT for term in occurrences)
+        return _words(occurrences)
 
     def find(self, term: int) -> NDArray[np.int64]:
         """Positions of the memories that hold the term, ascending."""
@@ -107,7 +109,7 @@ class Postings:
 
     @property
     def nbytes(self) -> int:
-        tail = 160 * len(self._tail) + 4 * self._tail_postings
+        tail = 160 * len(self._tail) + 12 * self._tail_postings
         return self._terms.nbytes + self._starts.nbytes + self._packed.nbytes + tail
 
     def _find_sorted(self, terms: Sequence[int]) -> list[NDArray[np.uint32]]:
@@ -155,6 +157,11 @@ class Postings:
         stale = np.isin(positions, list(self._replaced))
         self._replaced = {}
         return np.concatenate((keys[~stale], np.array(now, np.uint64)))
+
+
+def _words(occurrences: list[int]) -> int:
+    """How many of a memory's terms are words, not attributes."""
+    return sum([term < ATTRIBUTE_BIT for term in occurrences])
 
 
 def _pack(

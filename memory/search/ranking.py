@@ -118,7 +118,8 @@ def _on_one_scale(scores: Floats, living: NDArray[np.bool_] | None) -> Floats:
         return np.zeros_like(scores)
     mean = np.add.reduce(counted) / np.float32(count)
     few = max(1, min(_BEST, count // 10))
-    spread = np.add.reduce(counted[top(counted, few)]) / np.float32(few) - mean
+    best = np.partition(counted, count - few)[-few:]
+    spread = np.add.reduce(best) / np.float32(few) - mean
     if spread <= 1e-9:
         return np.zeros_like(scores)
     scaled: Floats = (scores - mean) * np.float32(1 / spread)

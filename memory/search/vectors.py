@@ -203,8 +203,11 @@ class VectorBlock:
 
     def _to_bits(self, vectors: NDArray[np.int8]) -> NDArray[np.uint64]:
         """Signs, one column a vector, 64 to a word: the order in which they are scanned."""
-        signs = np.zeros((len(vectors), self._words * 64), np.bool_)
-        np.greater(vectors, 0, out=signs[:, : self._dimensions])
+        if self._dimensions % 64:
+            signs = np.zeros((len(vectors), self._words * 64), np.bool_)
+            np.greater(vectors, 0, out=signs[:, : self._dimensions])
+        else:
+            signs = vectors > 0
         return np.ascontiguousarray(np.packbits(signs, axis=1).view(np.uint64).T)
 
     def _grow(self, needed: int) -> None:
