@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -180,9 +181,14 @@ def session_of(metadata: Mapping[str, Any]) -> int | None:
     for key in SESSION_KEYS:
         value = metadata.get(key)
         if value is not None:
-            name = f"{key}\0{value}".encode("utf-8", "surrogatepass")
-            return int.from_bytes(blake2b(name, digest_size=8).digest(), "little") >> 1
+            return _number_of(f"{key}\0{value}")
     return None
+
+
+@lru_cache(maxsize=256)
+def _number_of(name: str) -> int:
+    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
 
 
 def _words_of_metadata(item: _Checked) -> list[str]:

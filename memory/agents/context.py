@@ -347,6 +347,11 @@ class ContextBuilder:
 
     def _read(self, session_id: str) -> _Cached:
         """From the end backwards, until the budget is spent and a message of the user is among it."""
+        written = self.sessions.just_written(session_id, 0)
+        if written is not None:
+            cached = _Cached(written[0], 0)
+            cached.take(written[1], self._message_tokens)
+            return cached
         session = self.sessions.get(session_id)
         first, chunk = session.message_count, _CHUNK
         messages: list[Message] = []
@@ -427,17 +432,21 @@ class ContextBuilder:
         asked = wanted * 4
         while True:
             hits = self.memory.search(agent_id, question, asked)
-            texts = {_as_text(question): ""}
-            fresh = []
+            said = {_as_text(question)}
+            fresh: dict[str, Hit] = {}
             for hit in hits:
                 text = _as_text(hit.entry.content)
-                if hit.entry.id not in seen and texts.setdefault(text, hit.entry.id) == hit.entry.id:
-                    fresh.append(hit)
-            if len(fresh) >= wanted or len(hits) < asked or asked >= wanted * 16:
+                if text not in said and hit.entry.id not in seen:
+                    fresh[text] = hit
+                    if len(fresh) == wanted:
+                        break
+                said.add(text)
+            if len(fresh) == wanted or len(hits) < asked or asked >= wanted * 16:
                 break
             asked *= 4
         now = self.memory.clock.now()
-        return tuple(self._line(_as_text(hit.entry.content), hit) for hit in _weighed(fresh[:wanted], now))
+        by_weight = sorted(fresh.items(), key=lambda item: _weight(item[1], now), reverse=True)
+        return tuple(self._line(text, hit) for text, hit in by_weight)
 
     def _other_sessions(self, agent_id: str, current: str) -> tuple[_Line, ...]:
         """The newest message of each of the sessions that were used last; read again if it is another."""
@@ -507,18 +516,14 @@ def _newest_that_fit(
     return chosen
 
 
-def _weighed(hits: Sequence[Hit], now: float) -> list[Hit]:
-    """By score first of all; recency and importance decide between like ones.
+def _weight(hit: Hit, now: float) -> float:
+    """Its score first of all; recency and importance decide between like ones.
 
     A score is a sum of standard scores, of words and of meaning: each of the two adds up to a fifth of one.
     """
-
-    def weight(hit: Hit) -> float:
-        recency: float = 0.5 ** (max(now - hit.entry.created_at, 0.0) / _DAY)
-        importance = min(hit.entry.importance / 5, 1.0)
-        return hit.score + _RECENCY_SHARE * recency + _IMPORTANCE_SHARE * importance
-
-    return sorted(hits, key=weight, reverse=True)
+    recency: float = 0.5 ** (max(now - hit.entry.created_at, 0.0) / _DAY)
+    importance = min(hit.entry.importance / 5, 1.0)
+    return hit.score + _RECENCY_SHARE * recency + _IMPORTANCE_SHARE * importance
 
 
 def _as_text(content: Any) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 import msgspec
 
+from memory.agents._tails import Tails
 from memory.agents.errors import AgentError, InvalidAgentInput, SessionStoreError, UnknownSession
 from memory.agents.messages import Message, Session, ToolCall, ToolResult, checked, new_id
 from memory.errors import short
@@ -62,6 +63,7 @@ class SessionStore:
         self._process = os.getpid()
         self._closed = True
         self._taken: set[str] = set()
+        self._tails = Tails()
         try:
             if self._path != ":memory:":
                 Path(self._path).resolve().parent.mkdir(parents=True, exist_ok=True)
@@ -145,10 +147,12 @@ class SessionStore:
             )
         )
         bodies = [_encode(message) for message in messages]
-        with self._transaction():
-            self._insert(session)
-            if bodies:
-                self._insert_messages(session.id, 0, bodies)
+        with self._lock:
+            with self._transaction():
+                self._insert(session)
+                if bodies:
+                    self._insert_messages(session.id, 0, bodies)
+            self._tails.begin(session.id, session.created_at, messages)
         return session
 
     def get(self, session_id: str) -> Session:
@@ -227,7 +231,8 @@ class SessionStore:
 
     def delete(self, session_id: str) -> bool:
         """Remove a session and its messages for good; False if there is none."""
-        with self._transaction():
+        with self._lock, self._transaction():
+            self._tails.drop(session_id)
             self._db.execute("DELETE FROM messages WHERE session_id = ?", (session_id,))
             return self._db.execute("DELETE FROM sessions WHERE id = ?", (session_id,)).rowcount == 1
 
@@ -236,6 +241,12 @@ class SessionStore:
     def append(self, session_id: str, *messages: Message) -> int:
         """Add messages at the end, all or none; how many the session has then."""
         bodies = [_encode(message) for message in messages]
+        with self._lock:
+            count = self._append(session_id, bodies)
+            self._tails.extend(session_id, count, messages)
+        return count
+
+    def _append(self, session_id: str, bodies: Sequence[bytes]) -> int:
         with self._transaction():
             row = self._db.execute(
                 "UPDATE sessions SET message_count = message_count + ?, updated_at = max(updated_at, ?)"
@@ -275,6 +286,9 @@ class SessionStore:
 
         The first tells a session from another one that was made later with the same id.
         """
+        written = self.just_written(session_id, known)
+        if written is not None:
+            return written
         rows = self._rows(
             "SELECT s.created_at, m.body FROM sessions s LEFT JOIN messages m"
             " ON m.session_id = s.id AND m.number >= ? WHERE s.id = ? ORDER BY m.number",
@@ -283,6 +297,15 @@ class SessionStore:
         if not rows:
             raise _unknown(session_id)
         return rows[0][0], [_decode(body) for _, body in rows if body is not None]
+
+    def just_written(self, session_id: str, known: int) -> tuple[float, Messages] | None:
+        """The same, if all of it was written through this object and nobody else has written since."""
+        with self._lock:
+            ((version,),) = self._rows("PRAGMA data_version", ())
+            tail = self._tails.of(session_id, version)
+            if tail is None or not tail.first <= known <= tail.first + len(tail.messages):
+                return None
+            return tail.created_at, tail.messages[known - tail.first :]
 
     def recent(self, agent_id: str, limit: int) -> Rows:
         """(id, title, message_count, created_at) of the sessions that `list` would give: a cheap look."""

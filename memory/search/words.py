@@ -13,6 +13,7 @@ import zlib
 from array import array
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import lru_cache
 
 import Stemmer
 
@@ -110,12 +111,22 @@ def attribute_term(path: str, value: Scalar) -> int:
     """The term of one attribute. Numbers are rounded to three digits, so that a measured quantity does
     not get a term a memory: whoever filters compares the memory itself afterwards."""
     if isinstance(value, str):
-        text = "s" + value[:200]
-    elif isinstance(value, bool) or value is None:
+        return _text_attribute(path, value[:200])
+    if isinstance(value, bool) or value is None:
         text = str(value)
     else:
         try:
             text = f"{float(value) + 0.0:.3g}"  # -0.0 is 0
         except OverflowError:
             text = "huge"
+    return _attribute(path, text)
+
+
+@lru_cache(maxsize=4096)
+def _text_attribute(path: str, value: str) -> int:
+    """Remembered: speakers, kinds and sessions are the same again and again."""
+    return _attribute(path, "s" + value)
+
+
+def _attribute(path: str, text: str) -> int:
     return zlib.crc32(f"{path}\0{text}".encode("utf-8", "surrogatepass")) | ATTRIBUTE_BIT
