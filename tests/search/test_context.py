@@ -8,13 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from memory.search.context import (
-    COHERENCE_PAIRS,
-    MISSING,
-    NEIGHBOUR_SHARES,
-    PEAK_SHARE,
-    Chains,
-)
+from memory.search.context import COHERENCE_PAIRS, Chains
+from memory.search.links import MISSING, NEIGHBOUR_SHARES, PEAK_SHARE
 from memory.storage import NO_SESSION
 
 DIMENSIONS = 16
