@@ -73,8 +73,10 @@ def tokens_of(texts: Sequence[str]) -> list[list[int]]:
 
 def count_tokens(text: str) -> int:
     """How many tokens a text has for Llama's tokenizer: a fair measure for what any model will count."""
-    parts = (text[start : start + MAX_CHARACTERS] for start in range(0, len(text), MAX_CHARACTERS))
-    return sum(len(piece.tokens) for part in parts for piece in pieces_of(part))
+    parts = [text]
+    if len(text) > MAX_CHARACTERS:
+        parts = [text[start : start + MAX_CHARACTERS] for start in range(0, len(text), MAX_CHARACTERS)]
+    return sum([len(piece.tokens) for part in parts for piece in pieces_of(part)])
 
 
 def _learn(parts: Iterable[str]) -> dict[str, Piece]:

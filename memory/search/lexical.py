@@ -37,23 +37,20 @@ class WordMatches:
         self._index = index
         self._memories = max(index.count - index.gone, 1)
         terms = list(self._words)
-        parts: list[NDArray[np.uint32]] = []
-        self._owners: list[int] = []
-        """For each part the number of its word."""
-        bases: list[int] = []
-        blocks = list(index.blocks())
-        found_in = [block.postings.find_all(terms) for _, _, block in blocks]
-        frequencies = [0] * len(terms)
-        for number in range(len(terms)):
-            for (base, count, _), found in zip(blocks, found_in, strict=True):
-                part = found[number]
-                if len(part) and index.living is not None:
-                    part = part[index.living[base : base + count][part >> _TF_BITS]]
+        living = index.living
+        by_word: list[list[tuple[int, NDArray[np.uint32]]]] = [[] for _ in terms]
+        """For each word its postings with the first position of their block, ascending."""
+        for base, count, block in index.blocks():
+            for number, part in block.postings.find_parts(terms):
+                if living is not None:
+                    part = part[living[base : base + count][part >> _TF_BITS]]
                 if len(part):
-                    parts.append(part)
-                    bases.append(base)
-                    self._owners.append(number)
-                    frequencies[number] += len(part)
+                    by_word[number].append((base, part))
+        parts = [part for pairs in by_word for _, part in pairs]
+        bases = [base for pairs in by_word for base, _ in pairs]
+        self._owners = [number for number, pairs in enumerate(by_word) for _ in pairs]
+        """For each part the number of its word."""
+        frequencies = [sum([len(part) for _, part in pairs]) for pairs in by_word]
         self._sizes = [len(part) for part in parts]
         packed = np.concatenate(parts) if parts else np.empty(0, np.uint32)
         self._occurrences = packed & np.uint32(255)

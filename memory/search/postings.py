@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import MutableSequence, Sequence
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,27 +85,40 @@ class Postings:
 
     def find_all(self, terms: Sequence[int]) -> list[NDArray[np.uint32]]:
         """For each term its postings, ascending."""
-        found = self._find_sorted(terms)
-        for number, term in enumerate(terms):
-            tail = self._tail.get(term)
-            if tail is not None:
-                # A copy: a view would keep the array from growing.
-                added = np.array(tail, np.uint32)
-                found[number] = np.concatenate((found[number], added)) if len(found[number]) else added
-        if self._replaced:
-            return [self._corrected(term, packed) for term, packed in zip(terms, found, strict=True)]
-        return found
+        found: list[list[NDArray[np.uint32]]] = [[] for _ in terms]
+        for number, part in self.find_parts(terms):
+            found[number].append(part)
+        nothing = self._packed[:0]
+        return [np.concatenate(parts) if parts else nothing for parts in found]
 
-    def _corrected(self, term: int, packed: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    def find_parts(self, terms: Sequence[int]) -> list[tuple[int, NDArray[np.uint32]]]:
+        """The same in parts, each with the number of its term; a term's are ascending."""
+        found = self._find_sorted(terms)
+        if self._tail:
+            for number, term in enumerate(terms):
+                tail = self._tail.get(term)
+                if tail is not None:
+                    # A copy: a view would keep the array from growing.
+                    found.append((number, np.array(tail, np.uint32)))
+        return self._corrected(terms, found) if self._replaced else found
+
+    def _corrected(
+        self, terms: Sequence[int], found: list[tuple[int, NDArray[np.uint32]]]
+    ) -> list[tuple[int, NDArray[np.uint32]]]:
         """Postings with those of replaced memories as they are now."""
-        now = [
-            position << 8 | min(counts[term], _MAX_TF)
-            for position, counts in self._replaced.items()
-            if term in counts
-        ]
-        stale = np.isin(packed >> np.uint32(8), list(self._replaced))
-        corrected = np.concatenate((packed[~stale], np.array(now, np.uint32)))
-        corrected.sort()
+        corrected = []
+        replaced = list(self._replaced)
+        for number, term in enumerate(terms):
+            packed = np.concatenate([self._packed[:0], *(part for owner, part in found if owner == number)])
+            now = [
+                position << 8 | min(counts[term], _MAX_TF)
+                for position, counts in self._replaced.items()
+                if term in counts
+            ]
+            stale = np.isin(packed >> np.uint32(8), replaced)
+            packed = np.concatenate((packed[~stale], np.array(now, np.uint32)))
+            packed.sort()
+            corrected.append((number, packed))
         return corrected
 
     @property
@@ -112,17 +126,17 @@ class Postings:
         tail = 160 * len(self._tail) + 12 * self._tail_postings
         return self._terms.nbytes + self._starts.nbytes + self._packed.nbytes + tail
 
-    def _find_sorted(self, terms: Sequence[int]) -> list[NDArray[np.uint32]]:
-        nothing = self._packed[:0]
+    def _find_sorted(self, terms: Sequence[int]) -> list[tuple[int, NDArray[np.uint32]]]:
         if not len(self._terms):
-            return [nothing] * len(terms)
+            return []
         wanted = np.array(terms, np.uint32)
         at = np.minimum(self._terms.searchsorted(wanted), len(self._terms) - 1)
         present = self._terms[at] == wanted
         starts, ends = self._starts[at].tolist(), self._starts[at + 1].tolist()
         return [
-            self._packed[start:end] if there else nothing
-            for start, end, there in zip(starts, ends, present.tolist(), strict=True)
+            (number, self._packed[start:end])
+            for number, start, end, there in zip(count(), starts, ends, present.tolist(), strict=False)
+            if there
         ]
 
     def _merge(self, flat: NDArray[np.uint32], owners: NDArray[np.int64], memories: int) -> None:
