@@ -1,4 +1,4 @@
-"""Short-term memories by id, served from the process's own RAM, and who was read how often."""
+"""Short-term memories by id, served from the process's own RAM."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import msgspec
 
 from memory.entry import MemoryEntry, Tier
 from memory.storage import MemoryStore, Row
+from memory.uses import Uses
 
 _encode = msgspec.msgpack.Encoder().encode
 decode_entry = msgspec.msgpack.Decoder(MemoryEntry).decode
 _OVERHEAD = 300  # bytes of Python objects around one cached record
-_REMEMBERED_USES = 100_000  # they are a hint: past this, the oldest go
 _NEVER = 1  # a moment under which nothing is kept
 _MOST_PENDING = 32  # rows that were stored and not looked at yet
 
@@ -71,8 +71,7 @@ class RecordCache:
         self.agents: OrderedDict[str, AgentRecords] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
-        self.uses: deque[tuple[str, int]] = deque(maxlen=_REMEMBERED_USES)
-        """(agent, seq) of every reading, until they are saved."""
+        self.uses = Uses()
         self._pending: deque[tuple[Row, Mapping[str, Any] | None, int, int]] = deque()
         """Arguments of `keep_new`, to be kept when somebody reads, or when they are many."""
 
@@ -157,7 +156,7 @@ class RecordCache:
             if seq is not None:
                 encoded = records.encoded.get(seq)
                 if encoded is not None:
-                    self.uses.append((agent, seq))
+                    self.uses.counts[agent][seq] += 1
                     self.reads[0] += 1
                     return decode_entry(encoded)
         return pulse
@@ -174,22 +173,10 @@ class RecordCache:
         for seq in seqs:
             encoded = held.get(seq)
             if encoded is not None:
-                self.uses.append((agent, seq))
+                self.uses.counts[agent][seq] += 1
                 found[seq] = decode_entry(encoded)
         self.reads[0] += len(found)
         return found
-
-    def take_uses(self) -> dict[str, dict[int, int]]:
-        """All readings since the last call, by agent and seq."""
-        taken: dict[str, dict[int, int]] = {}
-        while self.uses:
-            try:
-                agent, seq = self.uses.popleft()
-            except IndexError:  # another thread takes them too
-                break
-            counts = taken.setdefault(agent, {})
-            counts[seq] = counts.get(seq, 0) + 1
-        return taken
 
     @property
     def nbytes(self) -> int:

@@ -39,6 +39,10 @@ _log = logging.getLogger(__name__)
 
 _CHECKS_A_LIMIT = 64  # an agent's limit is looked at every limit ÷ 64 memories
 _RECORDS_SHARE = 4  # of the cache's bytes, one in four is for stm records
+_USES_WAITING = 4096  # memories whose uses wait for the maintenance; those of others wait no longer
+_USES_AT_ONCE = 256  # memories; saving them takes the call that does it two or three milliseconds
+_LOOK_AT_USES_EVERY = 64  # memories that are stored
+_USES_LOST = "how often memories were used was not saved: %s"
 
 
 class _Unset:
@@ -97,6 +101,8 @@ class AgentMemorySystem(Finding):
         self._transitions = Transitions(store, self._forms, config, self.clock)
         self._searches = 0
         self._writes = 0
+        self._look_at_uses = _LOOK_AT_USES_EVERY
+        """At how many writes."""
         self._keeper: Keeper | None = None
         if config.maintenance == "background" and not config.read_only:
             limits = [
@@ -455,6 +461,10 @@ class AgentMemorySystem(Finding):
         self._writes += count
         if self._keeper is not None:
             self._keeper.stored(agent, count)
+        elif self._writes >= self._look_at_uses:
+            self._look_at_uses = self._writes + _LOOK_AT_USES_EVERY
+            if self._records.uses.memories > _USES_WAITING:
+                self._save_some_uses()
 
     def _finest(self, row: Row) -> NDArray[np.float32]:
         vector: NDArray[np.float32] = self._forms.to_float32([(row.vector_codec, row.vector, row.fine)])[0]
@@ -484,6 +494,13 @@ class AgentMemorySystem(Finding):
     def _save_uses(self) -> None:
         _use_saver(self._records, self._store)()
 
+    def _save_some_uses(self) -> None:
+        """What the background would do: without it, and while nobody calls `maintain`, storing calls do."""
+        try:
+            self._store.add_uses(self._records.uses.take(_USES_AT_ONCE))
+        except StoreError as problem:
+            _log.warning(_USES_LOST, problem)  # what the call was asked to store is stored
+
 
 def _new_memory(item: Mapping[str, Any]) -> NewMemory:
     try:
@@ -496,7 +513,7 @@ def _new_memory(item: Mapping[str, Any]) -> NewMemory:
 
 def _use_saver(records: RecordCache, store: MemoryStore) -> Callable[[], None]:
     def save() -> None:
-        uses = records.take_uses()
+        uses = records.uses.take()
         if uses:
             store.add_uses(uses)
 
@@ -517,7 +534,7 @@ def _shut_down(
             save_uses()
     except StoreError as problem:
         # They only adjust importance. A full disk must not hide what the caller was about to learn.
-        _log.warning("how often memories were used was not saved: %s", problem)
+        _log.warning(_USES_LOST, problem)
     finally:
         records.close()
         store.close()

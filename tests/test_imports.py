@@ -64,7 +64,8 @@ BELOW: dict[str, set[str]] = {
     "compression": {"config", "entry", "errors", "storage"},
     "embedding": {"content", "errors"},
     "search": {"compression", "content", "embedding", "entry", "errors", "storage"},
-    "records": {"entry", "storage"},
+    "uses": set(),
+    "records": {"entry", "storage", "uses"},
     "transition": {"clock", "compression", "config", "entry", "errors", "importance", "storage"},
     "keeper": {"errors", "transition"},
 }

@@ -6,7 +6,7 @@ import math
 import os
 import random
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -478,7 +478,7 @@ def _mixed(count: int, searches: bool, seed: int) -> list[str]:
 
 
 class _Operations:
-    """Each arrival's operation, laid out before the first one."""
+    """Each arrival's operation, laid out before the first one and small: what is measured is the target."""
 
     def __init__(self, target: Target, kinds: Sequence[str], seed: int) -> None:
         rng = random.Random(f"operations {seed}")
@@ -490,26 +490,24 @@ class _Operations:
         if target.capabilities.search:
             target.search(AGENT, questions[0], _K)
         target.get_one(AGENT, self._live[0])
-        self._plan: list[tuple[str, Any]] = []
-        for kind in kinds:
-            argument: Any = None
-            if kind == "store":
-                argument = Item(AGENT, next(texts))
-            elif kind == "read":
-                argument = -1 - rng.randrange(_LIVE // 2)
-            elif kind == "search":
-                argument = rng.choice(questions)
-            self._plan.append((kind, argument))
+        # Of what is read: of the newer half, because what is being deleted is at the other end.
+        draw: dict[str, Callable[[], Any]] = {
+            "store": lambda: next(texts),
+            "delete": lambda: None,
+            "read": lambda: -1 - rng.randrange(_LIVE // 2),
+            "search": lambda: rng.choice(questions),
+        }
+        self._kinds = kinds
+        self._arguments = [draw[kind]() for kind in kinds]
 
     def __call__(self, number: int) -> None:
-        kind, argument = self._plan[number]
+        kind, argument = self._kinds[number], self._arguments[number]
         if kind == "store":
-            self._live.append(self._target.add_one(argument))
+            self._live.append(self._target.add_one(Item(AGENT, argument)))
         elif kind == "delete":
             if self._target.delete(AGENT, [self._live.popleft()]) != 1:
                 raise AssertionError("a memory that was stored could not be deleted")
         elif kind == "read":
-            # Of the newer half: what is being deleted is at the other end.
             if self._target.get_one(AGENT, self._live[argument]) is None:
                 raise AssertionError("a memory that was stored is gone")
         elif not self._target.search(AGENT, argument, _K):

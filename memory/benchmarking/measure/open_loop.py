@@ -15,6 +15,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,13 +28,13 @@ _DIGITS = 3
 """Each latency is known to a thousandth of itself."""
 
 
-def poisson_starts(rate: float, seconds: float, seed: int) -> list[float]:
+def poisson_starts(rate: float, seconds: float, seed: int) -> array[float]:
     """Seconds from the beginning at which independent callers arrive, `rate` a second on average."""
     rng = random.Random(f"arrivals {seed}")
-    starts = [rng.expovariate(rate)]
+    starts = array("d", [rng.expovariate(rate)])
     while starts[-1] < seconds:
         starts.append(starts[-1] + rng.expovariate(rate))
-    return starts[:-1] or [0.0]
+    return starts[:-1] or array("d", [0.0])
 
 
 class Latencies:

@@ -1,0 +1,55 @@
+"""How often which memory was read, until that is saved: one number a memory, not one entry a reading.
+
+Readings only adjust what is kept longer, so they may cost a reader next to nothing: there is no lock.
+`counts[agent][seq] += 1` is one step for Python's threads, and so is taking numbers out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import partial
+
+_MOST_WAITING = 50_000
+"""Memories; about 5 MB. Past this, nothing having been saved for so long, those first read go."""
+_LOOK_EVERY = 1024
+"""Readings after which `append` looks how many there are."""
+
+
+class Uses:
+    """Readings that are not saved yet."""
+
+    def __init__(self) -> None:
+        self.counts: defaultdict[str, defaultdict[int, int]] = defaultdict(partial(defaultdict, int))
+        """By agent and seq, in the order of the first readings."""
+        self._appended = 0
+
+    @property
+    def memories(self) -> int:
+        """How many were read."""
+        return sum(map(len, list(self.counts.values())))
+
+    def append(self, use: tuple[str, int]) -> None:
+        """One reading, of an (agent, seq) that had to be fetched from the store."""
+        agent, seq = use
+        self.counts[agent][seq] += 1
+        self._appended += 1
+        if self._appended >= _LOOK_EVERY:
+            self._appended = 0
+            if self.memories > _MOST_WAITING:
+                self.take(_MOST_WAITING // 8)
+
+    def take(self, most: int | None = None) -> dict[str, dict[int, int]]:
+        """Readings by agent and seq: all of them, or those of the `most` memories that were first read."""
+        taken: dict[str, dict[int, int]] = {}
+        for agent, counts in list(self.counts.items()):
+            if most is None or len(counts) <= most:
+                found: dict[int, int] = self.counts.pop(agent, {})  # another thread may take them too
+            else:
+                found = {seq: counts.pop(seq, 0) for seq in list(counts)[:most]}
+            if found:
+                taken[agent] = found
+            if most is not None:
+                most -= len(found)
+                if most <= 0:  # below it if readers went on meanwhile
+                    break
+        return taken
