@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import compress
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -184,15 +185,15 @@ class Finding:
             allowed = index.allowed(scope)
             positions = np.flatnonzero(mask if allowed is None else mask & allowed)
             moments = index.columns.created_at[positions]
-            seqs = index.columns.seq[positions[np.lexsort((-positions, -moments))]].tolist()
+            positions = positions[np.lexsort((-positions, -moments))]
+            seqs: list[int] = index.columns.seq[positions].tolist()
+            tiers: list[int] = index.columns.tier[positions].tolist()
         found: list[MemoryEntry] = []
         for start in range(0, len(seqs), _READ_AT_ONCE):
             part = seqs[start : start + _READ_AT_ONCE]
-            entries = self._entries(agent_id, part)
+            entries = self._entries(agent_id, part, tiers[start : start + _READ_AT_ONCE])
             found.extend(
-                entries[seq]
-                for seq in part
-                if seq in entries and wanted.matches(entries[seq]) and _in(entries[seq], scope)
+                entries[seq] for seq in part if seq in entries and _is_meant(entries[seq], scope, wanted)
             )
             if limit is not None and len(found) >= limit:
                 return found[:limit]
@@ -236,23 +237,25 @@ class Finding:
         entry = self._entry(record)
         records = self._records
         records.reads[record.tier] += 1
-        records.uses.append((record.agent, record.seq))
+        records.uses.add(record.agent, (record.seq,))
         if record.tier is Tier.STM:
             self._records.keep(entry, record.seq, moment)
         return entry
 
     def _read_all(self, records: Sequence[Record], moment: int) -> list[MemoryEntry]:
         """The same for many records of one agent."""
-        entries = []
+        if not records:
+            return []
         cache = self._records
-        reads, used, entry_of = cache.reads, cache.uses.append, self._entry
-        for record in records:
-            entry = entry_of(record)
-            entries.append(entry)
-            used((record.agent, record.seq))
-            reads[record.tier] += 1
-            if record.tier is Tier.STM:
-                cache.keep(entry, record.seq, moment)
+        entries = list(map(self._entry, records))
+        cache.uses.add(records[0].agent, [record.seq for record in records])
+        tiers = [record.tier for record in records]
+        for tier in set(tiers):
+            cache.reads[tier] += tiers.count(tier)
+        if Tier.STM in tiers:
+            for record, entry in zip(records, entries, strict=True):
+                if record.tier is Tier.STM:
+                    cache.keep(entry, record.seq, moment)
         return entries
 
     def _caught_up(self, agent_id: str) -> _CaughtUp:
@@ -301,28 +304,29 @@ class Finding:
         scope: frozenset[Tier],
         condition: Filter | None,
     ) -> list[Hit]:
-        entries = self._entries(agent_id, [match.seq for match in matches])
-        hits = []
-        look_closer = condition is not None or scope is not ALL_TIERS
-        for match in matches:
-            entry = entries.get(match.seq)
-            if entry is None:
-                continue
-            if look_closer and not (_in(entry, scope) and (condition is None or condition.matches(entry))):
-                continue
-            why = Why(match.words, match.similarity, match.context)
-            hits.append(Hit(entry.id, entry, match.score, entry.tier, why))
+        entries = self._entries(
+            agent_id, [match.seq for match in matches], [match.tier for match in matches]
+        )
+        hits = [
+            Hit(entry.id, entry, match.score, entry.tier, Why(match.words, match.similarity, match.context))
+            for match in matches
+            if (entry := entries.get(match.seq)) is not None
+        ]
+        if condition is not None or scope is not ALL_TIERS:
+            return [hit for hit in hits if _is_meant(hit.entry, scope, condition)]
         return hits
 
-    def _entries(self, agent_id: str, seqs: Sequence[int]) -> dict[int, MemoryEntry]:
+    def _entries(self, agent_id: str, seqs: list[int], tiers: list[int]) -> dict[int, MemoryEntry]:
         """Memories by seq, the young ones from RAM; those that are gone by now are left out."""
         entries = self._records.some(agent_id, seqs)
         if len(entries) < len(seqs):
-            missing = [seq for seq in seqs if seq not in entries] if entries else seqs
+            if entries:
+                missing = [seq not in entries for seq in seqs]
+                seqs, tiers = list(compress(seqs, missing)), list(compress(tiers, missing))
             moment = self._records.moment(agent_id)
-            records = self._store.get_by_seq(agent_id, missing)
-            for record, entry in zip(records, self._read_all(records, moment), strict=True):
-                entries[record.seq] = entry
+            records = self._store.get_by_seq(agent_id, seqs, tiers)
+            found = self._read_all(records, moment)
+            entries.update(zip([record.seq for record in records], found, strict=True))
         return entries
 
     def _in_range(
@@ -385,8 +389,11 @@ def _masks(
         yield moments <= high
 
 
-def _in(entry: MemoryEntry, scope: frozenset[Tier]) -> bool:
-    return scope is ALL_TIERS or Tier.parse(entry.tier) in scope
+def _is_meant(entry: MemoryEntry, scope: frozenset[Tier], condition: Filter | None) -> bool:
+    """A closer look: what was found may have moved since, and a filter's terms are rounded."""
+    if scope is not ALL_TIERS and Tier.parse(entry.tier) not in scope:
+        return False
+    return condition is None or condition.matches(entry)
 
 
 def _step_bound(field: str, value: object) -> int:

@@ -7,12 +7,13 @@ Readings only adjust what is kept longer, so they may cost a reader next to noth
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from functools import partial
 
 _MOST_WAITING = 50_000
 """Memories; about 5 MB. Past this, nothing having been saved for so long, those first read go."""
 _LOOK_EVERY = 1024
-"""Readings after which `append` looks how many there are."""
+"""Readings after which `add` looks how many there are."""
 
 
 class Uses:
@@ -21,20 +22,21 @@ class Uses:
     def __init__(self) -> None:
         self.counts: defaultdict[str, defaultdict[int, int]] = defaultdict(partial(defaultdict, int))
         """By agent and seq, in the order of the first readings."""
-        self._appended = 0
+        self._added = 0
 
     @property
     def memories(self) -> int:
         """How many were read."""
         return sum(map(len, list(self.counts.values())))
 
-    def append(self, use: tuple[str, int]) -> None:
-        """One reading, of an (agent, seq) that had to be fetched from the store."""
-        agent, seq = use
-        self.counts[agent][seq] += 1
-        self._appended += 1
-        if self._appended >= _LOOK_EVERY:
-            self._appended = 0
+    def add(self, agent: str, seqs: Sequence[int]) -> None:
+        """Readings of memories that had to be fetched from the store."""
+        counts = self.counts[agent]
+        for seq in seqs:
+            counts[seq] += 1
+        self._added += len(seqs)
+        if self._added >= _LOOK_EVERY:
+            self._added = 0
             if self.memories > _MOST_WAITING:
                 self.take(_MOST_WAITING // 8)
 

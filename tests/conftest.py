@@ -12,6 +12,8 @@ from chromium import NO_BROWSER
 
 from memory import AgentMemorySystem, ManualClock, MemoryConfig
 
+pytest.register_assert_rewrite("conformance")
+
 # A shell starts what it runs in the background deaf to Ctrl-C, and so would be whatever the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -93,8 +93,8 @@ def test_storing_succeeds_where_only_the_uses_can_not_be_saved(
 def test_of_memories_that_nobody_saves_the_first_are_given_up() -> None:
     waiting = Uses()
     for seq in range(uses._MOST_WAITING + 5 * uses._LOOK_EVERY):
-        waiting.append(("ann", seq))
-        waiting.append(("ann", seq))
+        waiting.add("ann", [seq])
+        waiting.add("ann", [seq])
     assert waiting.memories <= uses._MOST_WAITING + uses._LOOK_EVERY
     taken = waiting.take()["ann"]
     assert 0 not in taken
@@ -104,7 +104,7 @@ def test_of_memories_that_nobody_saves_the_first_are_given_up() -> None:
 def test_a_part_is_taken_of_those_that_were_first_read() -> None:
     waiting = Uses()
     for agent, seq in (("ann", 1), ("ann", 2), ("ben", 1), ("ann", 1), ("ben", 2), ("eve", 1)):
-        waiting.append((agent, seq))
+        waiting.add(agent, [seq])
     assert waiting.take(3) == {"ann": {1: 2, 2: 1}, "ben": {1: 1}}
     assert waiting.take(0) == {}
     assert waiting.take() == {"ben": {2: 1}, "eve": {1: 1}}

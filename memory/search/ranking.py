@@ -30,6 +30,8 @@ class Match(msgspec.Struct, frozen=True, gc=False):
     """One ranked memory, before its content is read."""
 
     seq: int
+    tier: int
+    """Where it was when it was ranked."""
     score: float
     similarity: float | None = None
     words: tuple[str, ...] = ()
@@ -51,10 +53,11 @@ def by_vector(
         found.extend(zip(cosines.tolist(), (positions + base).tolist(), strict=True))
     found.sort(reverse=True)  # of equal scores the newer memory first
     del found[k:]
-    seqs = index.columns.seq[[position for _, position in found]].tolist()
+    best = np.array([position for _, position in found], np.int64)
+    seqs, tiers = index.columns.seq[best].tolist(), index.columns.tier[best].tolist()
     return [
-        Match(seq, cosine, cosine)
-        for seq, (cosine, _) in zip(seqs, found, strict=True)
+        Match(seq, tier, cosine, cosine)
+        for seq, tier, (cosine, _) in zip(seqs, tiers, found, strict=True)
         if threshold is None or cosine >= threshold
     ]
 
@@ -88,6 +91,7 @@ def by_text(
         Match(*fields)
         for fields in zip(
             index.columns.seq[best].tolist(),
+            index.columns.tier[best].tolist(),
             total[best].tolist(),
             cosines[best].tolist(),
             matches.words_at(best),

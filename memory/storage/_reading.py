@@ -6,6 +6,7 @@ import os
 import sqlite3
 from array import array
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,7 @@ _NEW_ROWS = (
     )
     + " LIMIT ?"
 )
+_TIER_NUMBERS = tuple(map(int, Tier))
 _FEW = 256
 """Up to so many new rows are read with everything at once."""
 
@@ -95,8 +97,15 @@ class SQLiteReading(MemoryStore):
                 )
             ]
 
-    def get_by_seq(self, agent: str, seqs: Sequence[int]) -> list[Record]:
-        return [to_record(agent, found) for found in self._by_seq(agent, seqs, RECORD_COLUMNS)]
+    def get_by_seq(
+        self, agent: str, seqs: Sequence[int], tiers: Sequence[int] | None = None
+    ) -> list[Record]:
+        found = [to_record(agent, row) for row in self._by_seq(agent, seqs, RECORD_COLUMNS, tiers)]
+        if tiers is not None and len(found) < len(seqs):
+            there = {record.seq for record in found}
+            moved = [seq for seq in seqs if seq not in there]
+            found += [to_record(agent, row) for row in self._by_seq(agent, moved, RECORD_COLUMNS)]
+        return found
 
     def rows(self, agent: str, seqs: Sequence[int]) -> list[Row]:
         return [to_row(agent, found) for found in self._by_seq(agent, seqs, ROW_COLUMNS)]
@@ -333,13 +342,22 @@ class SQLiteReading(MemoryStore):
         ).fetchone()
         return AgentState(*found) if found else _NOBODY
 
-    def _by_seq(self, agent: str, seqs: Sequence[int], columns: str) -> list[tuple[Any, ...]]:
+    def _by_seq(
+        self, agent: str, seqs: Sequence[int], columns: str, tiers: Sequence[int] | None = None
+    ) -> list[tuple[Any, ...]]:
+        """Rows by seq, in the tier that is given for each or, if none is, wherever they are."""
         connection = self._connections.reader()
         try:
             agent_no = self._number(connection, agent)
             if agent_no is None:
                 return []
-            return self._fetch_by_seq(connection, agent_no, seqs, columns)
+            if tiers is None:
+                return self._fetch_by_seq(connection, agent_no, seqs, columns)
+            keys = [key_of(agent_no, tier, seq) for seq, tier in zip(seqs, tiers, strict=True)]
+            found = []
+            for part in parts_of(keys):
+                found += connection.execute(_by_key(columns, len(part)), part).fetchall()
+            return found
         except sqlite3.Error as problem:
             self._connections.complain(problem)
         finally:
@@ -351,14 +369,16 @@ class SQLiteReading(MemoryStore):
     ) -> list[tuple[Any, ...]]:
         """A row is in one of three places, so each seq is looked for in all of them at once: a move
         between two statements could hide it."""
-        return [
-            found
-            for part in parts_of(seqs, VARIABLES // 3)
-            for found in connection.execute(
-                f"SELECT {columns} FROM memories WHERE key IN ({marks_for(part * 3)})",
-                [key_of(agent_no, tier, seq) for tier in Tier for seq in part],
-            )
-        ]
+        found = []
+        for part in parts_of(seqs, VARIABLES // 3):
+            keys = [key_of(agent_no, tier, seq) for tier in _TIER_NUMBERS for seq in part]
+            found += connection.execute(_by_key(columns, len(keys)), keys).fetchall()
+        return found
+
+
+@lru_cache(maxsize=256)
+def _by_key(columns: str, count: int) -> str:
+    return f"SELECT {columns} FROM memories WHERE key IN ({', '.join('?' * count)})"
 
 
 def _seq(row: Row) -> int:

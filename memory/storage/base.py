@@ -180,8 +180,12 @@ class MemoryStore(ABC):
         """The records with these ids, in any order; unknown ids are left out."""
 
     @abstractmethod
-    def get_by_seq(self, agent: str, seqs: Sequence[int]) -> list[Record]:
-        """The records with these seqs, in any order; those that are gone are left out."""
+    def get_by_seq(
+        self, agent: str, seqs: Sequence[int], tiers: Sequence[int] | None = None
+    ) -> list[Record]:
+        """The records with these seqs, in any order; those that are gone are left out.
+
+        `tiers` says where each was seen last: a hint where to look first."""
 
     @abstractmethod
     def rows(self, agent: str, seqs: Sequence[int]) -> list[Row]:

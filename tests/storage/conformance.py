@@ -545,6 +545,16 @@ class StoreConformance(_Base):
             assert store.counts(agent) == tiers()
         assert (store.get("ann", []), store.rows("ann", [])) == ([], [])
 
+    def test_a_wrong_idea_of_the_tier_hides_nothing(self, store: MemoryStore) -> None:
+        """Where a row was seen last is a hint: it may have moved since."""
+        rows = add(store, [row(f"{each}", tier=Tier(each % 3)) for each in range(MANY)])
+        seqs = [each.seq for each in rows]
+        expected = [record_of(each) for each in rows]
+        for hint in ([each.tier for each in rows], [Tier.STM] * MANY, [2 - each.tier for each in rows]):
+            found = store.get_by_seq("ann", [*seqs, 9_999], [*hint, Tier.IM])
+            assert sorted(found, key=lambda one: one.seq) == expected
+        assert store.get_by_seq("ann", [], []) == []
+
     def test_many_are_read_at_once_from_all_tiers(self, store: MemoryStore) -> None:
         rows = [
             msgspec.structs.replace(one, tier=Tier(number % 3)) for number, one in enumerate(numbered(MANY))

@@ -6,13 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conformance import DurableConformance, OpenStore, StoreConformance
 
-pytest.register_assert_rewrite("conformance")
-
-from conformance import DurableConformance, OpenStore, StoreConformance  # noqa: E402
-
-from memory.storage import MemoryStore, SQLiteStore  # noqa: E402
-from memory.storage._writing import LOG_LENGTH  # noqa: E402
+from memory.storage import MemoryStore, SQLiteStore
+from memory.storage._writing import LOG_LENGTH
 
 
 class TestSQLiteFile(StoreConformance, DurableConformance):

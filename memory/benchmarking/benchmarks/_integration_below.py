@@ -47,7 +47,8 @@ class Below:
         with index.lock:
             index.catch_up()
             matches = by_vector(index, vector, k, index.allowed(ALL_TIERS))
-        records = self._store.get_by_seq(agent, [match.seq for match in matches])
+        seqs, tiers = [match.seq for match in matches], [match.tier for match in matches]
+        records = self._store.get_by_seq(agent, seqs, tiers)
         contents = {record.seq: self._decoded(record)[0] for record in records}
         return [(match.score, contents[match.seq]) for match in matches]
 
