@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.search.index import AgentIndex
-from memory.search.words import term_of
+from memory.search.words import function_terms, term_of
 
 K1 = 0.9
 B = 0.4
+FUNCTION_SHARE = 0.5
+"""What a word like "about" counts: in notes it can be rarer than the name that the question is about."""
 MAX_WORDS = 256
 """Distinct words of a query that are looked up; a longer query is a document, not a question."""
 _TF_BITS = np.uint32(8)
@@ -57,8 +59,10 @@ class WordMatches:
         self._positions = (packed >> _TF_BITS).astype(np.int64)
         if any(bases):
             self._positions += np.repeat(bases, self._sizes)
+        idle = function_terms()
         self._idfs = {
-            term: self._idf(frequency) for term, frequency in zip(terms, frequencies, strict=True)
+            term: self._idf(frequency) * (FUNCTION_SHARE if term in idle else 1.0)
+            for term, frequency in zip(terms, frequencies, strict=True)
         }
         self._unknown = self._idf(0)
 

@@ -56,6 +56,22 @@ def term_of(word: str) -> int:
     return term
 
 
+_FUNCTION_WORDS = (
+    "a about above after again against all am an and any are as at be been before being below between both"
+    " but by can could did do does doing don down during each few for from further had has have having he"
+    " her here him his how i if in into is it its just know may me might more most must my no nor not now"
+    " of off on once only or other our out over own s same shall she should so some such t tell than that"
+    " the their them then there these they this those through to too under up very was we were what when"
+    " where which who whom why will with would you your"
+)
+
+
+@lru_cache(maxsize=1)
+def function_terms() -> frozenset[int]:
+    """Terms of the words that an English question is made of, whatever it asks for."""
+    return frozenset(map(term_of, _FUNCTION_WORDS.split()))
+
+
 def terms_of_text(text: str) -> list[int]:
     known = _terms
     return [known.get(word) or term_of(word) for word in words_of(text)]

@@ -16,6 +16,8 @@ from small_embedder import DIMENSIONS, small_embedder
 
 from memory import AgentMemorySystem, Hit, ManualClock, MemoryConfig
 from memory.search import index as index_module
+from memory.search.lexical import WordMatches
+from memory.search.words import words_of
 from memory.storage import SQLiteStore
 
 Open = Callable[..., AgentMemorySystem]
@@ -874,3 +876,12 @@ def test_a_conversation_without_sessions_gets_context_because_it_coheres(open_me
     ]
     store(memory, texts)
     assert any(hit.why.context != 0.0 for hit in memory.search("ann", "volcanoes", 10))
+
+
+def test_words_that_questions_are_made_of_count_half(open_memory: Open) -> None:
+    memory = open_memory(embedder=small_embedder())
+    memory.add_many([{"agent_id": "ann", "content": text} for text in ("talk about falcon", "one", "two")])
+    with memory._caught_up("ann") as index:
+        matches = WordMatches(index, words_of("What do we know about the falcon"))
+    assert matches.idf("about") == pytest.approx(matches.idf("falcon") / 2)
+    assert matches.idf("Know") == pytest.approx(matches.idf("heron") / 2)  # both are in no memory
