@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from memory.agents.messages import Message
 
-_MOST_SESSIONS = 64
+_MOST_SESSIONS = 256
 _MOST_MESSAGES = 64
-_MOST_CHARACTERS = 100_000  # of one session
+_MOST_CHARACTERS = 20_000  # of one session
 
 
 @dataclass
