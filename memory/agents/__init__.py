@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from memory.agents.builder import ContextBuilder as ContextBuilder
     from memory.agents.context import Context as Context
-    from memory.agents.context import ContextBuilder as ContextBuilder
     from memory.agents.messages import Message as Message
     from memory.agents.messages import Session as Session
     from memory.agents.messages import ToolCall as ToolCall
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "AgentRuntime": "runtime",
     "Context": "context",
-    "ContextBuilder": "context",
+    "ContextBuilder": "builder",
     "Invocation": "runtime",
     "Message": "messages",
     "Model": "model",

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from memory.agents.context import Context, ContextBuilder
+from memory.agents.builder import ContextBuilder
+from memory.agents.context import Context
 from memory.agents.errors import InvalidAgentInput, ModelError
 from memory.agents.messages import Message, ToolCall, ToolResult, new_id, sendable
 from memory.agents.model import Model, Reply

@@ -15,7 +15,7 @@ from threads import together
 
 from memory import AgentMemorySystem
 from memory.agents import Context, ContextBuilder, Message, SessionStore, ToolCall, ToolRegistry, ToolResult
-from memory.agents.context import MESSAGE_TOKENS
+from memory.agents.builder import MESSAGE_TOKENS
 from memory.agents.errors import BudgetTooSmall, InvalidAgentInput, UnknownSession
 from memory.embedding import count_tokens
 
