@@ -292,8 +292,8 @@ class Finding:
                         allowed = mask if allowed is None else allowed & mask
                 matches = rank(index, wanted, allowed)
             hits = self._hits(agent_id, matches, scope, condition)
-            if len(hits) >= k or len(matches) < wanted:
-                return hits[:k]
+            if len(matches) < wanted or len(hits) >= k:
+                return hits if len(hits) <= k else hits[:k]
             # A filter's terms are rounded, and rows may go while they are read: ask for more.
             wanted *= 4
 
@@ -358,6 +358,8 @@ class Finding:
 class _CaughtUp:
     """An agent's index, locked and up to date; afterwards the cache is brought back to its size."""
 
+    __slots__ = ("_agent", "_index", "_indexes")
+
     def __init__(self, indexes: IndexCache, agent: str) -> None:
         self._indexes = indexes
         self._agent = agent
@@ -374,7 +376,8 @@ class _CaughtUp:
 
     def __exit__(self, *problem: object) -> None:
         self._index.lock.release()
-        self._indexes.trim(self._agent)
+        if self._index.changed_size:
+            self._indexes.trim(self._agent)
 
 
 def _masks(
