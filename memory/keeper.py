@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 
+from memory.breathing import breathing
 from memory.transition import STEP_BACK_SECONDS, Transitions
 
 _log = logging.getLogger(__name__)
@@ -79,12 +80,13 @@ class Keeper:
         with self._lock:
             agents, self._due = self._due, set()
         try:
-            self._before_round()
-            _, touched = self._transitions.by_age(self._pause)
-            self._transitions.by_capacity(sorted(agents | touched), self._pause)
-            if not self._stopped.is_set():
-                self._transitions.fit_codecs()
-                self._transitions.give_back_space(self._pause)
+            with breathing():
+                self._before_round()
+                _, touched = self._transitions.by_age(self._pause)
+                self._transitions.by_capacity(sorted(agents | touched), self._pause)
+                if not self._stopped.is_set():
+                    self._transitions.fit_codecs()
+                    self._transitions.give_back_space(self._pause)
         except Exception:
             # The memories are safe where they are. Whatever it was must not end the thread: the next
             # round tries again.

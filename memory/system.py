@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory import transfer
+from memory.breathing import breathing
 from memory.checks import check_name, check_names, check_number
 from memory.clock import Clock, SystemClock
 from memory.compression import Forms, wanted_codecs
@@ -333,11 +334,12 @@ class AgentMemorySystem(Finding):
     def maintain(self) -> TransitionReport:
         """Do now, to the end, what the background does by and by: age, limits, fitting codecs, and
         giving back what is free in the file."""
-        self._save_uses()
-        report, _ = self._transitions.by_age(take_breath)
-        report += self._transitions.by_capacity(self._store.agents(), take_breath)
-        self._transitions.fit_codecs()
-        self._transitions.give_back_space(step_back)
+        with breathing():
+            self._save_uses()
+            report, _ = self._transitions.by_age(take_breath)
+            report += self._transitions.by_capacity(self._store.agents(), take_breath)
+            self._transitions.fit_codecs()
+            self._transitions.give_back_space(step_back)
         return report
 
     def force_transition_to_im(self, percentage: float = 100, agent_id: str | None = None) -> int:

@@ -13,6 +13,7 @@ from itertools import islice
 
 import msgspec
 
+from memory.breathing import breathe
 from memory.clock import Clock
 from memory.compression import Forms
 from memory.config import MemoryConfig
@@ -144,7 +145,9 @@ class Transitions:
         target = _BELOW[source]
         readable = [seq for seq in seqs if (agent, seq) not in self._unreadable]
         rows = [row for row in self._store.rows(agent, readable) if row.tier is source]
-        return self._store.move(agent, self._moves(rows, target), source, target) if rows else 0
+        moves = self._moves(rows, target) if rows else []
+        breathe()
+        return self._store.move(agent, moves, source, target) if moves else 0
 
     def _moves(self, rows: Sequence[Row], target: Tier) -> list[Move]:
         """Rows in the form they have in another tier, without those that can't be read any more."""
@@ -165,6 +168,7 @@ class Transitions:
         )
         moves = []
         for row, (vector_codec, vector, fine) in zip(rows, vectors, strict=True):
+            breathe()
             raw = self._forms.raw_body(row.body_codec, row.body)
             body_codec, body = self._forms.body_for(target, raw)
             moves.append(

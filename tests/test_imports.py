@@ -53,6 +53,7 @@ def layer_of(module: str) -> str:
 # What each layer may know of, besides itself. A new module needs a line here: that is the point.
 BELOW: dict[str, set[str]] = {
     "errors": set(),
+    "breathing": set(),
     "clock": set(),
     "ids": set(),
     "importance": set(),
@@ -60,14 +61,23 @@ BELOW: dict[str, set[str]] = {
     "config": {"errors"},
     "checks": {"embedding", "errors"},
     "content": {"errors"},
-    "storage": {"entry", "errors"},
-    "compression": {"config", "entry", "errors", "storage"},
+    "storage": {"breathing", "entry", "errors"},
+    "compression": {"breathing", "config", "entry", "errors", "storage"},
     "embedding": {"content", "errors"},
     "search": {"compression", "content", "embedding", "entry", "errors", "storage"},
     "uses": set(),
     "records": {"entry", "storage", "uses"},
-    "transition": {"clock", "compression", "config", "entry", "errors", "importance", "storage"},
-    "keeper": {"errors", "transition"},
+    "transition": {
+        "breathing",
+        "clock",
+        "compression",
+        "config",
+        "entry",
+        "errors",
+        "importance",
+        "storage",
+    },
+    "keeper": {"breathing", "errors", "transition"},
 }
 ABOVE = {
     "agent",

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from memory.breathing import breathe
 from memory.entry import Tier
 from memory.errors import IdConflict
 from memory.storage._fresh import FreshRows
@@ -24,6 +25,7 @@ from memory.storage.schema import AGENT_SHIFT, SEQ_MASK, key_of
 LOG_LENGTH = 1024
 """Changes an agent's log keeps; a reader that is further behind reads the agent anew."""
 
+_MOVED_TOGETHER = 16
 _INSERT = f"INSERT INTO memories ({ROW_COLUMNS}, agent, tier) VALUES ({', '.join('?' * 19)})"
 
 
@@ -156,23 +158,25 @@ class SQLiteWriting(SQLiteReading):
                 for seq, revision in self._revisions(connection, agent_no, source, read)
                 if read[seq].revision == revision
             ]
-            connection.executemany(
-                "UPDATE memories SET key = ?, tier = ?, body_codec = ?, body = ?, vector_codec = ?,"
-                " vector = ?, fine = ? WHERE key = ?",
-                [
-                    (
-                        key_of(agent_no, target, move.seq),
-                        target,
-                        move.body_codec,
-                        move.body,
-                        move.vector_codec,
-                        move.vector,
-                        move.fine,
-                        key_of(agent_no, source, move.seq),
-                    )
-                    for move in going
-                ],
-            )
+            for few in parts_of(going, _MOVED_TOGETHER):
+                breathe()
+                connection.executemany(
+                    "UPDATE memories SET key = ?, tier = ?, body_codec = ?, body = ?, vector_codec = ?,"
+                    " vector = ?, fine = ? WHERE key = ?",
+                    [
+                        (
+                            key_of(agent_no, target, move.seq),
+                            target,
+                            move.body_codec,
+                            move.body,
+                            move.vector_codec,
+                            move.vector,
+                            move.fine,
+                            key_of(agent_no, source, move.seq),
+                        )
+                        for move in few
+                    ],
+                )
             if going and source != target:
                 seqs = [move.seq for move in going]
                 self._log(connection, agent_no, ChangeKind.MOVED, target, seqs)

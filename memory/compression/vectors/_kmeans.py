@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from memory.breathing import breathe
 from memory.compression.vectors._arrays import SMALL_PRODUCT, Codes, Floats
 
 CENTROIDS = 256
@@ -41,6 +42,7 @@ def nearest(spaces: Floats, centroids: Floats) -> Codes:
     scores = np.empty((size, CENTROIDS), dtype=np.float32)
     for space in range(count):
         for start in range(0, rows, size):
+            breathe()
             block = points[space, start : start + size]
             np.matmul(block, targets[space], out=scores[: len(block)])
             found[space, start : start + size] = scores[: len(block)].argmax(axis=1)
@@ -61,6 +63,7 @@ def _spread_out(spaces: Floats, rng: np.random.Generator) -> Floats:
     distance = np.full((count, rows), np.inf, dtype=np.float32)
     step = np.empty_like(distance)
     for index in range(CENTROIDS):
+        breathe()
         centroids[:, index] = spaces[every, chosen]
         away = np.zeros_like(distance)
         for axis in range(width):
@@ -79,13 +82,10 @@ def _means(spaces: Floats, assigned: Codes, centroids: Floats) -> Floats:
     count, _, width = spaces.shape
     cells = (assigned.astype(np.intp) + np.arange(count)[:, None] * CENTROIDS).ravel()
     sizes = np.bincount(cells, minlength=count * CENTROIDS)
-    sums = np.stack(
-        [
-            np.bincount(cells, spaces[:, :, axis].ravel(), minlength=count * CENTROIDS)
-            for axis in range(width)
-        ],
-        axis=1,
-    )
-    means = (sums / np.maximum(sizes, 1)[:, None]).reshape(centroids.shape)
+    sums = []
+    for axis in range(width):
+        breathe()
+        sums.append(np.bincount(cells, spaces[:, :, axis].ravel(), minlength=count * CENTROIDS))
+    means = (np.stack(sums, axis=1) / np.maximum(sizes, 1)[:, None]).reshape(centroids.shape)
     empty = (sizes == 0).reshape(count, CENTROIDS, 1)
     return np.where(empty, centroids, means).astype(np.float32)
