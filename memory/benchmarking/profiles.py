@@ -7,7 +7,7 @@ benchmarks' signatures in step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Parameters = dict[str, Any]
@@ -25,6 +25,8 @@ class Profile:
     timeout_seconds: float
     """After which a round is taken for hung."""
     sizes: Sizes
+    most_rounds: dict[str, int] = field(default_factory=dict)
+    """For benchmarks whose rounds are long here and hold many readings: fewer than the others make."""
 
 
 _FULL: Sizes = {
@@ -227,7 +229,13 @@ _QUICK = _changed(
 PROFILES = {
     "quick": Profile(rounds=2, seconds=0.02, timeout_seconds=120.0, sizes=_QUICK),
     "standard": Profile(rounds=5, seconds=0.1, timeout_seconds=600.0, sizes=_STANDARD),
-    "full": Profile(rounds=5, seconds=0.3, timeout_seconds=3600.0, sizes=_FULL),
+    "full": Profile(
+        rounds=5,
+        seconds=0.3,
+        timeout_seconds=3600.0,
+        sizes=_FULL,
+        most_rounds={"scalability.resource_utilization": 2},
+    ),
 }
 DEFAULT_PROFILE = "standard"
 
