@@ -81,7 +81,7 @@ _FULL: Sizes = {
     "scalability": {
         "agent_scaling": {"agent_counts": [1, 10, 50, 100, 500], "parallel_operations": [1, 4, 8, 16]},
         "memory_size_scaling": {"data_volumes": [1000, 10000, 100000, 1000000]},
-        "resource_utilization": {"duration_seconds": 600.0, "operation_rate": 1700.0},
+        "resource_utilization": {"duration_seconds": 700.0, "operation_rate": 1430.0},
     },
     "integration": {
         "api_overhead": {"num_operations": 1000},
@@ -249,7 +249,7 @@ EXPECTED_SECONDS: dict[str, dict[str, float]] = {
     "storage.memory_efficiency": {"quick": 0.4, "standard": 7.0, "full": 60.0},
     "scalability.agent_scaling": {"quick": 1.2, "standard": 5.0, "full": 150.0},
     "scalability.memory_size_scaling": {"quick": 0.8, "standard": 3.5, "full": 900.0},
-    "scalability.resource_utilization": {"quick": 0.7, "standard": 3.3, "full": 606.0},
+    "scalability.resource_utilization": {"quick": 0.7, "standard": 3.3, "full": 706.0},
     "integration.api_overhead": {"quick": 0.6, "standard": 2.5, "full": 5.0},
     "integration.hook_implementation": {"quick": 0.4, "standard": 2.5, "full": 4.0},
     "integration.framework_integration": {"quick": 1.0, "standard": 2.0, "full": 4.0},

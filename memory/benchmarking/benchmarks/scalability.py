@@ -388,8 +388,8 @@ _SHORTEST_INTERVAL = 0.005
     operations=Metric("", "neither"),
 )
 def benchmark_resource_utilization(
-    duration_seconds: float = 600.0,
-    operation_rate: float = 1700.0,
+    duration_seconds: float = 700.0,
+    operation_rate: float = 1430.0,
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
