@@ -72,6 +72,7 @@ class RecordCache:
         self._size = 0
         self._lock = threading.Lock()
         self.uses = Uses()
+        self._use_counts = self.uses.counts
         self._pending: deque[tuple[Row, Mapping[str, Any] | None, int, int]] = deque()
         """Arguments of `keep_new`, to be kept when somebody reads, or when they are many."""
 
@@ -156,7 +157,7 @@ class RecordCache:
             if seq is not None:
                 encoded = records.encoded.get(seq)
                 if encoded is not None:
-                    self.uses.counts[agent][seq] += 1
+                    self._use_counts[agent][seq] += 1
                     self.reads[0] += 1
                     return decode_entry(encoded)
         return pulse
@@ -173,7 +174,7 @@ class RecordCache:
         for seq in seqs:
             encoded = held.get(seq)
             if encoded is not None:
-                self.uses.counts[agent][seq] += 1
+                self._use_counts[agent][seq] += 1
                 found[seq] = decode_entry(encoded)
         self.reads[0] += len(found)
         return found

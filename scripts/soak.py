@@ -14,7 +14,6 @@ over pages changes for hours. --plain leaves that out.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import random
 import sys
 import tempfile
@@ -25,7 +24,7 @@ from itertools import islice
 from pathlib import Path
 
 from memory import AgentMemorySystem, MemoryConfig
-from memory.benchmarking.measure.resources import disk_bytes, rss_bytes
+from memory.benchmarking.measure.resources import disk_bytes, give_back_free_memory, rss_bytes
 from memory.benchmarking.measure.trend import WARM_UP_SHARE, trend
 from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
 
@@ -80,7 +79,7 @@ def soak(folder: Path, operations: int, seed: int, *, plain: bool) -> None:
                 sys.exit(f"operation {number}: a memory that was stored is gone")
             if number % every == 0:
                 if not plain:
-                    _give_back()
+                    give_back_free_memory()
                 resident[number // every] = rss_bytes()
                 _show(number, operations, start, resident[number // every])
         seconds = time.perf_counter() - start
@@ -100,12 +99,6 @@ def soak(folder: Path, operations: int, seed: int, *, plain: bool) -> None:
         f"slope {slope.value:+.2f} bytes an operation, 95 % interval {slope.low:+.2f} to {slope.high:+.2f}"
         f" after the first {WARM_UP_SHARE:.0%}: {verdict}"
     )
-
-
-def _give_back() -> None:
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc alone has it
-    if trim is not None:
-        trim(0)
 
 
 def _show(number: int, operations: int, start: float, resident: int) -> None:

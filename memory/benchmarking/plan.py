@@ -13,6 +13,7 @@ from memory.benchmarking.config import BenchmarkConfig
 from memory.benchmarking.discovery import Benchmark
 from memory.benchmarking.errors import InvalidBenchmarkConfig, NothingMeasured, nearest
 from memory.benchmarking.metrics import declaration_of
+from memory.benchmarking.profiles import PROFILES
 from memory.benchmarking.records import Case
 from memory.benchmarking.sections import checked
 from memory.benchmarking.targets import load_target
@@ -41,10 +42,18 @@ def make_cases(
                     params=params,
                     source=benchmark.source,
                     module=benchmark.module,
-                    most_rounds=declaration_of(benchmark.function).rounds,
+                    most_rounds=_most_rounds(benchmark, config.profile),
                 )
             )
     return cases
+
+
+def _most_rounds(benchmark: Benchmark, profile: str) -> int | None:
+    bounds = (
+        declaration_of(benchmark.function).rounds,
+        PROFILES[profile].most_rounds.get(benchmark.full_name),
+    )
+    return min((bound for bound in bounds if bound is not None), default=None)
 
 
 def _parameters(

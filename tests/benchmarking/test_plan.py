@@ -13,6 +13,7 @@ from membench import LIGHT, write
 from memory.benchmarking import BenchmarkConfig, BenchmarkRunner
 from memory.benchmarking.errors import InvalidBenchmarkConfig, NothingMeasured, UnknownName
 from memory.benchmarking.plan import make_cases, order_of_rounds, round_seed
+from memory.benchmarking.profiles import PROFILES
 from memory.benchmarking.records import Case
 
 
@@ -53,6 +54,23 @@ def test_a_profile_feeds_the_benchmarks() -> None:
     assert cases["read_latency"] == {"num_samples": 200, "batch_sizes": [7], "settle_memories": 0}
     assert cases["write_throughput"]["batch_sizes"] == [7]
     assert "batch_sizes" not in cases["memory_efficiency"]
+
+
+def test_a_profile_may_ask_for_fewer_rounds_than_a_benchmark() -> None:
+    def most(profile: str) -> dict[str, int | None]:
+        cases = BenchmarkRunner(BenchmarkConfig(profile)).plan(["scalability"])
+        return {case.benchmark: case.most_rounds for case in cases}
+
+    assert most("full")["resource_utilization"] == 2
+    assert most("standard")["resource_utilization"] is None
+    assert most("full")["memory_size_scaling"] == most("quick")["memory_size_scaling"] == 3
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_fewer_rounds_are_asked_for_of_benchmarks_that_there_are(profile: str) -> None:
+    sizes = PROFILES[profile].sizes
+    known = {f"{category}.{name}" for category, benchmarks in sizes.items() for name in benchmarks}
+    assert set(PROFILES[profile].most_rounds) <= known
 
 
 def test_defaults_are_written_down_as_json_values(tmp_path: Path) -> None:

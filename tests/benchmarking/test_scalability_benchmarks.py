@@ -40,6 +40,16 @@ class Forgetful(AgentMemoryTarget):
         return None
 
 
+class Hoarding(AgentMemoryTarget):
+    """Keeps 100 kB of every search for ever."""
+
+    def search(
+        self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
+    ) -> list[Found]:
+        self.hoard = [*getattr(self, "hoard", []), b"x" * 100_000]
+        return super().search(agent_id, query, k, place)
+
+
 class Talkative(AgentMemoryTarget):
     """Answers everybody with what the first one said."""
 
@@ -284,6 +294,14 @@ def test_a_long_run_has_a_leak_slope_and_a_short_one_says_why_not(monkeypatch: p
     assert slope.low is not None
     assert slope.high is not None
     assert slope.low <= slope.value <= slope.high
+
+
+def test_a_leak_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scalability, "_LEAST_FOR_A_LEAK", 500)
+    found = benchmark_resource_utilization(2.0, 500.0, bench=bench(f"{HERE}Hoarding"))
+    slope = found["leak_bytes_per_operation"]
+    assert slope.low > 5_000
+    assert slope.value == pytest.approx(20_000, rel=0.5)  # two of ten operations search
 
 
 def test_lost_memories_show_as_errors() -> None:

@@ -26,6 +26,19 @@ def rss_bytes(pid: int | None = None) -> int:
     return int(load_psutil().Process(pid).memory_info().rss)
 
 
+def give_back_free_memory() -> None:
+    """Have glibc return to the system what it holds free; half a millisecond.
+
+    Without it resident memory never falls: it is the highest that the heap ever was, and the highest of
+    many readings goes up for ever, leak or not. Other C libraries have no such call: there it does nothing.
+    """
+    import ctypes
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 def peak_rss_bytes() -> int:
     """The most this process ever held.
 

@@ -28,10 +28,16 @@ class Reading:
 class Timeline:
     """Reads this process every so often until it is left; the first and the last moment are in it."""
 
-    def __init__(self, every_seconds: float, done: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        every_seconds: float,
+        done: Callable[[], int],
+        before_reading: Callable[[], None] | None = None,
+    ) -> None:
         self.readings: list[Reading] = []
         self._every = every_seconds
         self._done = done
+        self._before_reading = before_reading
         self._process = load_psutil().Process()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -64,6 +70,8 @@ class Timeline:
             self._read()
 
     def _read(self) -> None:
+        if self._before_reading is not None:
+            self._before_reading()
         self.readings.append(
             Reading(
                 time.perf_counter() - self._start,

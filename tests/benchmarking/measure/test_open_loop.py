@@ -132,3 +132,10 @@ def test_a_timeline_sees_what_the_process_holds() -> None:
     assert last.seconds >= 0.02
     assert len(timeline.cpu_percents()) == len(timeline.readings) - 1
     assert held is not None
+
+
+def test_before_each_reading_something_can_be_done() -> None:
+    before: list[int] = []
+    with Timeline(0.002, lambda: len(before), lambda: before.append(1)) as timeline:
+        time.sleep(0.01)
+    assert [each.done for each in timeline.readings] == list(range(1, len(before) + 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import tracemalloc
@@ -13,6 +14,7 @@ import pytest
 from memory.benchmarking.errors import InvalidResult, MissingDependency
 from memory.benchmarking.measure.resources import (
     disk_bytes,
+    give_back_free_memory,
     load_psutil,
     peak_rss_bytes,
     rss_bytes,
@@ -35,6 +37,25 @@ def test_the_peak_remembers_what_was_given_back() -> None:
         "print(peak_rss_bytes() - rss_bytes())"
     )
     assert int(_run(program)) > 80 * MEGABYTE
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries can't be told")
+def test_what_the_allocator_holds_free_can_be_given_back() -> None:
+    program = (
+        "from memory.benchmarking.measure.resources import give_back_free_memory, rss_bytes\n"
+        "blocks = [bytes(10_000) for _ in range(5_000)]\n"
+        "del blocks[:-1]\n"  # the last lies above all others, which therefore stay with the process
+        "before = rss_bytes()\n"
+        "give_back_free_memory()\n"
+        "print(before - rss_bytes())"
+    )
+    assert int(_run(program)) > 40 * MEGABYTE
+
+
+def test_giving_back_harms_nothing() -> None:
+    kept = [bytes([number % 256]) * 10_000 for number in range(500)]
+    give_back_free_memory()
+    assert all(block == bytes([number % 256]) * 10_000 for number, block in enumerate(kept))
 
 
 def test_a_small_process_does_not_report_the_peak_of_the_large_one_that_started_it() -> None:
