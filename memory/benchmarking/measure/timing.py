@@ -133,7 +133,7 @@ def time_calls(
     stream = chain.from_iterable(repeat(items)) if items is not None else None
     wall: list[int] = []
     sizes, walls, cpus, shares = [], [], [], []
-    with _frozen_heap():
+    with frozen_heap():
         call_ns = _warm_up(operation, items, warm_up, seconds, calls)
         plan = _plan(call_ns, items, calls, seconds, calls_per_sample, warm_up, blocks, pace)
         turns = list(_turns(plan))
@@ -332,7 +332,7 @@ def _split(samples: int, blocks: int) -> list[int]:
 
 
 @contextmanager
-def _frozen_heap() -> Iterator[None]:
+def frozen_heap() -> Iterator[None]:
     """Collect garbage once; what lives by then is not walked again by the collections between blocks."""
     gc.collect()
     ours = gc.get_freeze_count() == 0
