@@ -19,9 +19,9 @@ from memory.benchmarking.errors import InvalidResult
 from memory.benchmarking.measure.timing import (
     Timing,
     _block,
-    _frozen_heap,
     _no_collection,
     _split,
+    frozen_heap,
     wall_ns,
 )
 
@@ -49,7 +49,7 @@ def time_in_turns(
     walls: dict[str, list[int]] = {name: [] for name in operations}
     cpus: dict[str, list[int]] = {name: [] for name in operations}
     sizes = _split(calls, turns)
-    with _frozen_heap():
+    with frozen_heap():
         for name, operation in operations.items():
             for item in islice(streams[name], warm_up):
                 operation(item)
