@@ -17,6 +17,8 @@ class Tier(IntEnum):
     IM = 1
     LTM = 2
 
+    __hash__ = int.__hash__  # Enum's own is written in Python, and tiers are looked up all the time
+
     @property
     def label(self) -> str:
         """The tier's name as users write it: "stm", "im" or "ltm"."""

@@ -249,13 +249,12 @@ class Finding:
         cache = self._records
         entries = list(map(self._entry, records))
         cache.uses.add(records[0].agent, [record.seq for record in records])
-        tiers = [record.tier for record in records]
-        for tier in set(tiers):
-            cache.reads[tier] += tiers.count(tier)
-        if Tier.STM in tiers:
-            for record, entry in zip(records, entries, strict=True):
-                if record.tier is Tier.STM:
-                    cache.keep(entry, record.seq, moment)
+        reads, young = cache.reads, Tier.STM
+        for record, entry in zip(records, entries, strict=True):
+            tier = record.tier
+            reads[tier] += 1
+            if tier is young:
+                cache.keep(entry, record.seq, moment)
         return entries
 
     def _caught_up(self, agent_id: str) -> _CaughtUp:
