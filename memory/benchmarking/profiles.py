@@ -227,7 +227,21 @@ _QUICK = _changed(
 )
 
 PROFILES = {
-    "quick": Profile(rounds=2, seconds=0.02, timeout_seconds=120.0, sizes=_QUICK),
+    "quick": Profile(
+        rounds=2,
+        seconds=0.02,
+        timeout_seconds=120.0,
+        sizes=_QUICK,
+        # What they show hardly differs between rounds, and fitting codecs takes long.
+        most_rounds=dict.fromkeys(
+            (
+                "compression.embedding_quality",
+                "compression.compression_ratio",
+                "compression.training_efficiency",
+            ),
+            1,
+        ),
+    ),
     "standard": Profile(rounds=5, seconds=0.1, timeout_seconds=600.0, sizes=_STANDARD),
     "full": Profile(
         rounds=5,
