@@ -226,19 +226,25 @@ _QUICK = _changed(
     },
 )
 
+_ALIKE = (
+    "compression.embedding_quality",
+    "compression.compression_ratio",
+    "compression.training_efficiency",
+    "memory_transition.transition_accuracy",
+    "memory_transition.importance_scoring",
+    "quality.retrieval_quality",
+    "storage.memory_efficiency",
+)
+"""What these show hardly differs between rounds: quality and bytes, not time."""
+
 PROFILES = {
     "quick": Profile(
         rounds=2,
         seconds=0.02,
         timeout_seconds=120.0,
         sizes=_QUICK,
-        # What they show hardly differs between rounds, and fitting codecs takes long.
-        most_rounds=dict.fromkeys(
-            (
-                "compression.embedding_quality",
-                "compression.compression_ratio",
-                "compression.training_efficiency",
-            ),
+        most_rounds=dict.fromkeys(_ALIKE, 1),
+    ),
             1,
         ),
     ),
