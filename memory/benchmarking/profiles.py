@@ -245,9 +245,6 @@ PROFILES = {
         sizes=_QUICK,
         most_rounds=dict.fromkeys(_ALIKE, 1),
     ),
-            1,
-        ),
-    ),
     "standard": Profile(rounds=5, seconds=0.1, timeout_seconds=600.0, sizes=_STANDARD),
     "full": Profile(
         rounds=5,
