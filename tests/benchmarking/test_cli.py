@@ -227,7 +227,7 @@ def test_a_dry_run_shows_the_plan_and_its_time_and_runs_nothing(
     assert re.search(
         r"^storage.read_latency +agentmemory +0:0\d +num_samples=200, batch_sizes=\[10\]", out, re.M
     )
-    assert re.search(r"\n\n3 cases, 6 rounds, quick profile: about 0:\d\d; nothing was run\n$", out)
+    assert re.search(r"\n\n3 cases, 5 rounds, quick profile: about 0:\d\d; nothing was run\n$", out)
     assert main(["run", "--dry-run", "--path", str(good), "--category", "good"]) == 0
     assert "about 0:00, and what is not known yet (?); nothing was run" in capsys.readouterr().out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["good.py"]
