@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from memory.agents._together import StoredTogether, store
 from memory.agents.builder import ContextBuilder
 from memory.agents.context import Context
 from memory.agents.errors import InvalidAgentInput, ModelError
@@ -70,6 +71,17 @@ class _Turn:
     start: float = 0.0
 
 
+@dataclass(frozen=True)
+class _End:
+    """Why an invocation goes no further."""
+
+    stopped_by: StoppedBy
+    answer: str = ""
+    finish_reason: str = ""
+    error: str = ""
+    exception: Exception | None = None
+
+
 class AgentRuntime:
     """An agent: a model with tools, sessions and, if wanted, a memory."""
 
@@ -111,42 +123,55 @@ class AgentRuntime:
         self.sessions = self.builder.sessions
         self.memory = self.builder.memory
         self.tools = self.builder.tools
+        self._together = None if self.memory is None else StoredTogether(self.memory)
         self._max_steps = max_steps
 
     def invoke(self, text: str, session_id: str | None = None) -> Invocation:
         """Answer one message of the user, in a new session or in an old one."""
         with self._turn(text, session_id) as turn:
-            try:
-                while turn.steps < self._max_steps:
-                    context = self._context(turn)
-                    reply = self._heard(turn, self.model.complete(context))
-                    if not reply.tool_calls:
-                        return self._answered(turn, reply)
-                    with self._noting_interruption(turn, reply):
-                        results = self.tools.run(*reply.tool_calls)
-                    self._ran(turn, reply, results)
-            except Exception as problem:
-                return self._failed(turn, problem)
-            return self._ended(turn, "limit", error=f"no answer after {self._max_steps} steps")
+            end = self._run(turn)
+            return _told(turn, end, self._remember(turn))
+
+    def _run(self, turn: _Turn) -> _End:
+        try:
+            while turn.steps < self._max_steps:
+                context = self._context(turn)
+                reply = self._heard(turn, self.model.complete(context))
+                if not reply.tool_calls:
+                    return self._answered(turn, reply)
+                with self._noting_interruption(turn, reply):
+                    results = self.tools.run(*reply.tool_calls)
+                self._ran(turn, reply, results)
+        except Exception as problem:
+            return _failure(problem)
+        return self._no_answer()
 
     async def ainvoke(self, text: str, session_id: str | None = None) -> Invocation:
         """As `invoke`; other invocations go on while the model or a tool is waited for.
 
         Files and memory are used in between, in the event loop's own thread: a millisecond or so a step.
+        Memories of invocations that end at the same moment are stored in one commit.
         """
         with self._turn(text, session_id) as turn:
-            try:
-                while turn.steps < self._max_steps:
-                    context = self._context(turn)
-                    reply = self._heard(turn, await self.model.acomplete(context))
-                    if not reply.tool_calls:
-                        return self._answered(turn, reply)
-                    with self._noting_interruption(turn, reply):
-                        results = await self.tools.arun(*reply.tool_calls)
-                    self._ran(turn, reply, results)
-            except Exception as problem:
-                return self._failed(turn, problem)
-            return self._ended(turn, "limit", error=f"no answer after {self._max_steps} steps")
+            end = await self._arun(turn)
+            forgotten = None
+            if self._together is not None:
+                forgotten = await self._together.add(self._entries(turn))
+            return _told(turn, end, forgotten)
+
+    async def _arun(self, turn: _Turn) -> _End:
+        try:
+            while turn.steps < self._max_steps:
+                context = self._context(turn)
+                reply = self._heard(turn, await self.model.acomplete(context))
+                if not reply.tool_calls:
+                    return self._answered(turn, reply)
+                with self._noting_interruption(turn, reply):
+                    results = await self.tools.arun(*reply.tool_calls)
+                self._ran(turn, reply, results)
+        except Exception as problem:
+            return _failure(problem)
+        return self._no_answer()
 
     # -- steps --------------------------------------------------------------------------------
 
@@ -212,59 +237,26 @@ class AgentRuntime:
             self._ran(turn, reply, [interrupted(call) for call in reply.tool_calls])
             raise
 
-    def _answered(self, turn: _Turn, reply: Reply) -> Invocation:
+    def _answered(self, turn: _Turn, reply: Reply) -> _End:
         content = sendable(reply.content)
         self._add(turn, Message.new("assistant", content))
-        return self._ended(turn, "answer", content, finish_reason=reply.finish_reason)
+        return _End("answer", content, finish_reason=reply.finish_reason)
 
-    def _failed(self, turn: _Turn, problem: Exception) -> Invocation:
-        foreseen = isinstance(problem, AgentMemoryError)
-        error = str(problem) if foreseen else f"{type(problem).__name__}: {problem}"
-        return self._ended(turn, "error", error=" ".join(error.split()), exception=problem)
-
-    def _ended(
-        self,
-        turn: _Turn,
-        stopped_by: StoppedBy,
-        answer: str = "",
-        *,
-        error: str = "",
-        exception: Exception | None = None,
-        finish_reason: str = "",
-    ) -> Invocation:
-        forgotten = self._remember(turn)
-        if forgotten is not None:
-            error = "; ".join(filter(None, (error, f"not stored in the memory: {forgotten}")))
-            exception = exception or forgotten
-        return Invocation(
-            turn.session_id,
-            answer,
-            stopped_by,
-            turn.steps,
-            tuple(turn.added),
-            tuple(turn.results),
-            error,
-            exception,
-            finish_reason,
-            turn.usage,
-            time.perf_counter() - turn.start,
-        )
+    def _no_answer(self) -> _End:
+        return _End("limit", error=f"no answer after {self._max_steps} steps")
 
     def _remember(self, turn: _Turn) -> AgentMemoryError | None:
-        """What was said and what tools found, as one batch of the memory; or why that failed."""
-        if self.memory is None:
-            return None
+        """Store what happened as one batch of the memory; or why that failed."""
+        return None if self.memory is None else store(self.memory, self._entries(turn))
+
+    def _entries(self, turn: _Turn) -> list[dict[str, Any]]:
+        """What was said and what tools found, as memories."""
         calls = {call.id: call for message in turn.added for call in message.tool_calls}
-        entries = [
+        return [
             self._entry(turn.session_id, message, calls)
             for message in turn.added
             if message.content.strip() or message.tool_result is not None
         ]
-        try:
-            self.memory.add_many(entries)
-        except AgentMemoryError as problem:
-            return problem
-        return None
 
     def _entry(self, session_id: str, message: Message, calls: Mapping[str, ToolCall]) -> dict[str, Any]:
         metadata = {"session": session_id, "speaker": message.role}
@@ -281,6 +273,33 @@ class AgentRuntime:
             "metadata": metadata,
             "id": message.id,
         }
+
+
+def _failure(problem: Exception) -> _End:
+    foreseen = isinstance(problem, AgentMemoryError)
+    error = str(problem) if foreseen else f"{type(problem).__name__}: {problem}"
+    return _End("error", error=" ".join(error.split()), exception=problem)
+
+
+def _told(turn: _Turn, end: _End, forgotten: AgentMemoryError | None) -> Invocation:
+    """The whole story; `forgotten` says why it could not be stored in the memory."""
+    error, exception = end.error, end.exception
+    if forgotten is not None:
+        error = "; ".join(filter(None, (error, f"not stored in the memory: {forgotten}")))
+        exception = exception or forgotten
+    return Invocation(
+        turn.session_id,
+        end.answer,
+        end.stopped_by,
+        turn.steps,
+        tuple(turn.added),
+        tuple(turn.results),
+        error,
+        exception,
+        end.finish_reason,
+        turn.usage,
+        time.perf_counter() - turn.start,
+    )
 
 
 def _title(text: str) -> str:

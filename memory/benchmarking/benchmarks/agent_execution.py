@@ -42,9 +42,10 @@ def benchmark_simple_invocation(
     asks for one tool, then it answers. Each message is searched for in the memory, and every step is on
     disk before the next one begins, in a session of its own; in the end question, tool result and answer
     are stored as memories. `one_by_one` and `concurrent` are async invocations, awaited in turn or all at
-    once: with a model that never waits, a ratio of 1 says that many at once cost nothing extra.
-    `messages_astray` counts what was lost or mixed up meanwhile. `memories_created` and
-    `peak_traced_bytes` are of one invocation, measured apart.
+    once: with a model that never waits, a ratio of 1 says that many at once cost nothing extra, and a
+    higher one what it saves that those which end together are stored in one commit. `messages_astray`
+    counts what was lost or mixed up meanwhile. `memories_created` and `peak_traced_bytes` are of one
+    invocation, measured apart.
 
     Args:
         iterations: how many invocations are timed at least, and how many run at once

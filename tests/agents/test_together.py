@@ -1,0 +1,149 @@
+"""Async invocations that end at the same moment share one commit, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from small_embedder import small_embedder
+from threads import together
+
+from memory import AgentMemorySystem
+from memory.agents import AgentRuntime, Context, Invocation, Reply, ScriptedModel, SessionStore
+from memory.errors import IdConflict
+
+Open = Callable[..., AgentMemorySystem]
+
+
+@pytest.fixture
+def memory(open_memory: Open) -> AgentMemorySystem:
+    return open_memory(embedder=small_embedder())
+
+
+@pytest.fixture
+def sessions() -> Iterator[SessionStore]:
+    with SessionStore() as store:
+        yield store
+
+
+@pytest.fixture
+def batches(memory: AgentMemorySystem, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many memories each call of `add_many` was given."""
+    sizes: list[int] = []
+    add_many = memory.add_many
+
+    def counted(batch: list[Any]) -> list[str]:
+        sizes.append(len(batch))
+        return add_many(batch)
+
+    monkeypatch.setattr(memory, "add_many", counted)
+    return sizes
+
+
+def echo(context: Context) -> Reply:
+    return Reply(f"You said: {context.messages[-1].content}")
+
+
+def runtime(
+    memory: AgentMemorySystem, sessions: SessionStore, say: Callable[[Context], Reply] = echo
+) -> AgentRuntime:
+    return AgentRuntime("ann", ScriptedModel([say], repeat=True), sessions=sessions, memory=memory)
+
+
+async def ask(agent: AgentRuntime, *questions: str) -> list[Invocation]:
+    return list(await asyncio.gather(*map(agent.ainvoke, questions)))
+
+
+def texts(memory: AgentMemorySystem) -> list[str]:
+    return sorted(entry.content for entry in memory.recent("ann", 1000))
+
+
+def test_those_that_end_together_are_one_batch(
+    memory: AgentMemorySystem, sessions: SessionStore, batches: list[int]
+) -> None:
+    questions = [f"question {number}" for number in range(50)]
+    done = asyncio.run(ask(runtime(memory, sessions), *questions))
+    assert batches == [100]
+    assert [each.answer for each in done] == [f"You said: {question}" for question in questions]
+    assert texts(memory) == sorted([*questions, *(each.answer for each in done)])
+
+
+def test_one_after_the_other_is_a_batch_each(
+    memory: AgentMemorySystem, sessions: SessionStore, batches: list[int]
+) -> None:
+    async def in_turn(agent: AgentRuntime) -> None:
+        for number in range(3):
+            await agent.ainvoke(f"question {number}")
+            assert len(texts(memory)) == 2 * (number + 1)  # stored before it is answered
+
+    asyncio.run(in_turn(runtime(memory, sessions)))
+    assert batches == [2, 2, 2]
+
+
+def test_one_that_cannot_be_stored_does_not_keep_out_the_others(
+    memory: AgentMemorySystem, sessions: SessionStore
+) -> None:
+    def say(context: Context) -> Reply:
+        if context.messages[-1].content == "bad":
+            memory.add("ann", "was here first", id=context.messages[-1].id)
+        return echo(context)
+
+    first, bad, last = asyncio.run(ask(runtime(memory, sessions, say), "first", "bad", "last"))
+    assert (first.error, last.error) == ("", "")
+    assert bad.answer == "You said: bad"
+    assert bad.error.startswith("not stored in the memory: id ")
+    assert isinstance(bad.exception, IdConflict)
+    assert texts(memory) == ["You said: first", "You said: last", "first", "last", "was here first"]
+
+
+def test_one_that_is_cancelled_while_it_waits_is_stored_once(
+    memory: AgentMemorySystem, sessions: SessionStore
+) -> None:
+    async def cancel(agent: AgentRuntime) -> None:
+        waiting = asyncio.create_task(agent.ainvoke("cancelled"))
+        other = asyncio.create_task(agent.ainvoke("not cancelled"))
+        await asyncio.sleep(0)  # both are at the point of storing now
+        assert texts(memory) == []
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert (await other).error == ""
+
+    asyncio.run(cancel(runtime(memory, sessions)))
+    said = ["cancelled", "not cancelled"]
+    assert texts(memory) == sorted([*said, *(f"You said: {each}" for each in said)])
+
+
+def test_what_nobody_foresaw_reaches_everybody(
+    memory: AgentMemorySystem, sessions: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: object) -> list[str]:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(memory, "add_many", broken)
+
+    async def both(agent: AgentRuntime) -> list[Any]:
+        asked = (agent.ainvoke("one"), agent.ainvoke("two"))
+        return list(await asyncio.gather(*asked, return_exceptions=True))
+
+    assert [type(each) for each in asyncio.run(both(runtime(memory, sessions)))] == [ZeroDivisionError] * 2
+
+
+def test_event_loops_in_several_threads_share_a_runtime(
+    memory: AgentMemorySystem, sessions: SessionStore
+) -> None:
+    agent = runtime(memory, sessions)
+
+    def work(name: str) -> None:
+        asyncio.run(ask(agent, *(f"{name} {number}" for number in range(20))))
+
+    together(lambda: work("a"), lambda: work("b"), lambda: work("c"))
+    assert len(texts(memory)) == 120
+
+
+def test_without_a_memory_nothing_is_waited_for(sessions: SessionStore) -> None:
+    agent = AgentRuntime("ann", ScriptedModel([echo], repeat=True), sessions=sessions)
+    (done,) = asyncio.run(ask(agent, "hello"))
+    assert done.answer == "You said: hello"
