@@ -36,6 +36,7 @@ Moment: TypeAlias = float | datetime
 TierName: TypeAlias = str | Tier
 _Rank: TypeAlias = Callable[[AgentIndex, int, NDArray[np.bool_] | None], list[Match]]
 _READ_AT_ONCE = 500
+_MOST_KEPT = 100  # of one search; whoever asks for more goes through everything, once
 
 
 class Finding:
@@ -316,16 +317,24 @@ class Finding:
         return hits
 
     def _entries(self, agent_id: str, seqs: list[int], tiers: list[int]) -> dict[int, MemoryEntry]:
-        """Memories by seq, the young ones from RAM; those that are gone by now are left out."""
-        entries = self._records.some(agent_id, seqs)
-        if len(entries) < len(seqs):
-            if entries:
-                missing = [seq not in entries for seq in seqs]
-                seqs, tiers = list(compress(seqs, missing)), list(compress(tiers, missing))
-            moment = self._records.moment(agent_id)
-            records = self._store.get_by_seq(agent_id, seqs, tiers)
-            found = self._read_all(records, moment)
-            entries.update(zip([record.seq for record in records], found, strict=True))
+        """Memories by seq, those that are in RAM from there; those that are gone by now are left out."""
+        cache = self._records
+        entries = cache.some(agent_id, seqs)
+        if len(entries) == len(seqs):
+            return entries
+        moment = cache.moment(agent_id)
+        records = cache.found(agent_id, seqs)
+        if len(entries) + len(records) < len(seqs):
+            here = entries.keys() | {record.seq for record in records}
+            missing = [seq not in here for seq in seqs]
+            fetched = self._store.get_by_seq(
+                agent_id, list(compress(seqs, missing)), list(compress(tiers, missing))
+            )
+            if len(fetched) <= _MOST_KEPT:
+                cache.keep_found(agent_id, fetched, moment)
+            records += fetched
+        read = self._read_all(records, moment)
+        entries.update(zip([record.seq for record in records], read, strict=True))
         return entries
 
     def _in_range(

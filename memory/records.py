@@ -1,4 +1,4 @@
-"""Short-term memories by id, served from the process's own RAM."""
+"""Memories served from the process's own RAM: young ones by id, and older ones that a search has found."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from memory.entry import MemoryEntry, Tier
-from memory.storage import MemoryStore, Row
+from memory.storage import MemoryStore, Record, Row
 from memory.uses import Uses
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -46,13 +46,15 @@ class AgentRecords:
     given then stays with that caller, and no entry needs to be copied.
     """
 
-    __slots__ = ("encoded", "pulse", "seqs", "size", "watch")
+    __slots__ = ("encoded", "found", "pulse", "seqs", "size", "watch")
 
     def __init__(self, watch: Callable[[], int]) -> None:
         self.watch = watch
         self.pulse = watch()
         self.seqs: dict[str, int] = {}
         self.encoded: dict[int, bytes] = {}
+        self.found: dict[int, Record] = {}
+        """Of the lower tiers, as the store gave them: what is found once is often found again."""
         self.size = 0
 
 
@@ -128,21 +130,51 @@ class RecordCache:
 
     def _keep(self, agent: str, id: str, seq: int, encoded: bytes, moment: int) -> None:
         with self._lock:
-            records = self.agents.get(agent)
-            if records is None or records.watch() != moment:
-                return
-            if records.pulse != moment:
-                self._empty(records)
-                records.pulse = moment
-            if seq in records.encoded:
+            records = self._open_at(agent, moment)
+            if records is None or seq in records.encoded:
                 return
             records.seqs[id] = seq
             records.encoded[seq] = encoded
-            size = len(encoded) + _OVERHEAD
-            records.size += size
-            self._size += size
-            while self._size > self._budget:
-                self._empty(self.agents.popitem(last=False)[1])
+            self._grow(records, len(encoded) + _OVERHEAD)
+
+    def keep_found(self, agent: str, found: Iterable[Record], moment: int) -> None:
+        """Remember records of the lower tiers that were read after `moment`, if nothing changed since."""
+        if moment & 1:
+            return
+        with self._lock:
+            records = self._open_at(agent, moment)
+            if records is None:
+                return
+            size = 0
+            for record in found:
+                if record.tier is not Tier.STM and record.seq not in records.found:
+                    records.found[record.seq] = record
+                    size += len(record.body) + _OVERHEAD
+            self._grow(records, size)
+
+    def found(self, agent: str, seqs: Iterable[int]) -> list[Record]:
+        """Those of the records that were found before and are still good."""
+        records = self.agents.get(agent)
+        held = None if records is None else records.found
+        if not held or records is None or records.watch() != records.pulse:
+            return []
+        return [held[seq] for seq in seqs if seq in held]
+
+    def _open_at(self, agent: str, moment: int) -> AgentRecords | None:
+        """An agent's records, ready to take what was read under `moment`; None if that has passed."""
+        records = self.agents.get(agent)
+        if records is None or records.watch() != moment:
+            return None
+        if records.pulse != moment:
+            self._empty(records)
+            records.pulse = moment
+        return records
+
+    def _grow(self, records: AgentRecords, size: int) -> None:
+        records.size += size
+        self._size += size
+        while self._size > self._budget:
+            self._empty(self.agents.popitem(last=False)[1])
 
     def one(self, agent: str, id: str) -> MemoryEntry | int:
         """A memory if it is here and still good, which counts as read; else the `moment` of asking."""
@@ -208,4 +240,4 @@ class RecordCache:
 
     def _empty(self, records: AgentRecords) -> None:
         self._size -= records.size
-        records.seqs, records.encoded, records.size = {}, {}, 0
+        records.seqs, records.encoded, records.found, records.size = {}, {}, {}, 0

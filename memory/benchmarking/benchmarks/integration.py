@@ -50,7 +50,8 @@ def benchmark_api_overhead(
     """What a call through the public facade costs more than the same work done by the parts below it.
 
     Read `overhead_us` as the price of one call's comfort: checks, caches, counts, result objects. A
-    negative one says that the facade is quicker than its parts: it serves short-term memories from RAM.
+    negative one says that the facade is quicker than its parts: it serves short-term memories, and older
+    ones that a search has found before, from RAM.
     `facade` and `below` are timed in turns. Below means, for each verb: `add`: checking, embedding and
     encoding (which are the memory's job, not the facade's overhead) and the store's commit; `get`: the
     store's record and decoding its content; `search`: the index by vector, the store's records and decoding

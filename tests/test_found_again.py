@@ -1,0 +1,137 @@
+"""What a search has found is served from RAM the next time, and only as long as it is true."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from small_embedder import small_embedder
+
+from memory import AgentMemorySystem, Hit
+
+Open = Callable[..., AgentMemorySystem]
+WORDS = ("amber", "birch", "cedar", "delta", "ember", "frost")
+
+
+@pytest.fixture
+def memory(open_memory: Open) -> AgentMemorySystem:
+    memory = open_memory(embedder=small_embedder())
+    for tier in ("im", "ltm", "stm"):
+        memory.add_many(
+            [
+                {
+                    "agent_id": "ann",
+                    "content": {"word": word, "at": f"{word} {tier}"},
+                    "id": f"{word} {tier}",
+                    "tier": tier,
+                }
+                for word in WORDS
+            ]
+        )
+    return memory
+
+
+@pytest.fixture
+def asked(memory: AgentMemorySystem, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many records the store was asked for, each time."""
+    counts: list[int] = []
+    get_by_seq = memory._store.get_by_seq
+
+    def counted(agent: str, seqs: list[int], tiers: Any = None) -> Any:
+        counts.append(len(seqs))
+        return get_by_seq(agent, seqs, tiers)
+
+    monkeypatch.setattr(memory._store, "get_by_seq", counted)
+    return counts
+
+
+def found(memory: AgentMemorySystem, query: str = "amber", k: int = 6) -> list[Hit]:
+    return memory.search("ann", query, k)
+
+
+def test_the_second_time_the_store_is_not_asked(memory: AgentMemorySystem, asked: list[int]) -> None:
+    first = found(memory)
+    assert {hit.tier for hit in first} == {"stm", "im", "ltm"}
+    asked.clear()
+    assert found(memory) == first
+    assert asked == []
+
+
+def test_only_what_is_new_is_asked_for(memory: AgentMemorySystem, asked: list[int]) -> None:
+    found(memory, k=4)
+    found(memory, k=18)
+    asked.clear()
+    assert len(found(memory, k=18)) == 18
+    assert asked == []
+    memory.add("ann", {"word": "amber"}, tier="im", id="one more")
+    assert "one more" in {hit.id for hit in found(memory, k=19)}
+    assert asked == [1]
+
+
+def test_what_a_caller_does_to_a_memory_stays_with_that_caller(memory: AgentMemorySystem) -> None:
+    for hit in found(memory):
+        hit.entry.content["word"] = "changed"
+        hit.entry.metadata["changed"] = True
+    assert all(hit.entry.content["word"] != "changed" and not hit.entry.metadata for hit in found(memory))
+
+
+@pytest.mark.parametrize("who", ["itself", "another"])
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (
+            lambda memory: memory.update(
+                "ann", "amber im", content={"word": "amber", "at": "amber im", "new": 1}
+            ),
+            ("im", 3),
+        ),
+        (lambda memory: memory.force_transition_to_ltm(agent_id="ann"), ("ltm", 2)),
+        (lambda memory: memory.delete("ann", "amber im"), None),
+        (lambda memory: memory.delete_all("ann"), None),
+    ],
+    ids=["update", "move", "delete", "delete_all"],
+)
+def test_a_change_is_seen_at_once(
+    open_memory: Open,
+    memory: AgentMemorySystem,
+    change: Callable[[AgentMemorySystem], object],
+    expected: tuple[str, int] | None,
+    who: str,
+) -> None:
+    found(memory)
+    assert change(memory if who == "itself" else open_memory(embedder=small_embedder()))
+    entry = {hit.id: hit.entry for hit in found(memory)}.get("amber im")
+    assert (entry and (entry.tier, len(entry.content))) == expected
+    again = open_memory(embedder=small_embedder())
+    assert found(memory) == found(again)
+
+
+def test_readings_are_counted_where_they_were_made(memory: AgentMemorySystem) -> None:
+    before = memory.get_access_statistics()["reads"]
+    first, second = found(memory), found(memory)
+    reads = memory.get_access_statistics()["reads"]
+    for tier in ("stm", "im", "ltm"):
+        assert reads[tier] - before[tier] == sum(hit.tier == tier for hit in first + second)
+    assert sum(memory._records.uses.counts["ann"].values()) == len(first) + len(second)
+
+
+def test_a_search_through_everything_is_not_kept(memory: AgentMemorySystem) -> None:
+    memory.add_many([{"agent_id": "ann", "content": f"{number}", "tier": "im"} for number in range(200)])
+    before = memory.get_memory_statistics()["bytes_in_cache"]
+    memory.search("ann", "amber", 1000)
+    held = memory._records.agents["ann"].found
+    assert not held
+    found(memory)
+    assert held or memory._records.agents["ann"].found
+    assert memory.get_memory_statistics()["bytes_in_cache"] > before
+
+
+def test_what_is_kept_stays_within_the_cache(open_memory: Open) -> None:
+    memory = open_memory(embedder=small_embedder(), cache_bytes=1 << 20)
+    memory.add_many(
+        [{"agent_id": "ann", "content": f"{number} " + "x" * 1000, "tier": "im"} for number in range(1500)]
+    )
+    for number in range(1500):
+        memory.search("ann", f"{number}", 5)
+        assert memory._records.nbytes <= 1 << 18
