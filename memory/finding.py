@@ -325,14 +325,14 @@ class Finding:
         moment = cache.moment(agent_id)
         records = cache.found(agent_id, seqs)
         if len(entries) + len(records) < len(seqs):
-            here = entries.keys() | {record.seq for record in records}
-            missing = [seq not in here for seq in seqs]
-            fetched = self._store.get_by_seq(
-                agent_id, list(compress(seqs, missing)), list(compress(tiers, missing))
-            )
+            if entries or records:
+                here = entries.keys() | {record.seq for record in records}
+                missing = [seq not in here for seq in seqs]
+                seqs, tiers = list(compress(seqs, missing)), list(compress(tiers, missing))
+            fetched = self._store.get_by_seq(agent_id, seqs, tiers)
             if len(fetched) <= _MOST_KEPT:
                 cache.keep_found(agent_id, fetched, moment)
-            records += fetched
+            records = records + fetched if records else fetched
         read = self._read_all(records, moment)
         entries.update(zip([record.seq for record in records], read, strict=True))
         return entries

@@ -145,12 +145,14 @@ class RecordCache:
             records = self._open_at(agent, moment)
             if records is None:
                 return
+            held, young = records.found, Tier.STM
             size = 0
             for record in found:
-                if record.tier is not Tier.STM and record.seq not in records.found:
-                    records.found[record.seq] = record
+                if record.tier is not young and record.seq not in held:
+                    held[record.seq] = record
                     size += len(record.body) + _OVERHEAD
-            self._grow(records, size)
+            if size:
+                self._grow(records, size)
 
     def found(self, agent: str, seqs: Iterable[int]) -> list[Record]:
         """Those of the records that were found before and are still good."""
