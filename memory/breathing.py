@@ -2,8 +2,8 @@
 
 A thread that waits for Python's interpreter gets it when the one that has it sleeps, or after five
 milliseconds. Releasing it for an instant, as every call of SQLite does, is not enough: whoever waits wakes
-up too late. So maintenance, which works for seconds, sleeps for an instant every millisecond; the same work
-done for a caller, who waits for it, does not.
+up too late. So maintenance, which works for seconds, sleeps for an instant every millisecond, whether the
+background does it or a call of `maintain`; the same work done for a call that stores or moves does not.
 """
 
 from __future__ import annotations

@@ -45,7 +45,8 @@ class Uses:
         taken: dict[str, dict[int, int]] = {}
         for agent, counts in list(self.counts.items()):
             if most is None or len(counts) <= most:
-                found: dict[int, int] = self.counts.pop(agent, {})  # another thread may take them too
+                # A copy: a reader may still be counting in it. Another thread may have taken it, too.
+                found: dict[int, int] = dict(self.counts.pop(agent, {}))
             else:
                 found = {seq: counts.pop(seq, 0) for seq in list(counts)[:most]}
             if found:

@@ -39,17 +39,23 @@ class StoredTogether:
     def _store(self, loop: asyncio.AbstractEventLoop) -> None:
         waiting = self._waiting.pop(loop)
         try:
-            failed = store(self._memory, [entry for entries, _ in waiting for entry in entries])
+            self._memory.add_many([entry for entries, _ in waiting for entry in entries])
+        except Exception:
             # One that can't be stored must not keep out the others.
-            each = [store(self._memory, entries) if failed else None for entries, _ in waiting]
-        except Exception as problem:
-            for _, done in waiting:
-                if not done.done():
-                    done.set_exception(problem)
+            for entries, done in waiting:
+                self._store_one(entries, done)
             return
-        for (_, done), why in zip(waiting, each, strict=True):
-            if not done.done():  # its invocation was cancelled, and has stored its memories itself
-                done.set_result(why)
+        for _, done in waiting:
+            if not done.done():
+                done.set_result(None)
+
+    def _store_one(self, entries: Entries, done: asyncio.Future[AgentMemoryError | None]) -> None:
+        if done.done():  # its invocation was cancelled, and has stored its memories itself
+            return
+        try:
+            done.set_result(store(self._memory, entries))
+        except Exception as problem:
+            done.set_exception(problem)
 
 
 def store(memory: AgentMemorySystem, entries: Entries) -> AgentMemoryError | None:

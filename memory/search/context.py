@@ -57,7 +57,6 @@ class Chains:
         self._free_count = 0
         self._free_likeness = _Likeness(dimensions)
         self._session_likeness = _Likeness(dimensions)
-        self._last: Floats | None = None
 
     @property
     def count(self) -> int:
@@ -79,22 +78,23 @@ class Chains:
         self._free[first : self.count] = is_free
         self._free_count += int(np.count_nonzero(is_free))
 
-    def observe(self, positions: NDArray[np.int64], vectors: Floats) -> None:
-        """Learn how alike consecutive memories are, from their unit vectors in the order of storing."""
+    def before(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The memory before each in its conversation; itself where there is none."""
+        return self._links.before(positions)
+
+    def observe(
+        self,
+        positions: NDArray[np.int64],
+        vectors: Floats,
+        before: NDArray[np.int64],
+        vectors_before: Floats,
+    ) -> None:
+        """Learn how alike memories are to those before them, from their unit vectors."""
         is_free = self._free[positions]
-        chosen = vectors[is_free]
-        if len(chosen):
-            before = chosen[:-1] if self._last is None else np.vstack((self._last, chosen[:-1]))
-            self._free_likeness.observe(before, chosen[1:] if self._last is None else chosen, chosen)
-            self._last = chosen[-1:].copy()
-        if len(chosen) < len(positions):
-            named = positions[~is_free]
-            before_named = self._links.before(named)
-            # A predecessor that was observed in an earlier call is left out: one pair of many.
-            rows = np.minimum(np.searchsorted(positions, before_named), len(positions) - 1)
-            is_here = (positions[rows] == before_named) & (before_named != named)
-            own = vectors[~is_free]
-            self._session_likeness.observe(vectors[rows[is_here]], own[is_here], own)
+        for chosen, likeness in ((is_free, self._free_likeness), (~is_free, self._session_likeness)):
+            if chosen.any():
+                linked = chosen & (before != positions)
+                likeness.observe(vectors_before[linked], vectors[linked], vectors[chosen])
 
     def context(self, scores: Floats) -> Floats | None:
         """What each memory's surroundings add to its score; None where nothing is linked."""

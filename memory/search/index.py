@@ -26,7 +26,7 @@ _UNKNOWN = 1  # a pulse that says: look
 GONE = 255  # the tier of a memory that was deleted
 _RELOAD_SHARE = 8  # read anew when more than an eighth of the positions are gone …
 _RELOAD_MIN = 64  # … and at least so many
-_OBSERVED_TOGETHER = 32
+_OBSERVED_TOGETHER = 16
 
 Decode = Callable[[Sequence[tuple[int, bytes, bytes | None]]], NDArray[np.int8]]
 """Stored vectors (codec, vector, fine vector) to int8 rows."""
@@ -110,34 +110,29 @@ class AgentIndex:
         pulse = _UNKNOWN if self._watch is None else self._watch()
         if pulse == self._pulse and not pulse & 1:
             return
-        if self._take_over() == pulse:
-            return
-        if self._store.state(self._agent) != self._state:
+        state = self._store.state(self._agent)
+        if state != self._state:
             try:
-                self._catch_up()
+                if not self._take_over(state):
+                    self._catch_up()
             except BaseException:
                 self._reset()  # half taken in is worse than not loaded
                 raise
         self._pulse = pulse  # as it was before reading: what came in between is looked for again
 
-    def _take_over(self) -> int | None:
-        """Take in what this very process has added since, without reading it back; the pulse after it."""
-        if self._pulse & 1 or self._state is _NOTHING:
-            return None
-        fresh = self._store.fresh_rows(self._agent, self._pulse, self._state.last_seq)
-        if fresh is None:
-            return None
-        pulse, rows = fresh
-        if rows is not None:
-            try:
-                self._append(rows)
-            except BaseException:
-                self._reset()
-                raise
-            self.changed_size = True
-            self._state = AgentState(int(rows.seq[-1]), self._state.last_change)
-        self._pulse = pulse
-        return pulse
+    def _take_over(self, state: AgentState) -> bool:
+        """Take in the rows up to a state without reading them back, if all that happened since is that
+        this very process has added them."""
+        seen = self._state
+        if seen is _NOTHING or state.last_change != seen.last_change or state.last_seq < seen.last_seq:
+            return False
+        rows = self._store.fresh_rows(self._agent, seen.last_seq, state.last_seq)
+        if rows is None:
+            return False
+        self._append(rows)
+        self.changed_size = True
+        self._state = state
+        return True
 
     def _catch_up(self) -> None:
         seen = self._state
@@ -220,17 +215,27 @@ class AgentIndex:
                 lengths = block.take(start - number * BLOCK, few, self._decode)
                 self.words_in_all += float(lengths.sum())
                 columns.length[start:end] = lengths
-        if self.count - self._observed >= _OBSERVED_TOGETHER:
-            self._observe()
+        self._observe()
 
     def _observe(self) -> None:
-        """Learn how alike consecutive memories are: a matter of many, so not for each one by itself."""
-        first, self._observed = self._observed, self.count
-        for number in range(first // BLOCK, (self.count - 1) // BLOCK + 1):
-            block = self._blocks[number]
+        """Learn how alike consecutive memories are: a matter of many, so not for each one by itself.
+
+        Always up to a round number of memories: what is known of them must not depend on when they came."""
+        first, self._observed = self._observed, self.count - self.count % _OBSERVED_TOGETHER
+        if first == self._observed:
+            return
+        for number in range(first // BLOCK, (self._observed - 1) // BLOCK + 1):
+            block, base = self._blocks[number], number * BLOCK
             if block is not None:
-                positions = np.arange(max(first, number * BLOCK), min(self.count, (number + 1) * BLOCK))
-                self.chains.observe(positions, block.vectors.unit(positions - number * BLOCK))
+                positions = np.arange(max(first, base), min(self._observed, base + BLOCK))
+                before = self.chains.before(positions)
+                here = before >= base  # of two blocks' memories nothing is learnt: one pair of many
+                self.chains.observe(
+                    positions[here],
+                    block.vectors.unit(positions[here] - base),
+                    before[here],
+                    block.vectors.unit(before[here] - base),
+                )
 
     def _fill(self, block: Block, base: int, start: int, end: int) -> None:
         """Read words and vectors of the positions start … end - 1 into a block."""

@@ -106,9 +106,9 @@ class Links:
     def nbytes(self) -> int:
         return self._before.nbytes + self._own.nbytes + self._near.nbytes + self._far.nbytes
 
-    def before(self, positions: NDArray[np.int64]) -> NDArray[np.int32]:
+    def before(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """The memory before each in its conversation; itself where there is none."""
-        return self._before[positions]
+        return self._before[positions].astype(np.int64)
 
     def extend(self, sessions: NDArray[np.int64]) -> None:
         """Link memories that were stored after all others, by the session each one names."""

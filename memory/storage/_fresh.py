@@ -1,15 +1,14 @@
 """Rows that this process has just added, kept for its own search index.
 
-Reading them back from the file would cost more than all the rest of taking them in. Which rows they are is
-told by the pulse: each batch knows the number that it found under its agent's slot and the one that it left
-there. Where the numbers form a chain, nothing else happened in between, in whichever process.
+Reading them back from the file would cost more than all the rest of taking them in. Rows of an agent are
+numbered without gaps: whoever knows the agent's last number, and has every row up to it, has missed none.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,59 +17,43 @@ from memory.storage.base import NO_SESSION, NO_STEP, IndexColumns, Row
 _MOST_AGENTS = 64
 _MOST_ROWS = 64  # of one agent; further back, the file is read
 
-
 _FreshRow: TypeAlias = tuple[int, int, float, int, int, int, bytes, bytes | None, bytes]
 """Seq, tier, created_at, step, session, and the rest of its `Features`: not its content."""
 
 
-class _Batch(NamedTuple):
-    before: int
-    after: int
-    rows: list[_FreshRow]
-
-
 class FreshRows:
-    """Batches by agent, of the agents that were followed last.
+    """The newest rows of the agents that were searched last.
 
-    Without a lock: batches are added by whoever holds the process's write lock, each step on a list is
-    one of the interpreter's own, and whoever misses a batch finds the chain broken and reads the file.
+    Without a lock: rows are added by whoever holds the process's write lock, each step on a list is one of
+    the interpreter's own, and whoever misses a row reads the file.
     """
 
     def __init__(self) -> None:
-        self._agents: OrderedDict[int, list[_Batch]] = OrderedDict()
+        self._agents: OrderedDict[int, list[_FreshRow]] = OrderedDict()
 
-    def follow(self, agent_no: int) -> None:
-        """Somebody has an index of this agent."""
-        self._agents.setdefault(agent_no, [])
-        while len(self._agents) > _MOST_AGENTS:
-            self._agents.popitem(last=False)
-
-    def add(self, agent_no: int, before: int, after: int, rows: Sequence[Row], seqs: Sequence[int]) -> None:
-        """Note rows that were committed while the agent's number went from `before` to `after`."""
-        batches = self._agents.get(agent_no)
-        if batches is None:
+    def add(self, agent_no: int, rows: Sequence[Row], seqs: Sequence[int]) -> None:
+        """Note rows that were committed."""
+        held = self._agents.get(agent_no)
+        if held is None:
             return
-        if len(rows) + sum(len(batch.rows) for batch in batches) > _MOST_ROWS:
+        if len(held) + len(rows) > _MOST_ROWS:
             self._agents[agent_no] = []
             return
-        batches.append(
-            _Batch(before, after, [_fresh(row, seq) for row, seq in zip(rows, seqs, strict=True)])
-        )
+        held += [_fresh(row, seq) for row, seq in zip(rows, seqs, strict=True)]
 
-    def since(self, agent_no: int, number: int, after_seq: int) -> tuple[int, IndexColumns | None] | None:
-        """See `MemoryStore.fresh_rows`. Each row is given once."""
-        batches = self._agents.get(agent_no)
-        if not batches:
+    def between(self, agent_no: int, after_seq: int, last_seq: int) -> IndexColumns | None:
+        """The rows with the seqs after_seq + 1 … last_seq, if all of them are here; each is given once."""
+        held = self._agents.get(agent_no)
+        if held is None:
+            self._agents[agent_no] = []  # somebody searches this agent: its next rows are wanted
+            while len(self._agents) > _MOST_AGENTS:
+                self._agents.popitem(last=False)
             return None
-        rows: list[_FreshRow] = []
-        start = number
-        seen = batches[:]
-        for batch in seen:
-            if batch.before == number:
-                number = batch.after
-                rows += [row for row in batch.rows if row[0] > after_seq]
-        del batches[: len(seen)]
-        return None if number == start else (number, _columns(rows) if rows else None)
+        seen = held[:]
+        rows = [row for row in seen if after_seq < row[0] <= last_seq]
+        del held[: len(seen)]
+        complete = [row[0] for row in rows] == list(range(after_seq + 1, last_seq + 1))
+        return _columns(rows) if rows and complete else None
 
 
 def _fresh(row: Row, seq: int) -> _FreshRow:

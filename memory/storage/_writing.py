@@ -53,26 +53,20 @@ class SQLiteWriting(SQLiteReading):
                 for agent_no in numbers.values():
                     marking.begin(any_slot(agent_no))
             self._agent_numbers.update(numbers)
-            self._hand_over(marking, numbers, new, seqs)
+            self._hand_over(numbers, new, seqs)
         if is_new is None:
             return list(seqs)
         remaining = iter(seqs)
         return [next(remaining) if new_one else None for new_one in is_new]
 
-    def _hand_over(
-        self, marking: _Marking, numbers: dict[str, int], rows: Sequence[Row], seqs: Sequence[int]
-    ) -> None:
+    def _hand_over(self, numbers: dict[str, int], rows: Sequence[Row], seqs: Sequence[int]) -> None:
         """To the index of this process what was added and committed just now."""
-        for (agent, agent_no), (before, after) in zip(numbers.items(), marking.steps, strict=False):
-            if before & 1 or after & 1:  # somebody else's write was under way, too
-                continue
+        for agent, agent_no in numbers.items():
             if len(numbers) == 1:
-                self._fresh.add(agent_no, before, after, rows, seqs)
+                self._fresh.add(agent_no, rows, seqs)
             else:
                 own = [row.agent == agent for row in rows]
-                self._fresh.add(
-                    agent_no, before, after, list(compress(rows, own)), list(compress(seqs, own))
-                )
+                self._fresh.add(agent_no, list(compress(rows, own)), list(compress(seqs, own)))
 
     def _insert(
         self, connection: sqlite3.Connection, rows: Sequence[Row]
@@ -319,9 +313,6 @@ class _Marking:
         self._lock = store._connections.lock
         self._pulse = store._pulse
         self._marks: list[tuple[int, int]] = []
-        self._before: list[int] = []
-        self.steps: list[tuple[int, int]] = []
-        """Of each slot the number that was found and, after the commit, the one that was left."""
 
     def __enter__(self) -> _Marking:
         self._lock.acquire()
@@ -329,14 +320,13 @@ class _Marking:
 
     def begin(self, slot: int) -> None:
         if self._pulse is not None:
-            self._before.append(self._pulse.slots[slot])
             self._marks.append((slot, self._pulse.begin(slot)))
 
     def __exit__(self, kind: Any, problem: Any, trace: Any) -> None:
         try:
             if self._pulse is not None:
-                for before, (slot, mark) in zip(self._before, self._marks, strict=True):
-                    self.steps.append((before, self._pulse.end(slot, mark)))
+                for slot, mark in self._marks:
+                    self._pulse.end(slot, mark)
         finally:
             self._lock.release()
 

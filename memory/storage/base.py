@@ -286,10 +286,9 @@ class MemoryStore(ABC):
         while other threads and processes write, move and delete.
         """
 
-    def fresh_rows(self, agent: str, number: int, after_seq: int) -> tuple[int, IndexColumns | None] | None:
-        """Rows past a seq that this process added since `watch(new_rows=True)` gave this number, and the
-        number up to which they are all that happened; None where that is not known. What `catch_up` would
-        tell, at a fraction of its cost, and not always."""
+    def fresh_rows(self, agent: str, after_seq: int, last_seq: int) -> IndexColumns | None:
+        """The rows with the seqs past one, up to another, as they were added, if this process has just
+        added all of them; None where it has not. What `catch_up` would read, at a fraction of its cost."""
         return None
 
     @abstractmethod

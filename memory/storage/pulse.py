@@ -57,18 +57,14 @@ class Pulse:
         self.slots[slot] = mark
         return mark
 
-    def end(self, slot: int, mark: int) -> int:
-        """The change is committed or taken back; the number that tells of it and of nothing else, or an odd
-        one where there is none such.
+    def end(self, slot: int, mark: int) -> None:
+        """The change is committed or taken back.
 
         Only where another process's change is under way is the slot left alone: that one's end gives
         it the new number. An even number is replaced too: it was written over our mark."""
         now = self.slots[slot]
         if now == mark or not now & 1:
-            fresh = _fresh() & ~1
-            self.slots[slot] = fresh
-            return fresh if now == mark else mark
-        return mark
+            self.slots[slot] = _fresh() & ~1
 
 
 def _create(path: Path) -> None:

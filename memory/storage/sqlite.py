@@ -82,14 +82,12 @@ class SQLiteStore(SQLiteShrinking):
         agent_no = self._agent_numbers.get(agent)
         if self._pulse is None or agent_no is None:
             return None
-        if new_rows:
-            self._fresh.follow(agent_no)
         slot = any_slot(agent_no) if new_rows else change_slot(agent_no)
         return partial(self._pulse.slots.__getitem__, slot)
 
-    def fresh_rows(self, agent: str, number: int, after_seq: int) -> tuple[int, IndexColumns | None] | None:
+    def fresh_rows(self, agent: str, after_seq: int, last_seq: int) -> IndexColumns | None:
         agent_no = self._agent_numbers.get(agent)
-        return None if agent_no is None else self._fresh.since(agent_no, number, after_seq)
+        return None if agent_no is None else self._fresh.between(agent_no, after_seq, last_seq)
 
     def close(self) -> None:
         # The pulse stays mapped for whoever still holds a `watch`; it goes with the last of them.

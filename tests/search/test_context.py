@@ -79,6 +79,14 @@ def test_memories_without_a_session_stand_alone_while_nothing_says_they_cohere(
     assert context.tolist() == pytest.approx(expected, abs=1e-4)
 
 
+def observe(chains: Chains, vectors: np.ndarray, start: int, end: int) -> None:
+    """Let it look at the memories from start to end - 1."""
+    positions = np.arange(start, end)
+    before = chains.before(positions)
+    vectors = vectors.astype(np.float32)
+    chains.observe(positions, vectors[positions], before, vectors[before])
+
+
 def observed(vectors: np.ndarray, sizes: list[int]) -> Chains:
     count = len(vectors)
     chains = Chains(DIMENSIONS)
@@ -88,7 +96,7 @@ def observed(vectors: np.ndarray, sizes: list[int]) -> Chains:
         if end == start:
             continue
         chains.extend(np.full(end - start, NO_SESSION, np.int64))
-        chains.observe(np.arange(start, end), vectors[start:end].astype(np.float32))
+        observe(chains, vectors, start, end)
         start = end
     return chains
 
@@ -136,10 +144,9 @@ def in_sessions(vectors: np.ndarray, length: int) -> Chains:
     """Sessions of this length, their memories observed block by block."""
     chains = Chains(DIMENSIONS)
     for start in range(0, len(vectors), 50):
-        part = vectors[start : start + 50]
-        positions = np.arange(start, start + len(part))
-        chains.extend(positions // length)
-        chains.observe(positions, part)
+        end = min(start + 50, len(vectors))
+        chains.extend(np.arange(start, end) // length)
+        observe(chains, vectors, start, end)
     return chains
 
 
@@ -159,7 +166,7 @@ def test_a_heap_of_notes_stands_alone_beside_a_conversation_in_sessions() -> Non
     turns = drifting(200).astype(np.float32)
     chains = Chains(DIMENSIONS)
     chains.extend(np.concatenate([np.full(200, NO_SESSION), np.arange(200) // 20]))
-    chains.observe(np.arange(400), np.vstack((notes, turns)))
+    observe(chains, np.vstack((notes, turns)), 0, 400)
     scores = np.zeros(400, np.float32)
     scores[[100, 300]] = 1.0
     context = chains.context(scores)

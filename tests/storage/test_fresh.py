@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,145 +23,96 @@ def path(tmp_path: Path) -> Path:
 def store(path: Path) -> Iterator[SQLiteStore]:
     store = SQLiteStore(path)
     store.add([row("first"), row("other", "bob")])
+    for agent in ("ann", "bob"):
+        assert store.fresh_rows(agent, 0, 1) is None  # from here on, somebody searches these
     yield store
     store.close()
 
 
-@pytest.fixture
-def number(store: SQLiteStore) -> Callable[[], int]:
-    watch = store.watch("ann", new_rows=True)
-    assert watch is not None
-    return watch
-
-
-def test_what_was_added_is_handed_over_once(store: SQLiteStore, number: Callable[[], int]) -> None:
-    before = number()
+def test_what_was_added_is_handed_over_once(store: SQLiteStore) -> None:
     one = add(store, [row("a", session=None, step=None)])
     two = add(store, numbered(3, tier=Tier.IM))
-    after, columns = store.fresh_rows("ann", before, 1)
-    assert after == number()
+    columns = store.fresh_rows("ann", 1, 5)
     _, _, read = store.catch_up("ann", 1, 0)
     for name in ("seq", "tier", "created_at", "step", "session"):
         assert getattr(columns, name).tolist() == getattr(read, name).tolist(), name
         assert getattr(columns, name).dtype == getattr(read, name).dtype, name
     assert columns.features == read.features == [features_of(each) for each in one + two]
-    assert store.fresh_rows("ann", before, 1) is None
-    assert store.fresh_rows("ann", after, 1) is None
+    assert store.fresh_rows("ann", 1, 5) is None
 
 
-def test_rows_that_were_seen_already_are_left_out(store: SQLiteStore, number: Callable[[], int]) -> None:
-    before = number()
-    (seen,) = add(store, [row("a")])
-    assert store.fresh_rows("ann", before, seen.seq) == (number(), None)
+def test_nothing_is_not_handed_over(store: SQLiteStore) -> None:
+    assert store.fresh_rows("ann", 1, 1) is None
+    assert store.fresh_rows("nobody", 0, 0) is None
+
+
+def test_rows_that_were_seen_already_are_left_out(store: SQLiteStore) -> None:
+    add(store, numbered(3))
+    columns = store.fresh_rows("ann", 2, 4)
+    assert columns.seq.tolist() == [3, 4]
 
 
 @pytest.mark.parametrize("who", ["ann", "bob"])
-def test_batches_of_several_agents_reach_each(
-    store: SQLiteStore, number: Callable[[], int], who: str
-) -> None:
-    before = {agent: store.watch(agent, new_rows=True)() for agent in ("ann", "bob")}
+def test_batches_of_several_agents_reach_each(store: SQLiteStore, who: str) -> None:
     stored = add(store, [row("a"), row("b", "bob"), row("c")])
-    _, columns = store.fresh_rows(who, before[who], 1)
-    assert columns.features == [features_of(each) for each in stored if each.agent == who]
+    mine = [each for each in stored if each.agent == who]
+    columns = store.fresh_rows(who, 1, mine[-1].seq)
+    assert columns.features == [features_of(each) for each in mine]
 
 
-def test_what_another_connection_did_breaks_the_chain(
-    store: SQLiteStore, number: Callable[[], int], path: Path
-) -> None:
-    before = number()
-    add(store, [row("a")])
-    between = number()
-    other = SQLiteStore(path)
-    other.add([row("theirs")])
-    add(store, [row("b")])
-    other.close()
-    after, columns = store.fresh_rows("ann", before, 1)
-    assert after == between != number()
-    assert [seq for seq, *_ in columns.features] == [2]
-    assert store.fresh_rows("ann", after, 2) is None
+def test_what_somebody_else_added_in_between_is_read_from_the_file(store: SQLiteStore, path: Path) -> None:
+    for order in ("ours theirs ours", "theirs ours", "ours theirs"):
+        other = SQLiteStore(path)
+        first = store.state("ann").last_seq
+        for number, whose in enumerate(order.split()):
+            (store if whose == "ours" else other).add([row(f"{order} {number}")])
+        other.close()
+        assert store.fresh_rows("ann", first, store.state("ann").last_seq) is None, order
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda store: store.delete("ann", ["a"]),
-        lambda store: store.delete_agent("ann"),
-        lambda store: store.forget("ann", [2], Tier.STM),
-        lambda store: store.replace(store.rows("ann", [2])[0], store.rows("ann", [2])[0]),
-    ],
-    ids=["delete", "delete_agent", "forget", "replace"],
-)
-def test_a_change_breaks_the_chain(
-    store: SQLiteStore, number: Callable[[], int], change: Callable[[SQLiteStore], object]
-) -> None:
-    before = number()
-    add(store, [row("a")])
-    assert change(store)
-    add(store, [row("b")])
-    after, columns = store.fresh_rows("ann", before, 1)
-    assert after != number()
-    assert [seq for seq, *_ in columns.features] == [2]
-
-
-def test_what_was_refused_is_not_handed_over(store: SQLiteStore, number: Callable[[], int]) -> None:
-    before = number()
+def test_what_was_refused_is_not_handed_over(store: SQLiteStore) -> None:
     with pytest.raises(IdConflict):
         store.add([row("a"), row("first", digest=5)])
-    assert store.fresh_rows("ann", before, 1) is None
     assert store.add([row("first"), row("a")]) == [None, 2]
-    _, columns = store.fresh_rows("ann", before, 1)
-    assert [seq for seq, *_ in columns.features] == [2]
+    columns = store.fresh_rows("ann", 1, 2)
+    assert columns.seq.tolist() == [2]
 
 
-def test_no_more_is_kept_than_a_search_may_want(store: SQLiteStore, number: Callable[[], int]) -> None:
-    before = number()
+def test_no_more_is_kept_than_a_search_may_want(store: SQLiteStore) -> None:
     for each in numbered(70):
         store.add([each])
-    assert store.fresh_rows("ann", before, 1) is None
+    assert store.fresh_rows("ann", 1, 71) is None
     store.add(numbered(100, "bob"))
-    assert store.fresh_rows("bob", before, 1) is None
+    assert store.fresh_rows("bob", 1, 101) is None
 
 
-def test_agents_that_nobody_searches_are_not_kept(store: SQLiteStore) -> None:
-    pulse = store.watch("ann")
-    assert pulse is not None
-    add(store, [row("a")])
-    assert store.fresh_rows("ann", 2, 0) is None
-    assert store.fresh_rows("nobody", 2, 0) is None
-
-
-def test_only_the_agents_that_were_followed_last_are_kept(store: SQLiteStore) -> None:
-    add(store, [row("a", f"agent {each}") for each in range(100)])
-    before = [store.watch(f"agent {each}", new_rows=True)() for each in range(100)]
-    add(store, [row("b", f"agent {each}") for each in range(100)])
-    kept = [store.fresh_rows(f"agent {each}", before[each], 1) is not None for each in range(100)]
-    assert kept == [False] * 36 + [True] * 64
+def test_only_the_agents_that_were_searched_last_are_kept(store: SQLiteStore) -> None:
+    agents = [f"agent {each}" for each in range(100)]
+    add(store, [row("a", agent) for agent in agents])
+    for agent in agents:
+        assert store.fresh_rows(agent, 0, 1) is None
+    add(store, [row("b", agent) for agent in agents])
+    kept = [store.fresh_rows(agent, 1, 2) is not None for agent in agents[::-1]]
+    assert kept[:64] == [True] * 64
+    assert not any(kept[64:])
 
 
 def test_with_many_writers_nothing_is_missed_and_nothing_comes_twice(
-    store: SQLiteStore, number: Callable[[], int], path: Path
+    store: SQLiteStore, path: Path
 ) -> None:
     """Whoever asks for fresh rows first and for the file's second has all of them in the end, once."""
     other = SQLiteStore(path)
-    seen: list[int] = []
+    seen: list[int] = [1]
 
     def follow() -> None:
-        pulse, last = number(), 1
-        state, _, columns = store.catch_up("ann", last, 0)
-        seen.extend(columns.seq.tolist())
-        last = state.last_seq
-        while len(seen) < 400:
-            now = number()
-            fresh = store.fresh_rows("ann", pulse, last)
-            if fresh is not None:
-                pulse, columns = fresh
-                if columns is not None:
-                    seen.extend(columns.seq.tolist())
-                    last = seen[-1]
-            if pulse != now or now & 1:
-                state, _, columns = store.catch_up("ann", last, 0)
-                seen.extend(columns.seq.tolist())
-                last, pulse = max(last, state.last_seq), now
+        while len(seen) < 401:
+            state = store.state("ann")
+            if state.last_seq == seen[-1]:
+                continue
+            columns = store.fresh_rows("ann", seen[-1], state.last_seq)
+            if columns is None:
+                _, _, columns = store.catch_up("ann", seen[-1], state.last_change)
+            seen.extend(columns.seq.tolist())
 
     def write(mine: SQLiteStore, name: str) -> None:
         for each in range(200):
@@ -169,4 +120,4 @@ def test_with_many_writers_nothing_is_missed_and_nothing_comes_twice(
 
     together(follow, lambda: write(store, "ours"), lambda: write(other, "theirs"))
     other.close()
-    assert seen == list(range(2, 402))
+    assert seen == list(range(1, 402))
