@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from threads import together
 
 from memory import AgentMemorySystem
 from memory.agents import AgentRuntime, Context, Invocation, Reply, ScriptedModel, SessionStore
+from memory.embedding import FunctionEmbedder
 from memory.errors import IdConflict
 
 Open = Callable[..., AgentMemorySystem]
@@ -129,6 +130,30 @@ def test_what_nobody_foresaw_reaches_everybody(
         return list(await asyncio.gather(*asked, return_exceptions=True))
 
     assert [type(each) for each in asyncio.run(both(runtime(memory, sessions)))] == [ZeroDivisionError] * 2
+
+
+def test_what_goes_wrong_with_one_goes_wrong_with_that_one_alone(
+    open_memory: Open, sessions: SessionStore
+) -> None:
+    plain = small_embedder()
+
+    def embed(texts: Sequence[str]) -> Any:
+        if any("bad" in text for text in texts):
+            raise ZeroDivisionError("of the embedder")
+        return plain.embed(texts)
+
+    memory = open_memory(embedder=FunctionEmbedder(embed, name="fails", dimensions=plain.dimensions))
+    agent = runtime(memory, sessions, lambda context: Reply("fine"))
+
+    async def all_three() -> list[Any]:
+        asked = (agent.ainvoke("one"), agent.ainvoke("two, bad"), agent.ainvoke("three"))
+        return list(await asyncio.gather(*asked, return_exceptions=True))
+
+    first, bad, last = asyncio.run(all_three())
+    assert (first.error, last.error) == ("", "")
+    # Its question is searched for first, and fails there: that ends it with an error, which is told.
+    assert "ZeroDivisionError" in (bad.error if isinstance(bad, Invocation) else repr(bad))
+    assert texts(memory) == ["fine", "fine", "one", "three"]
 
 
 def test_event_loops_in_several_threads_share_a_runtime(

@@ -885,3 +885,20 @@ def test_words_that_questions_are_made_of_count_half(open_memory: Open) -> None:
         matches = WordMatches(index, words_of("What do we know about the falcon"))
     assert matches.idf("about") == pytest.approx(matches.idf("falcon") / 2)
     assert matches.idf("Know") == pytest.approx(matches.idf("heron") / 2)  # both are in no memory
+
+
+@pytest.mark.parametrize("sessions", [None, 9])
+def test_one_that_followed_each_memory_ranks_as_one_that_just_opened(
+    open_memory: Open, sessions: int | None
+) -> None:
+    """What stands around a memory counts where memories cohere, and that is learnt as they come."""
+    memory = open_memory(embedder=small_embedder())
+    for number in range(120):
+        subject = string.ascii_lowercase[number // 10]
+        metadata = None if sessions is None else {"session": number // sessions}
+        memory.add("ann", f"talk of {subject * 5} and {subject * 5} again, {number}", metadata=metadata)
+        followed = memory.search("ann", "talk of ccccc", 10)
+        if number % 6 == 5:
+            fresh = open_memory(embedder=small_embedder())
+            assert fresh.search("ann", "talk of ccccc", 10) == followed, number
+            fresh.close()
