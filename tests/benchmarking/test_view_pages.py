@@ -207,7 +207,7 @@ def test_a_run_is_followed_while_it_goes_on(browser: Browser, tmp_path: Path) ->
             finally:
                 process.send_signal(signal.SIGTERM)
         assert page.locator("progress").count() == 0
-        assert "waiting.slow" in page.inner_text("#run")
+        assert "How long calls take" in page.inner_text("#waiting\\.slow")
 
 
 def test_a_run_whose_process_was_killed_is_not_shown_as_going_on(browser: Browser, tmp_path: Path) -> None:

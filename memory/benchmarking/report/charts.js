@@ -5,6 +5,14 @@
   const REACH = 40; // pixels around a point
   let told, here;
 
+  const place = () => {
+    const box = here.getBoundingClientRect();
+    const left = box.left + box.width / 2 - told.offsetWidth / 2;
+    const above = box.top - told.offsetHeight - 8;
+    told.style.left = `${Math.max(4, Math.min(left, innerWidth - told.offsetWidth - 4))}px`;
+    told.style.top = `${above > 4 ? above : box.bottom + 8}px`;
+  };
+
   const tell = (point) => {
     if (here) here.classList.remove("here");
     here = point;
@@ -12,11 +20,7 @@
     if (!point) return;
     point.classList.add("here");
     told.textContent = point.dataset.text;
-    const box = point.getBoundingClientRect();
-    const left = box.left + box.width / 2 - told.offsetWidth / 2;
-    const above = box.top - told.offsetHeight - 8;
-    told.style.left = `${Math.max(4, Math.min(left, innerWidth - told.offsetWidth - 4))}px`;
-    told.style.top = `${above > 4 ? above : box.bottom + 8}px`;
+    place();
   };
 
   const middle = (point) => {
@@ -89,7 +93,8 @@
     told.setAttribute("role", "status");
     document.body.append(told);
     enhance(document);
-    addEventListener("scroll", () => tell(null), { passive: true });
+    // It stays with its point: focusing a plot by key may scroll, and says so only after the next key.
+    addEventListener("scroll", () => { if (here) place(); }, { passive: true });
   });
   document.addEventListener("click", (event) => {
     const key = event.target.closest(".legend button.key");
