@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import compress
 from typing import Any, Literal, TypeAlias
@@ -36,6 +36,7 @@ Moment: TypeAlias = float | datetime
 TierName: TypeAlias = str | Tier
 _Rank: TypeAlias = Callable[[AgentIndex, int, NDArray[np.bool_] | None], list[Match]]
 _READ_AT_ONCE = 500
+_READ_A_FEW = 6
 _MOST_KEPT = 100  # of one search; whoever asks for more goes through everything, once
 
 
@@ -104,9 +105,32 @@ class Finding:
             raise InvalidMemory(f"query is a {type(query).__name__}: search takes text")
 
         def rank(index: AgentIndex, k: int, allowed: NDArray[np.bool_] | None) -> list[Match]:
-            return by_text(index, query, self._query_vector, k, allowed)
+            ranking = by_text(index, query, self._query_vector, k, allowed)
+            return [] if ranking is None else ranking.matches()
 
         return self._search(agent_id, k, tier, filters, since, until, rank)
+
+    def iter_search(self, agent_id: str, query: str, most: int = 100) -> Iterator[Hit]:
+        """The hits of `search` one after the other, for who can't say beforehand how many it takes.
+
+        All are ranked at the first one; each is read, and counts as used, when it is about to be reached.
+        """
+        check_name("agent_id", agent_id)
+        if not isinstance(query, str):
+            raise InvalidMemory(f"query is a {type(query).__name__}: search takes text")
+        most = check_count("most", most)
+        return self._one_by_one(agent_id, query, most)
+
+    def _one_by_one(self, agent_id: str, query: str, most: int) -> Iterator[Hit]:
+        self._searches += 1
+        if most == 0:
+            return
+        with self._caught_up(agent_id) as index:
+            ranking = by_text(index, query, self._query_vector, most, index.living)
+        if ranking is None:
+            return
+        for start in range(0, len(ranking), _READ_A_FEW):
+            yield from self._hits(agent_id, ranking.matches(start, start + _READ_A_FEW), ALL_TIERS, None)
 
     def retrieve_similar_states(
         self,

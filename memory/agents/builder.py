@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -42,11 +41,12 @@ _DAY = 24 * 3600.0
 _MOST_SESSIONS_CACHED = 256
 _MOST_COUNTS_CACHED = 8192
 _LONGEST_COUNT_CACHED = 4096  # characters
+_MOST_LOOKED_AT = 16
+"""Hits for each memory that is wanted: question, tool result and answer often say the same."""
 _CHUNK = 64
 
 
-@dataclass(frozen=True)
-class _Line:
+class _Line(msgspec.Struct, frozen=True):
     """A line of the system text, and what it is about: a hit of the memory, or another session."""
 
     text: str
@@ -54,8 +54,7 @@ class _Line:
     about: Any
 
 
-@dataclass(frozen=True)
-class _Block:
+class _Block(msgspec.Struct, frozen=True):
     """A heading and its lines, as a part of the system text."""
 
     text: str = ""
@@ -63,8 +62,10 @@ class _Block:
     lines: tuple[_Line, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Found:
+_NOTHING = _Block()
+
+
+class _Found(msgspec.Struct, frozen=True):
     """What memory and sessions had to say to one message of the user."""
 
     question_id: str
@@ -139,7 +140,7 @@ class ContextBuilder:
         must = [cached.question] if cached.question is not None else []
         if usable and usable[-1] is not cached.question:
             must.append(usable[-1])
-        must_tokens = sum(unit.tokens for unit in must)
+        must_tokens = sum([unit.tokens for unit in must])
         room = self.token_budget - fixed - must_tokens
         if room < 0:
             raise BudgetTooSmall(
@@ -153,7 +154,7 @@ class ContextBuilder:
         messages = tuple(chain.from_iterable([unit.messages for unit in chosen]))
         found = cached.found
         return Context(
-            system="\n\n".join(part for part in (self.system_prompt, memories.text, others.text) if part),
+            system="\n\n".join([part for part in (self.system_prompt, memories.text, others.text) if part]),
             messages=messages,
             tools=tools,
             tokens=fixed + memories.tokens + others.tokens + sum([unit.tokens for unit in chosen]),
@@ -162,7 +163,7 @@ class ContextBuilder:
                 len(found.memories) - len(memories.lines) if found else 0,
                 len(found.sessions) - len(others.lines) if found else 0,
             ),
-            memories=tuple(line.about for line in memories.lines),
+            memories=tuple([line.about for line in memories.lines]),
         )
 
     def forget(self, session_id: str) -> None:
@@ -243,7 +244,7 @@ class ContextBuilder:
         asks_memory = self.memory is not None and self._most_memories
         if cached.question is None or not (asks_memory or self._most_sessions):
             cached.found = None
-            return _Block(), _Block()
+            return _NOTHING, _NOTHING
         share = int(room * self._memory_share)
         question = cached.question.messages[0]
         found = cached.found
@@ -268,25 +269,18 @@ class ContextBuilder:
         wanted = self._most_memories
         if self.memory is None or not wanted or not question.strip():
             return ()
-        # Question, tool result and answer often say the same: a second search costs more than more hits.
-        asked = wanted * 4
-        while True:
-            hits = self.memory.search(agent_id, question, asked)
-            said = {_as_text(question)}
-            fresh: dict[str, Hit] = {}
-            for hit in hits:
-                text = _as_text(hit.entry.content)
-                if text not in said and hit.entry.id not in seen:
-                    fresh[text] = hit
-                    if len(fresh) == wanted:
-                        break
-                said.add(text)
-            if len(fresh) == wanted or len(hits) < asked or asked >= wanted * 16:
-                break
-            asked *= 4
+        said = {_as_text(question)}
+        fresh: dict[str, Hit] = {}
+        for hit in self.memory.iter_search(agent_id, question, wanted * _MOST_LOOKED_AT):
+            text = _as_text(hit.entry.content)
+            if text not in said and hit.id not in seen:
+                fresh[text] = hit
+                if len(fresh) == wanted:
+                    break
+            said.add(text)
         now = self.memory.clock.now()
         by_weight = sorted(fresh.items(), key=lambda item: _weight(item[1], now), reverse=True)
-        return tuple(self._line(text, hit) for text, hit in by_weight)
+        return tuple([self._line(text, hit) for text, hit in by_weight])
 
     def _other_sessions(self, agent_id: str, current: str) -> tuple[_Line, ...]:
         """The newest message of each of the sessions that were used last; read again if it is another."""
@@ -316,6 +310,8 @@ class ContextBuilder:
 
     def _block(self, head: str, lines: Sequence[_Line], room: int) -> _Block:
         """The first ones first; one that is too long does not keep out the shorter ones after it."""
+        if not lines:
+            return _NOTHING
         tokens = self._count(head) + 2  # and the empty line before it
         kept = []
         for line in lines:
@@ -323,8 +319,8 @@ class ContextBuilder:
                 tokens += line.tokens
                 kept.append(line)
         if not kept:
-            return _Block()
-        return _Block("\n".join((head, *(line.text for line in kept))), tokens, tuple(kept))
+            return _NOTHING
+        return _Block("\n".join([head, *[line.text for line in kept]]), tokens, tuple(kept))
 
 
 def _weight(hit: Hit, now: float) -> float:

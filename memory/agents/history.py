@@ -7,13 +7,13 @@ results.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from memory.agents.messages import Message
 
 
-@dataclass(frozen=True)
-class Unit:
+class Unit(msgspec.Struct, frozen=True):
     """Messages that are in or out together: one, or an assistant's tool calls with their results."""
 
     messages: tuple[Message, ...]

@@ -71,8 +71,7 @@ class _Turn:
     start: float = 0.0
 
 
-@dataclass(frozen=True)
-class _End:
+class _End(msgspec.Struct, frozen=True):
     """Why an invocation goes no further."""
 
     stopped_by: StoppedBy

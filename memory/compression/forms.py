@@ -114,9 +114,11 @@ class Forms:
             raise StoreCorrupt(f"a memory's vector can't be read back: {problem}") from None
 
     def _to_int8(self, stored: Sequence[StoredVector]) -> NDArray[np.int8]:
-        rows_of = _by_codec(stored)
-        if FLOAT32 in rows_of and len(rows_of) == 1:  # young ones, as most searches find them new
+        if all(
+            [number == FLOAT32 for number, _, _ in stored]
+        ):  # young ones, as most searches find them new
             return to_int8(self._decode(FLOAT32, [vector for _, vector, _ in stored]))
+        rows_of = _by_codec(stored)
         result = np.empty((len(stored), self._dimensions), np.int8)
         for number, rows in rows_of.items():
             if number == INT8:

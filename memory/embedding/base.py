@@ -68,8 +68,10 @@ def checked_rows(vectors: Any, name: str, rows: int, dimensions: int) -> FloatMa
 
 def unit_rows(vectors: FloatMatrix) -> FloatMatrix:
     """Each row scaled to length 1; a zero row stays zero."""
-    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
-    units: FloatMatrix = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    lengths = np.sqrt(np.vecdot(vectors, vectors))[:, None]
+    if not np.logical_and.reduce(lengths, axis=None):
+        lengths[lengths == 0] = 1.0
+    units: FloatMatrix = vectors / lengths
     return units
 
 

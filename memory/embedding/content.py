@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
 from memory.content import Leaves
@@ -24,8 +24,7 @@ _STEPS = 7919 * np.arange(2 * len(_FREQUENCIES))  # from a path's first directio
 _SEED = 20_250_323
 
 
-@dataclass(frozen=True)
-class Rendering:
+class Rendering(msgspec.Struct, frozen=True, gc=False):
     """What of a content is embedded: words, and numbers with their paths."""
 
     text: str

@@ -19,6 +19,7 @@ from memory.embedding.base import FloatMatrix, unit, unit_rows
 from memory.embedding.tokens import Piece, pieces_of, wheel_folder
 
 _WEIGHTS = "weights/l2_supercat_256.safetensors"
+_FEW_TEXTS = 8
 _FEW_PIECES = 48  # up to here, counting those that occur twice costs more than it saves
 _WIDE_TOKENS = 4096  # vectors that are kept as float32, 1 KB each: most of what people say
 
@@ -38,6 +39,10 @@ class WordLlamaEmbedder:
     def embed(self, texts: Sequence[str]) -> FloatMatrix:
         if len(texts) == 1:
             return unit(_sum_of(pieces_of(texts[0])))[None, :]
+        if len(texts) <= _FEW_TEXTS:
+            parts = [pieces_of(text) for text in texts]
+            if all(map(_is_short, parts)):
+                return unit_rows(_sums_of(parts))
         vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
         # Text by text: what a batch gathers at once would leave the processor's cache.
         for row, text in enumerate(texts):
@@ -62,9 +67,25 @@ class WordLlamaEmbedder:
         return unit(total)[None, :]
 
 
+def _is_short(pieces: Sequence[Piece]) -> bool:
+    return 0 < len(pieces) <= _FEW_PIECES and (len(pieces) > 1 or len(pieces[0].tokens) <= _FEW_PIECES)
+
+
+def _sums_of(texts: Sequence[Sequence[Piece]]) -> FloatMatrix:
+    """The sums of a few short texts' tokens: all are gathered at once."""
+    tokens: list[int] = []
+    starts = []
+    for pieces in texts:
+        starts.append(len(tokens))
+        for piece in pieces:
+            tokens += piece.tokens
+    sums: FloatMatrix = np.add.reduceat(_vectors_of(tokens), starts, axis=0)
+    return sums
+
+
 def _sum_of(pieces: Sequence[Piece]) -> FloatMatrix:
     """The sum of all tokens' vectors."""
-    if len(pieces) > _FEW_PIECES or (len(pieces) == 1 and len(pieces[0].tokens) > _FEW_PIECES):
+    if pieces and not _is_short(pieces):
         return _weighted_sum(_counted(pieces))
     tokens = [token for piece in pieces for token in piece.tokens]
     total: FloatMatrix = np.add.reduce(_vectors_of(tokens), axis=0)

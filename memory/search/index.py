@@ -27,6 +27,7 @@ GONE = 255  # the tier of a memory that was deleted
 _RELOAD_SHARE = 8  # read anew when more than an eighth of the positions are gone …
 _RELOAD_MIN = 64  # … and at least so many
 _OBSERVED_TOGETHER = 16
+_WEIGHED_EVERY = 128  # memories that this process has added: some 50 KB
 
 Decode = Callable[[Sequence[tuple[int, bytes, bytes | None]]], NDArray[np.int8]]
 """Stored vectors (codec, vector, fine vector) to int8 rows."""
@@ -99,6 +100,7 @@ class AgentIndex:
         self.chains = Chains(self._dimensions)
         self._observed = 0
         self.words_in_all = 0.0
+        self._unweighed = 0
         self.changed_size = True
 
     # -- keeping up ---------------------------------------------------------------------------
@@ -130,7 +132,10 @@ class AgentIndex:
         if rows is None:
             return False
         self._append(rows)
-        self.changed_size = True
+        self._unweighed += len(rows.seq)
+        if self._unweighed >= _WEIGHED_EVERY:
+            self._unweighed = 0
+            self.changed_size = True
         self._state = state
         return True
 

@@ -29,36 +29,35 @@ _TF_BITS = np.uint32(8)
 class WordMatches:
     """Where each of the query's words is.
 
-    All postings of all words lie in one flat array, word by word and ascending: the words of a query are
-    few and their postings many, so that work is done on all of them at once.
+    All postings of all words lie in flat arrays: the words of a query are few and their postings many, so
+    that work is done on all of them at once.
     """
 
     def __init__(self, index: AgentIndex, words: Sequence[str]) -> None:
         distinct = {term_of(word): word for word in words}
         self._words = dict(islice(distinct.items(), MAX_WORDS))
-        self._index = index
+        self._count = index.count
         self._memories = max(index.count - index.gone, 1)
         terms = list(self._words)
         living = index.living
-        by_word: list[list[tuple[int, NDArray[np.uint32]]]] = [[] for _ in terms]
-        """For each word its postings with the first position of their block, ascending."""
+        parts = []
         for base, count, block in index.blocks():
-            for number, part in block.postings.find_parts(terms):
-                if living is not None:
-                    part = part[living[base : base + count][part >> _TF_BITS]]
-                if len(part):
-                    by_word[number].append((base, part))
-        parts = [part for pairs in by_word for _, part in pairs]
-        bases = [base for pairs in by_word for base, _ in pairs]
-        self._owners = [number for number, pairs in enumerate(by_word) for _ in pairs]
-        """For each part the number of its word."""
-        frequencies = [sum([len(part) for _, part in pairs]) for pairs in by_word]
-        self._sizes = [len(part) for part in parts]
-        packed = np.concatenate(parts) if parts else np.empty(0, np.uint32)
-        self._occurrences = packed & np.uint32(255)
-        self._positions = (packed >> _TF_BITS).astype(np.int64)
-        if any(bases):
-            self._positions += np.repeat(bases, self._sizes)
+            packed, owners = block.postings.find_all(terms)
+            positions = (packed >> _TF_BITS).astype(np.int64)
+            if living is not None:
+                kept = living[base : base + count][positions]
+                packed, owners, positions = packed[kept], owners[kept], positions[kept]
+            if base:
+                positions += base
+            parts.append((positions, packed & np.uint32(255), owners))
+        if len(parts) == 1:
+            self._positions, self._occurrences, self._owners = parts[0]
+        else:
+            self._positions, self._occurrences, self._owners = map(np.concatenate, zip(*parts, strict=True))
+        # Only now: reading a block that was not in RAM is when the lengths of its memories become known.
+        self._lengths = index.columns.length
+        self._average_length = max(index.words_in_all / self._memories, 1.0)
+        frequencies = np.bincount(self._owners, minlength=len(terms)).tolist()
         idle = function_terms()
         self._idfs = {
             term: self._idf(frequency) * (FUNCTION_SHARE if term in idle else 1.0)
@@ -67,7 +66,7 @@ class WordMatches:
         self._unknown = self._idf(0)
 
     def __bool__(self) -> bool:
-        return bool(self._sizes)
+        return len(self._positions) > 0
 
     def idf(self, word: str) -> float:
         """How much a word of any case says; a word that no memory holds says most."""
@@ -75,32 +74,29 @@ class WordMatches:
 
     def scores(self) -> NDArray[np.float32]:
         """BM25 of every memory."""
-        index, positions = self._index, self._positions
+        positions = self._positions
         tf = self._occurrences.astype(np.float32)
-        idfs = list(self._idfs.values())
-        weights = np.repeat(
-            np.array([idfs[owner] * (K1 + 1) for owner in self._owners], np.float32), self._sizes
-        )
-        average = max(index.words_in_all / self._memories, 1.0)
-        saturation = index.columns.length[positions]
-        saturation *= np.float32(K1 * B / average)
+        idfs = np.array(list(self._idfs.values()), np.float32)
+        idfs *= np.float32(K1 + 1)
+        saturation = self._lengths[positions]
+        saturation *= np.float32(K1 * B / self._average_length)
         saturation += np.float32(K1 * (1 - B))
         saturation += tf
-        tf *= weights
+        tf *= idfs[self._owners]
         tf /= saturation
-        return np.bincount(positions, tf, index.count).astype(np.float32)
+        return np.bincount(positions, tf, self._count).astype(np.float32)
 
     def words_at(self, positions: NDArray[np.int64]) -> list[tuple[str, ...]]:
         """For each of some memories the query's words that it holds."""
         held: dict[int, list[str]] = {position: [] for position in positions.tolist()}
-        if self._sizes and held:
+        if self and held:
             words = list(self._words.values())
-            wanted = np.zeros(self._index.count, np.bool_)
+            wanted = np.zeros(self._count, np.bool_)
             wanted[positions] = True
             found = wanted[self._positions].nonzero()[0]
-            parts = np.add.accumulate(self._sizes).searchsorted(found, side="right").tolist()
-            for position, part in zip(self._positions[found].tolist(), parts, strict=True):
-                held[position].append(words[self._owners[part]])
+            places, owners = self._positions[found].tolist(), self._owners[found].tolist()
+            for position, owner in zip(places, owners, strict=True):
+                held[position].append(words[owner])
         return list(map(tuple, held.values()))
 
     def _idf(self, frequency: int) -> float:

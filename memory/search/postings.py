@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import MutableSequence, Sequence
-from itertools import count
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ _TAIL_SHARE = 4  # the tail is merged when it holds more than a quarter of all m
 _REPLACED_MAX = 256  # replaced memories are kept aside until there are so many
 _TAIL_MIN = 512  # … and at least so many
 _LONGEST_LIST = 16
+
+_Found: TypeAlias = tuple[NDArray[np.uint32], NDArray[np.int64]]
+"""Postings, and for each the number of its term."""
 
 
 class Postings:
@@ -81,63 +84,73 @@ class Postings:
 
     def find(self, term: int) -> NDArray[np.int64]:
         """Positions of the memories that hold the term, ascending."""
-        return (self.find_all([term])[0] >> np.uint32(8)).astype(np.int64)
+        packed, _ = self.find_all([term])
+        return (packed >> np.uint32(8)).astype(np.int64)
 
-    def find_all(self, terms: Sequence[int]) -> list[NDArray[np.uint32]]:
-        """For each term its postings, ascending."""
-        found: list[list[NDArray[np.uint32]]] = [[] for _ in terms]
-        for number, part in self.find_parts(terms):
-            found[number].append(part)
-        nothing = self._packed[:0]
-        return [np.concatenate(parts) if parts else nothing for parts in found]
+    def find_all(self, terms: Sequence[int]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """All postings of all terms, and for each posting the number of its term.
 
-    def find_parts(self, terms: Sequence[int]) -> list[tuple[int, NDArray[np.uint32]]]:
-        """The same in parts, each with the number of its term; a term's are ascending."""
-        found = self._find_sorted(terms)
+        A term's postings are ascending; those of different terms may be mixed."""
+        parts = self._find_sorted(terms)
         if self._tail:
-            for number, term in enumerate(terms):
-                tail = self._tail.get(term)
-                if tail is not None:
-                    # A copy: a view would keep the array from growing.
-                    found.append((number, np.array(tail, np.uint32)))
-        return self._corrected(terms, found) if self._replaced else found
+            parts.append(self._find_in_tail(terms))
+        if self._replaced:
+            parts = [self._corrected(terms, parts)]
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return self._packed[:0], np.empty(0, np.int64)
+        packed, owners = zip(*parts, strict=True)
+        return np.concatenate(packed), np.concatenate(owners)
 
-    def _corrected(
-        self, terms: Sequence[int], found: list[tuple[int, NDArray[np.uint32]]]
-    ) -> list[tuple[int, NDArray[np.uint32]]]:
-        """Postings with those of replaced memories as they are now."""
-        corrected = []
-        replaced = list(self._replaced)
+    def _find_in_tail(self, terms: Sequence[int]) -> _Found:
+        flat = array("I")
+        owners: list[int] = []
+        sizes: list[int] = []
         for number, term in enumerate(terms):
-            packed = np.concatenate([self._packed[:0], *(part for owner, part in found if owner == number)])
-            now = [
-                position << 8 | min(counts[term], _MAX_TF)
-                for position, counts in self._replaced.items()
-                if term in counts
-            ]
-            stale = np.isin(packed >> np.uint32(8), replaced)
-            packed = np.concatenate((packed[~stale], np.array(now, np.uint32)))
-            packed.sort()
-            corrected.append((number, packed))
-        return corrected
+            held = self._tail.get(term)
+            if held is not None:
+                flat.extend(held)
+                owners.append(number)
+                sizes.append(len(held))
+        return np.frombuffer(flat, np.uint32), np.array(owners, np.int64).repeat(sizes)
+
+    def _corrected(self, terms: Sequence[int], parts: Sequence[_Found]) -> _Found:
+        """Postings with those of replaced memories as they are now."""
+        replaced = list(self._replaced)
+        packed = np.concatenate([self._packed[:0], *(part for part, _ in parts)])
+        owners = np.concatenate([np.empty(0, np.int64), *(numbers for _, numbers in parts)])
+        current = ~np.isin(packed >> np.uint32(8), replaced)
+        now = [
+            (number, position << 8 | min(counts[term], _MAX_TF))
+            for number, term in enumerate(terms)
+            for position, counts in self._replaced.items()
+            if term in counts
+        ]
+        packed = np.append(packed[current], np.array([posting for _, posting in now], np.uint32))
+        owners = np.append(owners[current], np.array([number for number, _ in now], np.int64))
+        order = np.lexsort((packed, owners))
+        return packed[order], owners[order]
 
     @property
     def nbytes(self) -> int:
         tail = 160 * len(self._tail) + 12 * self._tail_postings
         return self._terms.nbytes + self._starts.nbytes + self._packed.nbytes + tail
 
-    def _find_sorted(self, terms: Sequence[int]) -> list[tuple[int, NDArray[np.uint32]]]:
+    def _find_sorted(self, terms: Sequence[int]) -> list[_Found]:
         if not len(self._terms):
             return []
         wanted = np.array(terms, np.uint32)
         at = np.minimum(self._terms.searchsorted(wanted), len(self._terms) - 1)
-        present = self._terms[at] == wanted
-        starts, ends = self._starts[at].tolist(), self._starts[at + 1].tolist()
-        return [
-            (number, self._packed[start:end])
-            for number, start, end, there in zip(count(), starts, ends, present.tolist(), strict=False)
-            if there
+        present = (self._terms[at] == wanted).nonzero()[0]
+        if not len(present):
+            return []
+        at = at[present]
+        starts, ends = self._starts[at], self._starts[at + 1]
+        slices = [
+            self._packed[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
         ]
+        return [(np.concatenate(slices), present.repeat(ends - starts))]
 
     def _merge(self, flat: NDArray[np.uint32], owners: NDArray[np.int64], memories: int) -> None:
         """Sort everything anew: the sorted part, the tail and what is coming."""

@@ -62,16 +62,54 @@ def by_vector(
     ]
 
 
+class Ranking:
+    """Memories that fit a text, best first; why each one does is found out when it is looked at.
+
+    It needs the index no more: memories may come and go meanwhile."""
+
+    def __init__(
+        self, index: AgentIndex, best: NDArray[np.int64], total: Floats, cosines: Floats,
+        context: Floats | None, words: WordMatches,
+    ) -> None:  # fmt: skip
+        self._best = best
+        self._words = words
+        columns = index.columns
+        self._seqs: list[int] = columns.seq[best].tolist()
+        self._tiers: list[int] = columns.tier[best].tolist()
+        self._scores: list[float] = total[best].tolist()
+        self._cosines: list[float] = cosines[best].tolist()
+        self._around: list[float] = [0.0] * len(best) if context is None else context[best].tolist()
+
+    def __len__(self) -> int:
+        return len(self._seqs)
+
+    def matches(self, start: int = 0, stop: int | None = None) -> list[Match]:
+        """Those from one place in the ranking up to another."""
+        part = slice(start, stop)
+        return [
+            Match(*fields)
+            for fields in zip(
+                self._seqs[part],
+                self._tiers[part],
+                self._scores[part],
+                self._cosines[part],
+                self._words.words_at(self._best[part]),
+                self._around[part],
+                strict=True,
+            )
+        ]
+
+
 def by_text(
     index: AgentIndex,
     text: str,
     query_vector: QueryVector,
     k: int,
     allowed: NDArray[np.bool_] | None,
-) -> list[Match]:
-    """The k memories that fit a text best, by words, meaning and surroundings."""
+) -> Ranking | None:
+    """The k memories that fit a text best, by words, meaning and surroundings; None if there are none."""
     if index.count == 0:
-        return []
+        return None
     matches = WordMatches(index, words_of(text))
     cosines = _cosines(index, query_vector(text, matches.idf))
     living = index.living
@@ -86,19 +124,7 @@ def by_text(
     best = best[np.lexsort((-best, -total[best]))]
     if allowed is not None:
         best = best[allowed[best]]
-    around = np.zeros(len(best)) if context is None else context[best]
-    return [
-        Match(*fields)
-        for fields in zip(
-            index.columns.seq[best].tolist(),
-            index.columns.tier[best].tolist(),
-            total[best].tolist(),
-            cosines[best].tolist(),
-            matches.words_at(best),
-            around.tolist(),
-            strict=True,
-        )
-    ]
+    return Ranking(index, best, total, cosines, context, matches)
 
 
 def query_vector_of(embedder: ContentEmbedder) -> QueryVector:

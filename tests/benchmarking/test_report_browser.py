@@ -100,8 +100,12 @@ def test_what_is_told_stays_with_its_point_when_the_page_scrolls(browser: Browse
     above_the_point = """() => document.querySelector(".here").getBoundingClientRect().top
         - document.querySelector(".told").getBoundingClientRect().bottom"""
     before = page.evaluate(above_the_point)
-    page.evaluate("() => new Promise((done) => {"
-        " addEventListener('scroll', () => requestAnimationFrame(done), { once: true }); scrollBy(0, 30); })")  # fmt: skip
+    page.evaluate(
+        """() => new Promise((done) => {
+            addEventListener("scroll", () => requestAnimationFrame(done), { once: true });
+            scrollBy(0, 30);
+        })"""
+    )
     assert page.locator(".told").is_visible()
     assert abs(page.evaluate(above_the_point) - before) < 1
 
