@@ -250,6 +250,23 @@ class Finding:
             TIER_LABELS[record.tier],
         )
 
+    def _unpacked(self, record: Record) -> Record:
+        """With its body as it was given: what is found again then need not be unpacked again."""
+        if record.body_codec == RAW:
+            return record
+        return Record(
+            record.agent,
+            record.id,
+            record.seq,
+            record.tier,
+            record.kind,
+            record.step,
+            record.created_at,
+            record.importance,
+            RAW,
+            self._forms.raw_body(record.body_codec, record.body),
+        )
+
     def _record(self, agent_id: str, id: str) -> Record | None:
         check_name("agent_id", agent_id)
         check_name("id", id)
@@ -331,11 +348,12 @@ class Finding:
         entries = self._entries(
             agent_id, [match.seq for match in matches], [match.tier for match in matches]
         )
-        hits = [
-            Hit(entry.id, entry, match.score, entry.tier, Why(match.words, match.similarity, match.context))
-            for match in matches
-            if (entry := entries.get(match.seq)) is not None
-        ]
+        hits = []
+        for match in matches:
+            entry = entries.get(match.seq)
+            if entry is not None:
+                why = Why(match.words, match.similarity, match.context)
+                hits.append(Hit(entry.id, entry, match.score, entry.tier, why))
         if condition is not None or scope is not ALL_TIERS:
             return [hit for hit in hits if _is_meant(hit.entry, scope, condition)]
         return hits
@@ -347,18 +365,18 @@ class Finding:
         if len(entries) == len(seqs):
             return entries
         moment = cache.moment(agent_id)
-        records = cache.found(agent_id, seqs)
-        if len(entries) + len(records) < len(seqs):
-            if entries or records:
-                here = entries.keys() | {record.seq for record in records}
-                missing = [seq not in here for seq in seqs]
+        found = cache.found(agent_id, seqs)
+        if len(entries) + len(found) < len(seqs):
+            if entries or found:
+                missing = [seq not in entries and seq not in found for seq in seqs]
                 seqs, tiers = list(compress(seqs, missing)), list(compress(tiers, missing))
             fetched = self._store.get_by_seq(agent_id, seqs, tiers)
             if len(fetched) <= _MOST_KEPT:
+                fetched = list(map(self._unpacked, fetched))
                 cache.keep_found(agent_id, fetched, moment)
-            records = records + fetched if records else fetched
-        read = self._read_all(records, moment)
-        entries.update(zip([record.seq for record in records], read, strict=True))
+            for record in fetched:
+                found[record.seq] = record
+        entries.update(zip(found, self._read_all(list(found.values()), moment), strict=True))
         return entries
 
     def _in_range(

@@ -54,7 +54,7 @@ class AgentRecords:
         self.seqs: dict[str, int] = {}
         self.encoded: dict[int, bytes] = {}
         self.found: dict[int, Record] = {}
-        """Of the lower tiers, as the store gave them: what is found once is often found again."""
+        """Of the lower tiers, their bodies unpacked: what is found once is often found again."""
         self.size = 0
 
 
@@ -154,13 +154,13 @@ class RecordCache:
             if size:
                 self._grow(records, size)
 
-    def found(self, agent: str, seqs: Iterable[int]) -> list[Record]:
-        """Those of the records that were found before and are still good."""
+    def found(self, agent: str, seqs: Iterable[int]) -> dict[int, Record]:
+        """Those of the records that were found before and are still good, by seq."""
         records = self.agents.get(agent)
         held = None if records is None else records.found
         if not held or records is None or records.watch() != records.pulse:
-            return []
-        return [held[seq] for seq in seqs if seq in held]
+            return {}
+        return {seq: held[seq] for seq in seqs if seq in held}
 
     def _open_at(self, agent: str, moment: int) -> AgentRecords | None:
         """An agent's records, ready to take what was read under `moment`; None if that has passed."""

@@ -97,7 +97,12 @@ def _learn(parts: Iterable[str]) -> dict[str, Piece]:
 
 
 def _piece(text: str) -> Piece:
-    encoding = _load().encode(text, add_special_tokens=False)
+    tokenizer = _load()
+    encoding = tokenizer.encode(text, add_special_tokens=False)
+    if _WORD.fullmatch(text):  # as most are: all its tokens are the word's
+        ids = encoding.ids
+        mark = tokenizer.token_to_id(_MARK)
+        return Piece(ids, [None if token == mark else text for token in ids])
     spans = [(*match.span(), match.group()) for match in _WORD.finditer(text)]
     words: list[str | None] = []
     at = 0

@@ -24,6 +24,7 @@ _WORTH_IT = 4  # past a quarter of the rows, scanning all bytes is quicker
 _SPREADS = 1.5  # how many standard deviations of the signs are looked at
 _ROUNDING = 3  # times k: candidates whose bytes are so near that the rounded query can't order them
 _HISTOGRAM_ROWS = 1024
+_SIGNED_AT_ONCE = 4096
 _FEW = 400  # candidates that are compared with the unrounded query straight away
 
 
@@ -42,7 +43,10 @@ class VectorBlock:
         self._words = -(-dimensions // 64)
         self._codes = np.zeros((rows, dimensions), np.int8)
         self._norms = np.ones(rows, np.float32)
-        self._bits = np.zeros((self._words, rows), np.uint64)
+        self._bits = np.zeros((self._words, 0), np.uint64)
+        """Made when they are first looked at: searching by text never does."""
+        self._signed = 0
+        """How many of the first vectors have their bits."""
 
     @property
     def nbytes(self) -> int:
@@ -55,7 +59,9 @@ class VectorBlock:
         wide = codes.astype(np.float32)
         # Never 0, so that a zero vector has the cosine 0 to everything.
         self._norms[positions] = np.maximum(np.sqrt(np.einsum("ij,ij->i", wide, wide)), 1)
-        self._bits[:, positions] = self._to_bits(codes)
+        signed = positions < self._signed
+        if signed.any():
+            self._bits[:, positions[signed]] = self._to_bits(codes[signed])
 
     def put(self, first: int, codes: NDArray[np.int8]) -> None:
         """The same at consecutive positions, in less than half the time."""
@@ -64,7 +70,7 @@ class VectorBlock:
         self._codes[run] = codes
         wide = codes.astype(np.float32)
         self._norms[run] = np.maximum(np.sqrt(np.vecdot(wide, wide)), 1)
-        self._bits[:, run] = self._to_bits(codes)
+        self._signed = min(self._signed, first)
 
     def scores(self, query: NDArray[np.float32], count: int) -> NDArray[np.float32]:
         """The cosine of the first `count` vectors to a unit query, every one."""
@@ -195,11 +201,24 @@ class VectorBlock:
         signs = np.zeros(self._words * 64, np.bool_)
         np.greater(query, 0, out=signs[: self._dimensions])
         bits = np.packbits(signs).view(np.uint64)
+        if self._signed < count:
+            self._sign(count)
         differing = np.bitwise_count(self._bits[:, :count] ^ bits[:, None])
         # 256 differences would wrap round to 0 in a byte: one candidate too many, and ranked last.
         narrow = np.uint8 if self._dimensions <= 256 else np.uint16
         distances: NDArray[np.uint8] = np.add.reduce(differing, axis=0, dtype=narrow)
         return distances
+
+    def _sign(self, count: int) -> None:
+        """Make the bits of the first `count` vectors that have none yet."""
+        if count > self._bits.shape[1]:
+            grown = np.zeros((self._words, len(self._codes)), np.uint64)
+            grown[:, : self._signed] = self._bits[:, : self._signed]
+            self._bits = grown
+        for start in range(self._signed, count, _SIGNED_AT_ONCE):
+            run = slice(start, min(start + _SIGNED_AT_ONCE, count))
+            self._bits[:, run] = self._to_bits(self._codes[run])
+        self._signed = count
 
     def _to_bits(self, vectors: NDArray[np.int8]) -> NDArray[np.uint64]:
         """Signs, one column a vector, 64 to a word: the order in which they are scanned."""
@@ -219,6 +238,4 @@ class VectorBlock:
         codes[: len(self._codes)] = self._codes
         norms = np.ones(rows, np.float32)
         norms[: len(self._norms)] = self._norms
-        bits = np.zeros((self._words, rows), np.uint64)
-        bits[:, : self._bits.shape[1]] = self._bits
-        self._codes, self._norms, self._bits = codes, norms, bits
+        self._codes, self._norms = codes, norms

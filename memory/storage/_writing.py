@@ -228,6 +228,12 @@ class SQLiteWriting(SQLiteReading):
 
     def _reserve(self, connection: sqlite3.Connection, agent: str, count: int) -> tuple[int, int]:
         """The agent's number and the first of `count` fresh seqs."""
+        known = self._agent_numbers.get(agent)
+        if known is not None:
+            (last_seq,) = connection.execute(
+                "UPDATE agents SET last_seq = last_seq + ? WHERE no = ? RETURNING last_seq", (count, known)
+            ).fetchone()
+            return known, last_seq - count + 1
         agent_no, last_seq = connection.execute(
             "INSERT INTO agents (name, last_seq) VALUES (?, ?)"
             " ON CONFLICT DO UPDATE SET last_seq = last_seq + excluded.last_seq"
