@@ -36,9 +36,8 @@ _WORD = re.compile(r"[^\W_]+")
 class Piece(NamedTuple):
     """What stands between two spaces."""
 
+    text: str
     tokens: list[int]
-    words: list[str | None]
-    """For each token the word that it is a part of; None for punctuation."""
 
 
 _load_lock = threading.Lock()
@@ -49,6 +48,8 @@ _tokenizer: Tokenizer | None = None
 _known: dict[str, Piece] = {}  # never loses a word: a full one is replaced, its readers keep theirs
 _counts: dict[str, int] = {}
 """Of the same words the number of tokens: to count is quicker than to list."""
+_words: dict[str, list[str | None]] = {}
+"""Of those that questions were made of, for each token the word that it is a part of."""
 
 
 def pieces_of(text: str) -> list[Piece]:
@@ -84,6 +85,18 @@ def count_tokens(text: str) -> int:
     return sum([len(piece.tokens) for part in parts for piece in pieces_of(part)])
 
 
+def words_of_tokens(piece: Piece) -> list[str | None]:
+    """For each token the word that it is a part of; None for punctuation."""
+    words = _words.get(piece.text)
+    if words is None:
+        words = _find_words(piece)
+        if len(piece.text) <= _KNOWN_LENGTH:
+            if len(_words) >= _KNOWN_WORDS:
+                _words.clear()
+            _words[piece.text] = words
+    return words
+
+
 def _learn(parts: Iterable[str]) -> dict[str, Piece]:
     global _known, _counts
     fresh = {part: _piece(part) for part in parts}
@@ -97,12 +110,15 @@ def _learn(parts: Iterable[str]) -> dict[str, Piece]:
 
 
 def _piece(text: str) -> Piece:
-    tokenizer = _load()
-    encoding = tokenizer.encode(text, add_special_tokens=False)
+    return Piece(text, _load().encode(text, add_special_tokens=False).ids)
+
+
+def _find_words(piece: Piece) -> list[str | None]:
+    text, tokenizer = piece.text, _load()
     if _WORD.fullmatch(text):  # as most are: all its tokens are the word's
-        ids = encoding.ids
         mark = tokenizer.token_to_id(_MARK)
-        return Piece(ids, [None if token == mark else text for token in ids])
+        return [None if token == mark else text for token in piece.tokens]
+    encoding = tokenizer.encode(text, add_special_tokens=False)
     spans = [(*match.span(), match.group()) for match in _WORD.finditer(text)]
     words: list[str | None] = []
     at = 0
@@ -111,7 +127,7 @@ def _piece(text: str) -> Piece:
             at += 1
         inside = at < len(spans) and spans[at][0] < end and token != _MARK
         words.append(spans[at][2] if inside else None)
-    return Piece(encoding.ids, words)
+    return words
 
 
 def _clean(text: str) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.embedding.base import FloatMatrix, unit, unit_rows
-from memory.embedding.tokens import Piece, pieces_of, wheel_folder
+from memory.embedding.tokens import Piece, pieces_of, wheel_folder, words_of_tokens
 
 _WEIGHTS = "weights/l2_supercat_256.safetensors"
 _FEW_TEXTS = 8
@@ -55,7 +55,7 @@ class WordLlamaEmbedder:
         known: dict[str | None, float] = {None: 0.0}
         for piece in pieces_of(text):
             tokens += piece.tokens
-            for word in piece.words:
+            for word in words_of_tokens(piece):
                 if word not in known:
                     known[word] = weight(word or "")
                 weights.append(known[word])

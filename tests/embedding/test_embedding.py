@@ -138,13 +138,24 @@ def test_word_by_word_there_are_as_many_tokens_as_in_the_whole(text: str) -> Non
             pieces = tokens.pieces_of(text)
             assert [token for piece in pieces for token in piece.tokens] == whole.ids
             assert count_tokens(text) == len(whole.ids)
-            assert all(len(piece.tokens) == len(piece.words) for piece in pieces)
+            assert all(len(piece.tokens) == len(tokens.words_of_tokens(piece)) for piece in pieces)
 
 
 def test_a_token_belongs_to_its_word_and_punctuation_to_none() -> None:
-    words = [word for piece in tokens.pieces_of("Ann's saxophone, 2023!") for word in piece.words]
+    pieces = tokens.pieces_of("Ann's saxophone, 2023!")
+    words = [word for piece in pieces for word in tokens.words_of_tokens(piece)]
     assert {"Ann", "s", "saxophone", "2023", None} == set(words)
     assert words[-1] is None
+
+
+@settings(max_examples=150, deadline=None)
+@given(word=st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=12))
+def test_all_tokens_of_a_plain_word_are_its_own_but_for_the_mark_before_it(word: str) -> None:
+    (piece,) = tokens.pieces_of(word)
+    encoding = tokens._load().encode(piece.text, add_special_tokens=False)
+    expected = [None if token == tokens._MARK else piece.text for token in encoding.tokens]
+    for _ in range(2):  # new, then known
+        assert tokens.words_of_tokens(piece) == expected
 
 
 def test_long_short_and_empty_texts_in_one_batch_do_not_disturb_each_other(
