@@ -34,7 +34,8 @@ class WordMatches:
     """
 
     def __init__(self, index: AgentIndex, words: Sequence[str]) -> None:
-        distinct = {term_of(word): word for word in words}
+        of_words = {word: term_of(word) for word in words}
+        distinct = {term: word for word, term in of_words.items()}
         self._words = dict(islice(distinct.items(), MAX_WORDS))
         self._count = index.count
         self._memories = max(index.count - index.gone, 1)
@@ -58,19 +59,21 @@ class WordMatches:
         self._lengths = index.columns.length
         self._average_length = max(index.words_in_all / self._memories, 1.0)
         frequencies = np.bincount(self._owners, minlength=len(terms)).tolist()
-        idle = function_terms()
-        self._idfs = {
-            term: self._idf(frequency) * (FUNCTION_SHARE if term in idle else 1.0)
-            for term, frequency in zip(terms, frequencies, strict=True)
-        }
-        self._unknown = self._idf(0)
+        idle, memories = function_terms(), self._memories
+        self._idfs = {}
+        for term, frequency in zip(terms, frequencies, strict=True):
+            idf = _idf(frequency, memories)
+            self._idfs[term] = idf * FUNCTION_SHARE if term in idle else idf
+        self._unknown = _idf(0, memories)
+        self._idf_of_words = {word: self._idfs.get(term, self._unknown) for word, term in of_words.items()}
 
     def __bool__(self) -> bool:
         return len(self._positions) > 0
 
     def idf(self, word: str) -> float:
         """How much a word of any case says; a word that no memory holds says most."""
-        return self._idfs.get(term_of(word.lower()), self._unknown)
+        idf = self._idf_of_words.get(word)
+        return self._idfs.get(term_of(word.lower()), self._unknown) if idf is None else idf
 
     def scores(self) -> NDArray[np.float32]:
         """BM25 of every memory."""
@@ -99,6 +102,7 @@ class WordMatches:
                 held[position].append(words[owner])
         return list(map(tuple, held.values()))
 
-    def _idf(self, frequency: int) -> float:
-        frequency = min(frequency, self._memories)
-        return math.log(1 + (self._memories - frequency + 0.5) / (frequency + 0.5))
+
+def _idf(frequency: int, memories: int) -> float:
+    frequency = min(frequency, memories)
+    return math.log(1 + (memories - frequency + 0.5) / (frequency + 0.5))
