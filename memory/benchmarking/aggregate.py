@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from memory.benchmarking.measure.statistics import Estimate, over_rounds
-from memory.benchmarking.metrics import Declaration, metric_of
+from memory.benchmarking.metrics import Declaration, Metric, metric_of
 from memory.benchmarking.records import SEPARATOR, Case, Figure, Result, Round, Unit
 
 _ITEM_BYTES = 8
@@ -32,7 +32,9 @@ def make_result(
     """One result from the rounds of one case."""
     rounds = sorted(rounds, key=lambda each: each.number)
     paths = dict.fromkeys(path for each in rounds for path in each.figures)
-    metrics = {path: _figure(path, rounds) for path in paths}
+    metrics = {
+        path: _figure(path, rounds, declaration.metric(path.rpartition(SEPARATOR)[2])) for path in paths
+    }
     not_available = {path: reason for each in rounds for path, reason in each.not_available.items()}
     tree: dict[str, Any] = {}
     for path, value in rounds[-1].other.items():
@@ -71,12 +73,15 @@ def make_result(
     )
 
 
-def _figure(path: str, rounds: Sequence[Round]) -> Figure:
+def _figure(path: str, rounds: Sequence[Round], metric: Metric) -> Figure:
     estimate = over_rounds([each.figures[path] for each in rounds if path in each.figures])
     own = [each.intervals[path] for each in rounds if path in each.intervals]
     if own and len(own) == len(estimate.rounds):
         low, high = (math.fsum(bounds) / len(own) for bounds in zip(*own, strict=True))
         estimate = Estimate(math.fsum(estimate.rounds) / len(own), low, high, estimate.rounds)
+    end = estimate.high
+    if end is not None and metric.most is not None and max(estimate.rounds) <= metric.most:
+        end = min(end, metric.most)  # Student's interval knows no bounds
     timing = path.rpartition(SEPARATOR)[0]
     samples = [
         len(each.samples[timing].wall_ns) // _ITEM_BYTES for each in rounds if timing in each.samples
@@ -84,7 +89,7 @@ def _figure(path: str, rounds: Sequence[Round]) -> Figure:
     return Figure(
         value=_short(estimate.value),
         low=None if estimate.low is None else _short(estimate.low),
-        high=None if estimate.high is None else _short(estimate.high),
+        high=None if end is None else _short(end),
         rounds=[_short(value) for value in estimate.rounds],
         samples=min(samples, default=0),
     )

@@ -19,6 +19,12 @@ class Metric:
 
     unit: str = ""
     better: Better = "neither"
+    most: float | None = None
+    """What it can't be above, as a share can't be above 1: its interval ends there."""
+
+
+SHARE = Metric("", "higher", most=1.0)
+"""How much of all that there is: more is better, up to 1."""
 
 
 # The first that fits counts, so the longer endings stand before the shorter ones.
@@ -34,7 +40,7 @@ _ENDINGS: tuple[tuple[str, Metric], ...] = (
     ("_bytes_per_memory", Metric("B", "lower")),
     ("_mb", Metric("MB", "lower")),
     ("_percent", Metric("%", "neither")),
-    *((f"{good}_rate", Metric("", "higher")) for good in ("hit", "success")),
+    *((f"{good}_rate", SHARE) for good in ("hit", "success")),
     *((f"{bad}_rate", Metric("", "lower")) for bad in ("error", "failure", "miss", "drop", "loss")),
     ("_ratio", Metric("×", "neither")),
 )
@@ -55,7 +61,7 @@ def metric_of(leaf: str, declared: Mapping[str, Metric] | None = None) -> Metric
         return declared[leaf]
     metric = next((metric for ending, metric in _ENDINGS if leaf.endswith(ending)), Metric())
     if metric.better == "neither" and leaf.startswith(_QUALITIES):
-        return Metric(metric.unit, "higher")
+        return SHARE if not metric.unit else Metric(metric.unit, "higher")
     return metric
 
 

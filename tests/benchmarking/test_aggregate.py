@@ -71,6 +71,16 @@ def test_figures_that_know_their_own_interval_keep_it() -> None:
     assert (figure.value, figure.low, figure.high) == pytest.approx((0.5, 0.4, 0.6))
 
 
+def test_the_interval_of_a_share_ends_at_one() -> None:
+    rounds = [a_round(n, {"recall": v, "speedup": v}) for n, v in enumerate((0.97, 1.0, 0.99))]
+    metrics = result_of(*rounds).metrics
+    assert metrics["recall"].high == 1.0
+    assert metrics["speedup"].high > 1.0
+    assert metrics["recall"].low == metrics["speedup"].low
+    odd = result_of(a_round(0, {"recall": 0.9}), a_round(1, {"recall": 1.2})).metrics["recall"]
+    assert odd.high > 1.2  # no share: whatever it is, its interval holds its rounds
+
+
 def test_the_number_of_samples_is_that_of_the_round_with_the_fewest() -> None:
     def with_samples(number: int, count: int) -> Round:
         samples = Samples(

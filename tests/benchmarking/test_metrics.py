@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memory.benchmarking.discovery import discover
 from memory.benchmarking.measure.timing import time_calls
 from memory.benchmarking.metrics import TIMED, Declaration, Metric, declaration_of, declare, metric_of
 
@@ -35,7 +36,17 @@ from memory.benchmarking.metrics import TIMED, Declaration, Metric, declaration_
     ],
 )
 def test_a_name_tells_unit_and_direction(leaf: str, unit: str, better: str) -> None:
-    assert metric_of(leaf) == Metric(unit, better)  # type: ignore[arg-type]
+    metric = metric_of(leaf)
+    assert (metric.unit, metric.better) == (unit, better)
+
+
+def test_a_benchmark_of_ours_says_so_where_a_figure_has_no_direction() -> None:
+    """Otherwise a name that says nothing would keep a loss from ever being called a regression."""
+    silent = {"total_time_seconds", "items_processed", "wall_to_cpu", "cpu_percent"}
+    for benchmark in discover().benchmarks:
+        declaration = declaration_of(benchmark.function)
+        for leaf in set(declaration.reports) - set(declaration.metrics or {}) - silent:
+            assert metric_of(leaf).better != "neither", f"{benchmark.name}: {leaf}"
 
 
 @pytest.mark.parametrize(

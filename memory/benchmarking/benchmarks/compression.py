@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from memory.benchmarking.bench import Bench, NotAvailable, not_available
 from memory.benchmarking.errors import NotSupported
 from memory.benchmarking.measure.resources import disk_bytes, traced_peak_bytes
-from memory.benchmarking.metrics import Metric, declare
+from memory.benchmarking.metrics import SHARE, Metric, declare
 from memory.benchmarking.targets import load_target
 from memory.benchmarking.targets.base import Coding, Item, Kept, Target
 from memory.benchmarking.workloads.kinds import contents_of, mixed_contents
@@ -30,8 +30,8 @@ _BATCH = 1000
     rounds=1,
     reports=["fit_seconds", "encode_ops_per_second", "decode_ops_per_second"],
     reconstruction_mse=Metric("", "lower"),
-    cosine_similarity=Metric("", "higher"),
-    neighbour_recall_at_10=Metric("", "higher"),
+    cosine_similarity=SHARE,
+    neighbour_recall_at_10=SHARE,
     bytes_per_vector=Metric("B", "lower"),
     vs_full_ratio=Metric("×", "lower"),
 )

@@ -14,7 +14,7 @@ from memory.benchmarking.errors import InvalidResult, NotSupported
 from memory.benchmarking.measure.resources import rss_bytes
 from memory.benchmarking.measure.statistics import percentiles
 from memory.benchmarking.measure.timing import frozen_heap
-from memory.benchmarking.metrics import Metric, declare
+from memory.benchmarking.metrics import SHARE, Metric, declare
 from memory.benchmarking.targets.base import Item, Settings, Stored, Target
 from memory.benchmarking.workloads.states import agent_states
 
@@ -39,20 +39,15 @@ def _settings(clock: Any, **limits: int) -> Settings:
     return Settings(ages={"stm": _STM_SECONDS, "im": _IM_SECONDS}, clock=clock, limits=limits)
 
 
-_SHARE = Metric("", "higher")
-
-
 @declare(
     headline="ltm/content_exact_rate",
     rounds=2,
-    reports=[
-        "content_exact_rate",
-        "id_exact_rate",
-        "step_exact_rate",
-        "kind_exact_rate",
-        "preservation_rate",
-    ],
-    avg_similarity=_SHARE,
+    content_exact_rate=SHARE,
+    id_exact_rate=SHARE,
+    step_exact_rate=SHARE,
+    kind_exact_rate=SHARE,
+    preservation_rate=SHARE,
+    avg_similarity=SHARE,
     total_transitioned=Metric("", "neither"),
     correctly_transitioned=Metric("", "neither"),
     importance_preservation_correlation=Metric("", "neither"),
@@ -378,10 +373,10 @@ def _felt(before: _Felt, during: _Felt) -> dict[str, Any]:
 @declare(
     headline="shuffled/prioritisation_effectiveness",
     rounds=2,
-    reports=["retention_rate"],
-    prioritisation_effectiveness=_SHARE,
-    kept_importance=_SHARE,
-    rank_correlation=_SHARE,
+    retention_rate=Metric("", "neither", most=1.0),
+    prioritisation_effectiveness=SHARE,
+    kept_importance=SHARE,
+    rank_correlation=SHARE,
 )
 def benchmark_importance_scoring(
     tier_limits: Sequence[int] = (100, 50, 20),

@@ -9,7 +9,7 @@ from typing import Any
 from memory.benchmarking.bench import Bench, Score
 from memory.benchmarking.errors import NotSupported, needs
 from memory.benchmarking.measure.ranking import clustered_mean, ranking_figures, separation
-from memory.benchmarking.metrics import Metric, declare
+from memory.benchmarking.metrics import SHARE, Metric, declare
 from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads.collections import Collection
 from memory.benchmarking.workloads.conversations import synthetic_collections
@@ -25,7 +25,6 @@ _RULER_FIGURE, _RULER_SLACK = 0.679, 0.005
 Answer = Sequence[tuple[str, float]]
 """Ids of passages with their scores, the best first."""
 System = Callable[[Collection], list[Answer]]
-_RATE = Metric("", "higher")
 
 
 @declare(
@@ -33,13 +32,13 @@ _RATE = Metric("", "higher")
     rounds=1,
     reports=["recall_at_1", "recall_at_5", "recall_at_10", "ndcg_at_10", "mrr"],
     questions=Metric("", "neither"),
-    any_at_1=_RATE,
-    any_at_5=_RATE,
-    any_at_10=_RATE,
-    all_at_1=_RATE,
-    all_at_5=_RATE,
-    all_at_10=_RATE,
-    no_answer_separation=_RATE,
+    any_at_1=SHARE,
+    any_at_5=SHARE,
+    any_at_10=SHARE,
+    all_at_1=SHARE,
+    all_at_5=SHARE,
+    all_at_10=SHARE,
+    no_answer_separation=SHARE,
 )
 def benchmark_retrieval_quality(
     data_sets: Sequence[str] = (SYNTHETIC,),

@@ -11,7 +11,7 @@ from memory.benchmarking.bench import Bench, not_available
 from memory.benchmarking.errors import NotSupported
 from memory.benchmarking.measure.growth import growth
 from memory.benchmarking.measure.timing import Timing
-from memory.benchmarking.metrics import TIMED, Metric, declare
+from memory.benchmarking.metrics import SHARE, TIMED, Metric, declare
 from memory.benchmarking.targets.base import Found, Item, Target
 from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
 
@@ -111,7 +111,6 @@ def _growth_leaves(what: str, costs: Mapping[float, float]) -> dict[str, Any]:
     return {"growth_exponent": fit.exponent, "growth": fit.sentence(what)}
 
 
-_SHARE = Metric("", "higher")
 _PART = Metric("", "neither")
 
 
@@ -236,9 +235,9 @@ def _against_exact(
 @declare(
     headline="all/p50_ms",
     reports=TIMED,
-    stm_related_found_rate=_SHARE,
-    im_related_found_rate=_SHARE,
-    ltm_related_found_rate=_SHARE,
+    stm_related_found_rate=SHARE,
+    im_related_found_rate=SHARE,
+    ltm_related_found_rate=SHARE,
     cross_tier_to_slowest_tier=Metric("×", "lower"),
     share_from_stm=_PART,
     share_from_im=_PART,

@@ -16,7 +16,7 @@ from memory.benchmarking.measure.growth import growth
 from memory.benchmarking.measure.resources import disk_bytes, give_back_free_memory, rss_bytes
 from memory.benchmarking.measure.statistics import percentiles
 from memory.benchmarking.measure.timing import Timing
-from memory.benchmarking.metrics import Metric, declare
+from memory.benchmarking.metrics import SHARE, Metric, declare
 from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
 
@@ -181,7 +181,7 @@ _ROOM = Metric("B", "lower")
     growth_exponent=Metric("", "lower"),
     disk_bytes_per_memory=_ROOM,
     rss_bytes_per_memory=_ROOM,
-    recall_at_10=Metric("", "higher"),
+    recall_at_10=SHARE,
     cross_tier_to_slowest_tier=Metric("×", "lower"),
 )
 def benchmark_memory_size_scaling(
