@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from memory.entry import Hit, MemoryEntry
@@ -65,6 +65,10 @@ class AgentMemory:
         return self.system.search(
             self.agent_id, query, k, tier=tier, filters=filters, since=since, until=until
         )
+
+    def iter_search(self, query: str, most: int = 100) -> Iterator[Hit]:
+        """The same one after the other, each read when it is reached."""
+        return self.system.iter_search(self.agent_id, query, most)
 
     def similar(self, state: Any, k: int = 10, **conditions: Any) -> list[Hit]:
         """The k memories nearest to a state, text or vector; see `retrieve_similar_states`."""

@@ -1,0 +1,90 @@
+"""A search whose hits are read as they are reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+
+import pytest
+from small_embedder import small_embedder
+
+from memory import AgentMemorySystem
+from memory.errors import InvalidMemory
+
+Open = Callable[..., AgentMemorySystem]
+TIERS = ("stm", "im", "ltm")
+COUNT = 40
+
+
+@pytest.fixture
+def memory(open_memory: Open) -> AgentMemorySystem:
+    memory = open_memory(embedder=small_embedder())
+    memory.add_many(
+        [
+            {
+                "agent_id": "ann",
+                "content": f"amber {'birch ' * (number % 7)}{number}",
+                "tier": TIERS[number % 3],
+            }
+            for number in range(COUNT)
+        ]
+    )
+    return memory
+
+
+def reads(memory: AgentMemorySystem) -> int:
+    return sum(memory.get_access_statistics()["reads"].values())
+
+
+@pytest.mark.parametrize("most", [0, 1, 5, 6, 7, COUNT, COUNT + 1])
+def test_it_gives_what_search_gives(memory: AgentMemorySystem, most: int) -> None:
+    for query in ("amber birch 7", "nothing of it", ""):
+        assert list(memory.iter_search("ann", query, most)) == memory.search("ann", query, most)
+        assert list(memory.agent("ann").iter_search(query, most)) == memory.search("ann", query, most)
+
+
+def test_an_agent_without_memories_has_none(memory: AgentMemorySystem) -> None:
+    assert list(memory.iter_search("bob", "amber")) == []
+
+
+def test_what_is_not_reached_is_not_read(memory: AgentMemorySystem) -> None:
+    before = reads(memory)
+    hits = memory.iter_search("ann", "amber birch")
+    assert reads(memory) == before
+    next(hits)
+    assert reads(memory) - before < COUNT / 4
+    hits.close()  # type: ignore[attr-defined]
+    assert memory.get_access_statistics()["searches"] == 1
+
+
+def test_what_goes_meanwhile_is_left_out_and_what_moves_is_not(memory: AgentMemorySystem) -> None:
+    expected = [hit.id for hit in memory.search("ann", "amber birch", COUNT)]
+    hits = memory.iter_search("ann", "amber birch", COUNT)
+    first = [hit.id for hit in islice(hits, 1)]
+    gone = expected[-5:]
+    for id in gone:
+        memory.delete("ann", id)
+    memory.force_transition_to_im(agent_id="ann")
+    memory.force_transition_to_ltm(agent_id="ann")
+    memory.add("ann", "amber birch birch")  # not there when it was ranked
+    rest = list(hits)
+    assert first + [hit.id for hit in rest] == [id for id in expected if id not in gone]
+    assert rest[-1].tier == "ltm"
+
+
+def test_other_searches_and_writes_may_come_in_between(memory: AgentMemorySystem) -> None:
+    expected = [hit.id for hit in memory.search("ann", "amber", COUNT)]
+    found = []
+    for number, hit in enumerate(memory.iter_search("ann", "amber", COUNT)):
+        found.append(hit.id)
+        memory.add("ann", f"cedar {number}")
+        memory.search("ann", "cedar", 3)
+        if number == 10:
+            memory.drop_caches()
+    assert found == expected
+
+
+def test_bad_input_is_refused_before_the_first_hit_is_asked_for(memory: AgentMemorySystem) -> None:
+    for agent, query, most in (("", "amber", 1), ("ann", 3, 1), ("ann", "amber", -1)):
+        with pytest.raises(InvalidMemory):
+            memory.iter_search(agent, query, most)  # type: ignore[arg-type]
