@@ -40,9 +40,7 @@ from memory.benchmarking.benchmarks.memory_search import (
 )
 from memory.benchmarking.errors import NotSupported
 from memory.benchmarking.measure.timing import Timing
-from memory.benchmarking.metrics import declaration_of
 from memory.benchmarking.small import BenchmarkResult
-from memory.benchmarking.worker import take_apart
 
 ROOT = Path(__file__).resolve().parents[2]
 BOTH = ("agentmemory", "sqlite-baseline")
@@ -52,32 +50,6 @@ TINY_CONTEXT: dict[str, Any] = {"sessions": [2, 4], "tools": [1, 3], "iterations
 
 def quick(target: str = "agentmemory") -> Bench:
     return Bench(target=target, seconds=0.005)
-
-
-TINY: dict[Callable[..., dict[str, Any]], dict[str, Any]] = {
-    benchmark_simple_invocation: {"iterations": 3},
-    benchmark_session_creation: {"iterations": 3},
-    benchmark_short_query: TINY_SEARCH,
-    benchmark_long_query: TINY_SEARCH,
-    benchmark_no_match: TINY_SEARCH,
-    benchmark_vector_search: TINY_SEARCH,
-    benchmark_concurrent_search: {**TINY_SEARCH, "threads": [1, 2]},
-    benchmark_baseline: {**TINY_CONTEXT, "sessions": [2], "tools": [1]},
-    benchmark_large_session_count: TINY_CONTEXT,
-    benchmark_large_tool_count: TINY_CONTEXT,
-}
-
-
-@pytest.mark.parametrize("function", TINY, ids=lambda each: each.__name__)
-def test_what_a_benchmark_reports_is_what_it_declares(function: Callable[..., dict[str, Any]]) -> None:
-    declared = declaration_of(function)
-    leaves = take_apart(function(**TINY[function], bench=quick()))
-    names = {path.rpartition("/")[2] for path in leaves.figures} - {"wall_to_cpu"}
-    missing = set(declared.reports) - names - {"wall_to_cpu"}
-    # One size has no slope, and of a single pair there is one kind.
-    assert names <= set(declared.reports)
-    assert not {name for name in missing if "_per_session" not in name and "_per_tool" not in name}
-    assert not leaves.not_available
 
 
 # -- agents -----------------------------------------------------------------------------------
@@ -140,7 +112,7 @@ def test_created_sessions_are_counted_and_kept() -> None:
 )
 def test_the_loop_of_this_project_runs_on_no_other_target(function: Callable[..., dict[str, Any]]) -> None:
     with pytest.raises(NotSupported, match=r"sqlite-baseline has no agent loop: .* runs on AgentMemory"):
-        function(**TINY[function], bench=quick("sqlite-baseline"))
+        function(bench=quick("sqlite-baseline"))
 
 
 # -- searches ---------------------------------------------------------------------------------

@@ -18,11 +18,9 @@ from memory.benchmarking.benchmarks.compression import (
     benchmark_training_efficiency,
 )
 from memory.benchmarking.errors import NotSupported, UnknownName
-from memory.benchmarking.metrics import declaration_of
 from memory.benchmarking.targets.agentmemory import AgentMemoryTarget
 from memory.benchmarking.targets.base import Capabilities, Coding, Item, Kept, Target, VectorForm
 from memory.benchmarking.targets.sqlite_baseline import SQLiteBaselineTarget
-from memory.benchmarking.worker import take_apart
 from memory.benchmarking.workloads.kinds import KINDS, contents_of, mixed_contents
 from memory.compression.vectors import CODEC_NAMES
 
@@ -289,24 +287,3 @@ def test_training_is_told_in_time_memory_and_loss() -> None:
 def test_there_is_nothing_to_train_without_codecs() -> None:
     with pytest.raises(NotSupported, match="sqlite-baseline has no codecs to train"):
         benchmark_training_efficiency([300], bench=bench("sqlite-baseline"))
-
-
-# -- all of them ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("function", "result"),
-    [
-        (benchmark_embedding_quality, quality),
-        (benchmark_compression_ratio, ratio),
-        (benchmark_training_efficiency, training),
-    ],
-)
-def test_figures_can_be_recorded_and_each_is_declared(function: Any, result: Any) -> None:
-    flat = take_apart(result())
-    assert flat.figures
-    declared = declaration_of(function).reports
-    assert {path.rsplit("/", 1)[-1] for path in flat.figures} <= set(declared)
-    for path in flat.figures:
-        metric = declaration_of(function).metric(path.rsplit("/", 1)[-1])
-        assert metric.better != "neither" or "raw_" in path

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,6 @@ from memory.benchmarking.benchmarks import _integration_langgraph as graph_modul
 from memory.benchmarking.benchmarks import integration
 from memory.benchmarking.benchmarks._integration_gymnasium import Player, situation
 from memory.benchmarking.errors import InvalidBenchmarkConfig, NotSupported
-from memory.benchmarking.measure.timing import Timing
-from memory.benchmarking.metrics import declaration_of, metric_of
 from memory.benchmarking.targets.agentmemory import AgentMemoryTarget
 from memory.benchmarking.targets.base import Found
 from memory.benchmarking.targets.sqlite_baseline import SQLiteBaselineTarget
@@ -39,32 +35,12 @@ def use(monkeypatch: pytest.MonkeyPatch, target: type) -> None:
     monkeypatch.setattr("memory.benchmarking.bench.load_target", lambda name: target)
 
 
-def timings(tree: Mapping[str, Any]) -> Iterator[Timing]:
-    for value in tree.values():
-        if isinstance(value, Timing):
-            yield value
-        elif isinstance(value, Mapping):
-            yield from timings(value)
-
-
-def check_leaves(function: Any, tree: dict[str, Any]) -> set[str]:
-    """Everything can be recorded, and every figure is known by unit or declaration; their paths."""
-    leaves = take_apart(tree)
-    declared = declaration_of(function).metrics or {}
-    of_timings = {name for timing in timings(tree) for name in timing}
-    for path, figure in leaves.figures.items():
-        name = path.rpartition("/")[2]
-        assert math.isfinite(figure)
-        assert name in declared or name in of_timings or metric_of(name).unit, path
-    return set(leaves.figures)
-
-
 # -- the facade -------------------------------------------------------------------------------
 
 
 def test_every_verb_is_compared_with_its_parts(bench: Bench) -> None:
     found = integration.benchmark_api_overhead(num_operations=10, bench=bench)
-    paths = check_leaves(integration.benchmark_api_overhead, found)
+    paths = take_apart(found).figures
     by_tier = [f"{verb}/{tier}" for verb in ("get", "search") for tier in ("stm", "im", "ltm")]
     verbs = ["add", "update", "delete", *by_tier]
     for verb in verbs:
@@ -98,7 +74,7 @@ def test_parts_that_do_something_else_are_noticed(bench: Bench, monkeypatch: pyt
 def test_hooks_are_compared_with_the_plain_agent_and_plain_storing(name: str, tmp_path: Path) -> None:
     bench = Bench(target=name, scratch=tmp_path)
     found = integration.benchmark_hook_implementation(num_steps=10, bench=bench)
-    check_leaves(integration.benchmark_hook_implementation, found)
+    take_apart(found)
     for method in ("observe", "act"):
         assert {"plain", "hooked", "store"} <= set(found[method])
         assert {found[method][side].calls for side in ("plain", "hooked", "store")} == {10}
@@ -157,7 +133,7 @@ def test_a_target_that_stored_less_than_it_said_is_noticed(
 
 def test_two_frameworks_run_with_and_without_the_memory(bench: Bench) -> None:
     found = integration.benchmark_framework_integration(training_iterations=3, bench=bench)
-    check_leaves(integration.benchmark_framework_integration, found)
+    take_apart(found)
     cart, graph = found["gymnasium"], found["langgraph"]
     for name in ("without_memory", "with_memory"):
         assert cart[name]["iteration"].calls == graph[name]["iteration"].calls == 3
@@ -175,7 +151,7 @@ def test_two_frameworks_run_with_and_without_the_memory(bench: Bench) -> None:
 
 def test_a_target_without_tiers_runs_too(baseline: Bench) -> None:
     found = integration.benchmark_framework_integration(training_iterations=1, bench=baseline)
-    check_leaves(integration.benchmark_framework_integration, found)
+    take_apart(found)
     assert set(found["gymnasium"]["accesses"]) == {"store"}
     assert found["langgraph"]["with_memory"]["reward"] == 1
     assert isinstance(found["langgraph"]["as_store"], NotAvailable)

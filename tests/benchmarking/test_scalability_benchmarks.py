@@ -24,7 +24,6 @@ from memory.benchmarking.benchmarks.scalability import (
     benchmark_memory_size_scaling,
     benchmark_resource_utilization,
 )
-from memory.benchmarking.metrics import metric_of
 from memory.benchmarking.targets.agentmemory import AgentMemoryTarget
 from memory.benchmarking.targets.base import Capabilities, Found, Item
 from memory.benchmarking.worker import take_apart
@@ -319,22 +318,3 @@ def test_what_lives_stays_about_the_same(searches: bool) -> None:
     assert ("search" in _mixed(100, searches, 1)) is searches
     assert abs(living - _LIVE) <= 2
     assert lowest >= _LIVE - 2
-
-
-# -- all of them ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("function", "arguments"),
-    [
-        (benchmark_agent_scaling, {"agent_counts": [1], "parallel_operations": [1]}),
-        (benchmark_memory_size_scaling, {"data_volumes": [30, 60]}),
-        (benchmark_resource_utilization, {"duration_seconds": 0.3, "operation_rate": 200.0}),
-    ],
-)
-def test_every_figure_has_a_direction_or_says_that_it_has_none(function: Any, arguments: Any) -> None:
-    declared = function.__benchmark__.metrics
-    neither = {"cpu_percent", "wall_to_cpu", "items_processed", "total_time_seconds"}
-    for path in take_apart(function(**arguments, bench=bench(BASELINE))).figures:
-        leaf = path.rpartition("/")[2]
-        assert metric_of(leaf, declared).better != "neither" or leaf in {*declared, *neither}, path

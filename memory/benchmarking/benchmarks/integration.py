@@ -15,7 +15,7 @@ from memory.benchmarking.errors import InvalidBenchmarkConfig, NotSupported, nea
 from memory.benchmarking.measure.resources import disk_bytes, traced_peak_bytes
 from memory.benchmarking.measure.timing import Timing
 from memory.benchmarking.measure.turns import Inside, overhead_us, time_in_turns, turn_medians_us
-from memory.benchmarking.metrics import Metric, declare
+from memory.benchmarking.metrics import TIMED, Metric, declare
 from memory.benchmarking.targets.base import WHOLE, Item, Settings, Target
 from memory.benchmarking.workloads.states import agent_states
 
@@ -40,6 +40,7 @@ _OVERHEAD = Metric("%", "lower")
 
 @declare(
     headline="get/im/overhead_us|*/overhead_us",
+    reports=[*TIMED, "overhead_us"],
     overhead_percent=_OVERHEAD,
     throughput_overhead_percent=_OVERHEAD,
     preparing_us=Metric("µs", "lower"),
@@ -219,6 +220,7 @@ def _system_of(target: Target) -> AgentMemorySystem:
 
 @declare(
     headline="act/overhead_us|*/overhead_us",
+    reports=[*TIMED, "overhead_us"],
     overhead_percent=_OVERHEAD,
     hooked_to_plain_us=Metric("µs", "lower"),
     ram_bytes_per_step=Metric("B", "lower"),
@@ -362,6 +364,7 @@ _Framework = Callable[[Bench, int], dict[str, Any]]
 
 @declare(
     headline="langgraph/overhead_us_per_step|*/overhead_us_per_step",
+    reports=TIMED,
     iteration_overhead_percent=_OVERHEAD,
     overhead_us_per_step=Metric("µs", "lower"),
     reward=Metric("", "higher"),

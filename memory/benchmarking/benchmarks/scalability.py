@@ -16,7 +16,7 @@ from memory.benchmarking.measure.growth import growth
 from memory.benchmarking.measure.resources import disk_bytes, give_back_free_memory, rss_bytes
 from memory.benchmarking.measure.statistics import percentiles
 from memory.benchmarking.measure.timing import Timing
-from memory.benchmarking.metrics import SHARE, Metric, declare
+from memory.benchmarking.metrics import SHARE, TIMED, Metric, declare
 from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
 
@@ -35,6 +35,7 @@ _PERCENTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
 
 @declare(
     headline="threads/parallel_1/agents_*/scaling_efficiency|threads/*/operations_per_second",
+    reports=["operations_per_second", "agents_per_second", *_PERCENTILES, "cpu_percent", "rss_mb"],
     scaling_efficiency=Metric("", "higher"),
     parallel_efficiency=Metric("", "higher"),
 )
@@ -178,6 +179,7 @@ _ROOM = Metric("B", "lower")
 @declare(
     headline="size_*/text_search/p50_ms",
     rounds=3,
+    reports=TIMED,
     growth_exponent=Metric("", "lower"),
     disk_bytes_per_memory=_ROOM,
     rss_bytes_per_memory=_ROOM,
@@ -381,6 +383,19 @@ _SHORTEST_INTERVAL = 0.005
 
 @declare(
     headline="latency/all/p99_ms",
+    reports=[
+        "p50_ms",
+        "p99_ms",
+        "p999_ms",
+        "max_ms",
+        "achieved_rate_per_second",
+        "drop_rate",
+        "error_rate",
+        "generator_late_p50_ms",
+        "generator_late_p99_ms",
+        "cpu_percent",
+        "rss_mb",
+    ],
     leak_bytes_per_operation=Metric("B", "lower"),
     achieved_to_offered=Metric("", "higher"),
     arrivals=Metric("", "neither"),
