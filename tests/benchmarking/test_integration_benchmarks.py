@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from memory.benchmarking.benchmarks import integration
 from memory.benchmarking.benchmarks._integration_gymnasium import Player, situation
 from memory.benchmarking.errors import InvalidBenchmarkConfig, NotSupported
 from memory.benchmarking.targets.agentmemory import AgentMemoryTarget
-from memory.benchmarking.targets.base import Found
+from memory.benchmarking.targets.base import Found, Item, Settings
 from memory.benchmarking.targets.sqlite_baseline import SQLiteBaselineTarget
 from memory.benchmarking.worker import take_apart
 
@@ -155,6 +156,37 @@ def test_a_target_without_tiers_runs_too(baseline: Bench) -> None:
     assert set(found["gymnasium"]["accesses"]) == {"store"}
     assert found["langgraph"]["with_memory"]["reward"] == 1
     assert isinstance(found["langgraph"]["as_store"], NotAvailable)
+
+
+def test_a_read_counts_for_the_tier_that_the_memory_was_in_then(bench: Bench) -> None:
+    with bench.target(settings=Settings(limits={"stm": 1})) as target:
+        ids = target.add([Item("ann", "one"), Item("ann", "another")])
+        reads = integration._ReadsByTier(target)
+
+        def read_both(number: int) -> None:
+            target.get("ann", ids)
+
+        read = reads.counted(read_both)
+        read(0)
+        target.get_one("ann", ids[0])  # somebody else's turn
+        target.maintain()
+        read(1)
+        found = integration._accesses(target, reads, reads=4, writes=2)
+    assert found["accesses"] == {"stm": {"reads": 3}, "im": {"reads": 1}, "ltm": {"reads": 0}}
+    assert found["read_write_ratio"] == 2
+
+
+class Shelves(SQLiteBaselineTarget):
+    """Has tiers, and says of no memory in which it was."""
+
+    name = "shelves"
+    capabilities = replace(SQLiteBaselineTarget.capabilities, tiers=("top", "bottom"))
+
+
+def test_where_a_target_read_is_not_guessed() -> None:
+    target = Shelves()
+    found = integration._accesses(target, integration._ReadsByTier(target), reads=4, writes=2)
+    assert found["accesses"] == NotAvailable("shelves does not tell from which tier it reads a memory")
 
 
 class MuddledTarget(AgentMemoryTarget):

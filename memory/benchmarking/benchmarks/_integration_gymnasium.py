@@ -93,9 +93,8 @@ class RememberingPlayer(Player):
         self._target = target
         self._best_id: str | None = None
         self._lived: list[str] = []
-        self.read: list[str] = []
-        """Ids of memories that were given back."""
-        self.writes = 0
+        self.reads = self.writes = 0
+        """Memories; one that is asked for twice in a batch is read once."""
 
     def iterate(self, number: int) -> None:
         weights, best = self._remembered()
@@ -105,7 +104,7 @@ class RememberingPlayer(Player):
         def look(values: list[float], action: int) -> None:
             present = situation(values)
             if len(lived) % _LOOK_EVERY == 0 and self._target.capabilities.search:
-                self.read += [found.id for found in self._target.search(AGENT, present, _NEIGHBOURS)]
+                self.reads += len(self._target.search(AGENT, present, _NEIGHBOURS))
             state = dict(zip(_NAMES, values, strict=True))
             content = {"situation": present, "state": state, "action": action}
             lived.append(Item(AGENT, content, step=len(lived), kind="state"))
@@ -121,11 +120,11 @@ class RememberingPlayer(Player):
         self._lived += ids
         replayed = random.Random(f"replay {self._seed} {number}").choices(self._lived, k=_REPLAYED)
         self._target.get(AGENT, replayed)
-        self.read += replayed
+        self.reads += len(set(replayed))
 
     def _remembered(self) -> tuple[Weights, float]:
         if self._best_id is None:
             return _FIRST
         content: Any = self._target.get_one(AGENT, self._best_id)
-        self.read.append(self._best_id)
+        self.reads += 1
         return content["policy"], content["reward"]

@@ -122,12 +122,11 @@ class TargetNodes:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self.read: list[str] = []
-        self.writes = 0
+        self.reads = self.writes = 0
 
     def recall(self, state: State) -> State:
         found = self._target.search(AGENT, state["said"], RECALLED)
-        self.read += [each.id for each in found]
+        self.reads += len(found)
         return {"known": [str(each.content) for each in found]}
 
     def remember(self, state: State) -> State:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import statistics
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, contextmanager
 from copy import copy
@@ -386,9 +387,9 @@ def benchmark_framework_integration(
     gymnasium: an iteration is an episode; every tenth step searches, all are stored at its end as one
     batch, and 32 earlier ones are read again. langgraph: an iteration is a conversation of ten turns, each
     searches, half of them store; `as_store` is the same through LangGraph's own interface for stores.
-    The tiers are small (200 and 500 memories), so that all three are in use. `reward` is the mean return of
-    the episodes (the same with and without, as long as the memory gives back exactly what it got) or the
-    share of questions answered.
+    The tiers are small (200 and 500 memories), so that all three are in use; `accesses` counts the reads of
+    each, by where a memory was when it was read. `reward` is the mean return of the episodes (the same with
+    and without, as long as the memory gives back exactly what it got) or the share of questions answered.
 
     Args:
         frameworks: which ones; those that are not installed are n/a
@@ -413,11 +414,13 @@ def _if_installed(
 
 
 def _gymnasium(bench: Bench, iterations: int) -> dict[str, Any]:
-    from memory.benchmarking.benchmarks._integration_gymnasium import AGENT, Player, RememberingPlayer
+    from memory.benchmarking.benchmarks._integration_gymnasium import Player, RememberingPlayer
 
     with _working_target(bench) as target:
+        reads = _ReadsByTier(target)
         with closing(Player(bench.seed)) as plain, closing(RememberingPlayer(bench.seed, target)) as other:
-            timings = _iterated({"without_memory": plain.iterate, "with_memory": other.iterate}, iterations)
+            work = {"without_memory": plain.iterate, "with_memory": reads.counted(other.iterate)}
+            timings = _iterated(work, iterations)
         rewards = {"without_memory": plain.rewards, "with_memory": other.rewards}
         return {
             **{
@@ -425,7 +428,7 @@ def _gymnasium(bench: Bench, iterations: int) -> dict[str, Any]:
                 for name in timings
             },
             **_overhead(timings["with_memory"], timings["without_memory"], other.steps),
-            **_accesses(target, AGENT, other.read, other.writes),
+            **_accesses(target, reads, other.reads, other.writes),
         }
 
 
@@ -433,7 +436,6 @@ def _langgraph(bench: Bench, iterations: int) -> dict[str, Any]:
     if not bench.capabilities.search:
         raise NotSupported(f"{bench.target_name} can't search")
     from memory.benchmarking.benchmarks._integration_langgraph import (
-        AGENT,
         Talk,
         TargetNodes,
         conversation,
@@ -451,7 +453,9 @@ def _langgraph(bench: Bench, iterations: int) -> dict[str, Any]:
 
             store = AgentMemoryStore(_system_of(target))
             talks["as_store"] = Talk(bench.seed, *store_nodes(), store)
-        timings = _iterated({name: talk.iterate for name, talk in talks.items()}, iterations)
+        reads = _ReadsByTier(target)
+        work = {name: talk.iterate for name, talk in talks.items()}
+        timings = _iterated(work | {"with_memory": reads.counted(work["with_memory"])}, iterations)
         steps = iterations * len(conversation(0, bench.seed))
         found: dict[str, Any] = {
             name: {"iteration": timing, "reward": talks[name].answered / talks[name].asked}
@@ -464,7 +468,7 @@ def _langgraph(bench: Bench, iterations: int) -> dict[str, Any]:
         return {
             **found,
             **_overhead(timings["with_memory"], timings["without_memory"], steps),
-            **_accesses(target, AGENT, nodes.read, nodes.writes),
+            **_accesses(target, reads, nodes.reads, nodes.writes),
         }
 
 
@@ -498,17 +502,41 @@ def _overhead(longer: Timing, shorter: Timing, steps: int) -> dict[str, float]:
     }
 
 
-def _accesses(target: Target, agent: str, read: Sequence[str], writes: int) -> dict[str, Any]:
-    """How many memories were given back from where they are now, and how many were stored."""
-    places = dict.fromkeys(target.capabilities.places, 0)
-    if target.capabilities.tiers:
-        for stored in target.inspect(agent, read):
-            if stored is not None:
-                places[stored.place] += 1
+class _ReadsByTier:
+    """From which tiers memories were read, as the memory itself counts it when it reads them.
+
+    Later it can't be told any more: the background moves them meanwhile.
+    """
+
+    def __init__(self, target: Target) -> None:
+        from memory.benchmarking.targets.agentmemory import AgentMemoryTarget
+
+        self._memory = target.memory if isinstance(target, AgentMemoryTarget) else None
+        self.counts: Counter[str] | None = None if self._memory is None else Counter()
+        """None where the target does not tell."""
+
+    def counted(self, work: Callable[[int], None]) -> Callable[[int], None]:
+        """The same work with its reads counted, and not those of others that work in turns with it."""
+        memory, counts = self._memory, self.counts
+        if memory is None or counts is None:
+            return work
+
+        def counted_work(number: int) -> None:
+            before = memory.get_access_statistics()["reads"]
+            work(number)
+            counts.update(memory.get_access_statistics()["reads"])
+            counts.subtract(before)
+
+        return counted_work
+
+
+def _accesses(target: Target, by_tier: _ReadsByTier, reads: int, writes: int) -> dict[str, Any]:
+    """How many memories were given back and from where, and how many were stored."""
+    places: dict[str, Any] | NotAvailable
+    if by_tier.counts is not None:
+        places = {tier: {"reads": by_tier.counts[tier]} for tier in target.capabilities.tiers}
+    elif target.capabilities.tiers:
+        places = not_available(f"{target.name} does not tell from which tier it reads a memory")
     else:
-        places[WHOLE] = len(read)
-    return {
-        "accesses": {place: {"reads": count} for place, count in places.items()},
-        "writes": writes,
-        "read_write_ratio": len(read) / writes,
-    }
+        places = {WHOLE: {"reads": reads}}
+    return {"accesses": places, "writes": writes, "read_write_ratio": reads / writes}
