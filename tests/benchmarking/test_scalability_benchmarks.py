@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,11 @@ from memory.benchmarking.benchmarks import scalability
 from memory.benchmarking.benchmarks._scalability_agents import TURNS, ProcessCrew, Seen, ThreadCrew
 from memory.benchmarking.benchmarks._scalability_sizes import Exact
 from memory.benchmarking.benchmarks.scalability import (
+    _LEAST_FOR_A_LEAK,
     _LIVE,
+    _WHILE_CACHES_FILL,
     _add_efficiencies,
+    _leak,
     _mixed,
     _Sample,
     _shares,
@@ -24,6 +27,8 @@ from memory.benchmarking.benchmarks.scalability import (
     benchmark_memory_size_scaling,
     benchmark_resource_utilization,
 )
+from memory.benchmarking.measure.open_loop import Latencies, OpenLoop
+from memory.benchmarking.measure.timeline import Reading
 from memory.benchmarking.targets.agentmemory import AgentMemoryTarget
 from memory.benchmarking.targets.base import Capabilities, Found, Item
 from memory.benchmarking.worker import take_apart
@@ -285,7 +290,9 @@ def test_a_steady_load_is_served_and_watched() -> None:
 
 
 def test_a_long_run_has_a_leak_slope_and_a_short_one_says_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scalability, "_WHILE_CACHES_FILL", 100)
     monkeypatch.setattr(scalability, "_LEAST_FOR_A_LEAK", 500)
+    monkeypatch.setattr(scalability, "_MOST_UNDONE", 1)  # how busy the machine is decides no test
     short = benchmark_resource_utilization(0.05, 100.0, bench=bench(LIGHT))
     assert isinstance(short["leak_bytes_per_operation"], NotAvailable)
     slope = benchmark_resource_utilization(0.8, 1000.0, bench=bench(LIGHT))["leak_bytes_per_operation"]
@@ -295,8 +302,40 @@ def test_a_long_run_has_a_leak_slope_and_a_short_one_says_why_not(monkeypatch: p
     assert slope.low <= slope.value <= slope.high
 
 
+def loop_of(done: int, dropped: int = 0, failed: int = 0) -> OpenLoop:
+    return OpenLoop(done + dropped + failed, done, dropped, failed, None, 1.0, {}, Latencies())
+
+
+def readings_of(done: int, rss_bytes: Callable[[int], float]) -> list[Reading]:
+    places = range(0, done + 1, done // 300)
+    return [Reading(0.0, place, round(rss_bytes(place)), 0.0) for place in places]
+
+
+def test_caches_that_fill_are_no_leak() -> None:
+    def filling(done: int) -> float:
+        return 1e8 + 100 * min(done, _WHILE_CACHES_FILL)
+
+    slope = _leak(loop_of(_LEAST_FOR_A_LEAK), readings_of(_LEAST_FOR_A_LEAK, filling))
+    assert slope == Score(0.0, 0.0, 0.0)
+
+
+def test_the_slope_of_a_run_with_other_numbers_of_memories_is_not_shown() -> None:
+    done = 2 * _LEAST_FOR_A_LEAK
+    readings = readings_of(done, lambda place: 1e8 + 10 * place)
+    for few in (loop_of(done), loop_of(done, dropped=100, failed=100)):
+        slope = _leak(few, readings)
+        assert isinstance(slope, Score)
+        assert slope.value == pytest.approx(10)
+    for many in (loop_of(done, dropped=1000), loop_of(done, failed=1000)):
+        slope = _leak(many, readings)
+        assert isinstance(slope, NotAvailable)
+        assert slope.reason.endswith("lower operation_rate")
+
+
 def test_a_leak_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scalability, "_WHILE_CACHES_FILL", 100)
     monkeypatch.setattr(scalability, "_LEAST_FOR_A_LEAK", 500)
+    monkeypatch.setattr(scalability, "_MOST_UNDONE", 1)
     found = benchmark_resource_utilization(2.0, 500.0, bench=bench(f"{HERE}Hoarding"))
     slope = found["leak_bytes_per_operation"]
     assert slope.low > 5_000
