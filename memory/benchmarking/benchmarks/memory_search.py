@@ -12,9 +12,9 @@ from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 from memory.benchmarking.bench import Bench, not_available
+from memory.benchmarking.benchmarks._growing import growth_leaves
 from memory.benchmarking.benchmarks._spread import SPREAD, TIMED_WITH_SPREAD, spread_of, with_spread
 from memory.benchmarking.errors import NotSupported
-from memory.benchmarking.measure.growth import growth
 from memory.benchmarking.measure.resources import traced_peak_bytes
 from memory.benchmarking.measure.timing import Timing, wall_ns
 from memory.benchmarking.measure.turns import time_in_turns, turn_medians_us
@@ -169,10 +169,8 @@ def fill(target: Target, count: int, seed: int) -> str:
 
 
 def _growth(found: Mapping[str, Any], name: str) -> dict[str, Any]:
-    fit = growth({each["entries_created"]: each[name]["p50_ms"] for each in found.values()})
-    if fit is None:
-        return {}
-    return {"growth_exponent": fit.exponent, "growth": fit.sentence(f"{name} p50")}
+    costs = {each["entries_created"]: each[name]["p50_ms"] for each in found.values()}
+    return growth_leaves(f"{name} p50", costs)
 
 
 # -- two ways beside each other ---------------------------------------------------------------
