@@ -72,6 +72,18 @@ def test_what_goes_meanwhile_is_left_out_and_what_moves_is_not(memory: AgentMemo
     assert rest[-1].tier == "ltm"
 
 
+def test_what_was_read_ahead_and_is_gone_or_changed_by_now_is_not_given_as_it_was(
+    memory: AgentMemorySystem,
+) -> None:
+    expected = [hit.id for hit in memory.search("ann", "amber birch", 3)]
+    hits = memory.iter_search("ann", "amber birch", 3)
+    next(hits)
+    memory.update("ann", expected[1], content="another text")
+    assert next(hits).entry.content == "another text"
+    memory.delete_all("ann")
+    assert list(hits) == []
+
+
 def test_other_searches_and_writes_may_come_in_between(memory: AgentMemorySystem) -> None:
     expected = [hit.id for hit in memory.search("ann", "amber", COUNT)]
     found = []
