@@ -41,10 +41,7 @@ def test_a_folder_of_beir_is_read_with_its_grades(tmp_path: Path, test_folder: b
     found = load_data_set(write_beir(tmp_path / "mine", test_folder))
     assert (found.name, found.form, len(found.collections)) == ("mine", "beir", 1)
     collection = found.collections[0]
-    assert [(each.id, each.text) for each in collection.passages] == [
-        ("1", "Cats purr"),
-        ("2", "Dogs bark"),
-    ]
+    assert {each.id: each.text for each in collection.passages} == {"1": "Cats purr", "2": "Dogs bark"}
     assert [(each.text, each.grades) for each in collection.questions] == [("who purrs", {"1": 2, "2": 0})]
 
 

@@ -18,6 +18,9 @@ from memory.benchmarking.workloads.published import resolve
 
 DEPTH = 10
 SYNTHETIC = "synthetic"
+_AGENT = "agent"
+"""Whose memories all collections are. Each has a store of its own, and its id may tell of its answer:
+LongMemEval ends those of questions without one in `_abs`."""
 _RULER = "scifact"
 _RULER_FIGURE, _RULER_SLACK = 0.679, 0.005
 """nDCG@10 of stemmed BM25 on SciFact: whoever gets something else measures something else."""
@@ -53,8 +56,9 @@ def benchmark_retrieval_quality(
     results bring. Beside the target stand `random`, `newest_first` and plain stemmed `bm25` on the same
     data: a memory that does not beat them is not worth having. Intervals are over questions, clustered
     by conversation. `no_answer_separation` is the chance that a question with an answer scores higher
-    than one without (0.5 is luck). The target gets the passages and the text of the questions, nothing
-    else; it is asked for 10, or fewer than there are passages.
+    than one without (0.5 is luck). The target gets the passages with their time, speaker and number of
+    session, and the text of the questions, nothing else; it is asked for 10, or fewer than there are
+    passages.
 
     Args:
         data_sets: `synthetic`, names from `membench data`, or paths (LoCoMo, LongMemEval, BEIR)
@@ -115,7 +119,7 @@ def _ask_target(bench: Bench, collection: Collection) -> list[Answer]:
         return [
             [
                 (ids[hit.id], hit.score)
-                for hit in target.search(collection.id, question.text, _depth(collection))
+                for hit in target.search(_AGENT, question.text, _depth(collection))
             ]
             for question in collection.questions
         ]
@@ -127,7 +131,7 @@ def _store(target: Target, collection: Collection) -> dict[str, str]:
     for start in range(0, len(collection.passages), 1000):
         part = collection.passages[start : start + 1000]
         items = [
-            Item(collection.id, each.text, metadata=each.metadata, kind="message", timestamp=each.timestamp)
+            Item(_AGENT, each.text, metadata=each.metadata, kind="message", timestamp=each.timestamp)
             for each in part
         ]
         ids.update(zip(target.add(items), (each.id for each in part), strict=True))

@@ -87,16 +87,23 @@ def _locomo_turns(conversation: dict[str, Any]) -> Iterator[Passage]:
 
 
 def _longmemeval(sample: dict[str, Any]) -> Collection:
-    """One question with its history; a right passage is a turn that the set marks as holding the answer."""
+    """One question with its history; a right passage is a turn that the set marks as holding the answer.
+
+    The set calls sessions with an answer `answer_…`, and not all its versions list sessions by time: what a
+    target sees of a session is its place in time.
+    """
     passages, right = [], {}
     sessions = zip(
-        sample["haystack_session_ids"], sample["haystack_dates"], sample["haystack_sessions"], strict=True
+        sample["haystack_session_ids"],
+        map(_longmemeval_moment, sample["haystack_dates"]),
+        sample["haystack_sessions"],
+        strict=True,
     )
-    for session_id, date, turns in sessions:
-        moment = datetime.strptime(date, "%Y/%m/%d (%a) %H:%M").replace(tzinfo=UTC).timestamp()
+    in_time = sorted(sessions, key=lambda session: session[1])
+    for place, (session_id, moment, turns) in enumerate(in_time, start=1):
         for number, turn in enumerate(turns):
             id_ = f"{session_id}:{number}"
-            metadata = {"speaker": turn["role"], "session": str(session_id)}
+            metadata = {"speaker": turn["role"], "session": place}
             passages.append(Passage(id_, turn["content"], moment, metadata))
             if turn.get("has_answer"):
                 right[id_] = 1
@@ -104,6 +111,10 @@ def _longmemeval(sample: dict[str, Any]) -> Collection:
     question = Question(sample["question"], kind, {} if kind == "no_answer" else right)
     questions = (question,) if right or kind == "no_answer" else ()
     return Collection(str(sample["question_id"]), tuple(passages), questions)
+
+
+def _longmemeval_moment(date: str) -> float:
+    return datetime.strptime(date, "%Y/%m/%d (%a) %H:%M").replace(tzinfo=UTC).timestamp()
 
 
 def _beir(folder: Path) -> DataSet:
@@ -124,8 +135,13 @@ def _beir(folder: Path) -> DataSet:
         if grade.lstrip("-").isdigit():  # the first line is a heading
             grades.setdefault(query, {})[document] = int(grade)
     passages = tuple(
-        Passage(_id(document), f"{document.get('title', '')} {document['text']}".strip())
-        for document in _lines(folder / "corpus.jsonl")
+        sorted(
+            (
+                Passage(_id(document), f"{document.get('title', '')} {document['text']}".strip())
+                for document in _lines(folder / "corpus.jsonl")
+            ),
+            key=_by_nothing,
+        )
     )
     known = {passage.id for passage in passages}
     questions = []
@@ -135,6 +151,11 @@ def _beir(folder: Path) -> DataSet:
             questions.append(Question(entry["text"], "all", judged))
     collection = Collection(folder.name, passages, tuple(questions))
     return DataSet(folder.name, "beir", (collection,), digest.hexdigest())
+
+
+def _by_nothing(passage: Passage) -> bytes:
+    """An order that says nothing: in SciFact's own, the right documents come earlier than others."""
+    return hashlib.sha256(passage.text.encode(errors="surrogatepass")).digest()
 
 
 def _id(entry: dict[str, Any]) -> str:
