@@ -36,13 +36,17 @@ class DataSet:
     form: str
     collections: tuple[Collection, ...]
     sha256: str
+    judgements: str | None = None
+    """Digest of which documents there are and which are right, whatever files and folder are called."""
 
 
-def load_data_set(path: str | Path) -> DataSet:
+def name_of(path: Path) -> str:
+    """What a data set is called in the results, if no other has the same name."""
+    return path.name if path.is_dir() else path.stem
+
+
+def load_data_set(path: Path) -> DataSet:
     """Read a data set; one clear line if it is not one of the forms above."""
-    path = Path(path).expanduser()
-    if not path.exists():
-        raise InvalidBenchmarkConfig(f"there is no data set {path}: give a folder of BEIR or a JSON file")
     try:
         if path.is_dir():
             return _beir(path)
@@ -51,9 +55,13 @@ def load_data_set(path: str | Path) -> DataSet:
         digest = hashlib.sha256(data).hexdigest()
         first = samples[0] if isinstance(samples, list) and samples else {}
         if isinstance(first, dict) and "conversation" in first and "qa" in first:
-            return DataSet(path.stem, "locomo", tuple(map(_locomo, samples)), digest)
+            return DataSet(name_of(path), "locomo", tuple(map(_locomo, samples)), digest)
         if isinstance(first, dict) and "haystack_sessions" in first:
-            return DataSet(path.stem, "longmemeval", tuple(map(_longmemeval, samples)), digest)
+            return DataSet(name_of(path), "longmemeval", tuple(map(_longmemeval, samples)), digest)
+    except InvalidBenchmarkConfig:
+        raise
+    except OSError as problem:
+        raise InvalidBenchmarkConfig(f"{path} can't be read: {problem.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as problem:
         raise InvalidBenchmarkConfig(
             f"{path} can't be read as a data set: {type(problem).__name__}: {problem}"
@@ -144,13 +152,20 @@ def _beir(folder: Path) -> DataSet:
         )
     )
     known = {passage.id for passage in passages}
-    questions = []
+    questions, asked = [], []
     for entry in _lines(folder / "queries.jsonl"):
         judged = {id_: grade for id_, grade in grades.get(_id(entry), {}).items() if id_ in known}
         if any(grade > 0 for grade in judged.values()):
             questions.append(Question(entry["text"], "all", judged))
-    collection = Collection(folder.name, passages, tuple(questions))
-    return DataSet(folder.name, "beir", (collection,), digest.hexdigest())
+            asked += [f"{_id(entry)}\t{id_}\t{grade}" for id_, grade in judged.items()]
+    name = name_of(folder)
+    return DataSet(
+        name,
+        "beir",
+        (Collection(name, passages, tuple(questions)),),
+        digest.hexdigest(),
+        hashlib.sha256("\n".join([*sorted(known), *sorted(asked)]).encode()).hexdigest(),
+    )
 
 
 def _by_nothing(passage: Passage) -> bytes:
