@@ -132,7 +132,7 @@ _STANDARD = _changed(
             "compression_ratio": {"dataset_sizes": [100, 1000]},
             "training_efficiency": {"data_sizes": [300, 1000]},
         },
-        "memory_transition": {"transition_overhead": {"batch_sizes": [100, 1000]}},
+        "memory_transition": {"transition_overhead": {"batch_sizes": [300, 3000]}},
         "retrieval": {"vector_search_latency": {"data_volumes": [100, 1000, 10000]}},
         "scalability": {
             "agent_scaling": {"agent_counts": [1, 10, 40], "parallel_operations": [1, 4]},
@@ -180,7 +180,7 @@ _QUICK = _changed(
         },
         "memory_transition": {
             "transition_accuracy": {"num_memories": 100},
-            "transition_overhead": {"batch_sizes": [200]},
+            "transition_overhead": {"batch_sizes": [500]},
             "importance_scoring": {
                 "tier_limits": [20, 10, 4],
                 "memories_per_level": [20, 10, 6, 3, 1],
