@@ -311,7 +311,8 @@ def _pivot(each: LoadedResult, groups: Mapping[str, Mapping[str, Figure]], scree
     bars = _bars([fig[leaves[0]].value for fig in shown.values()]) if screen.draws else []
     first = ["", *shown]
     room = width - 4 - min(max(map(text_width, first)), width // 2)
-    if room < max(map(text_width, columns[0])) + 2 + BAR + 2:
+    # A second figure says more than a bar of the first one.
+    if room < sum(max(map(text_width, column)) + 2 for column in columns[:2]) + BAR + 2:
         bars = []
     room -= BAR + 2 if bars else 0
     fitting = 0
