@@ -219,7 +219,7 @@ def test_what_a_benchmark_says_in_words_is_on_its_section(results: BenchmarkResu
     }
     make_run(results.output_dir, results=[said])
     seen = read(results.generate_report())
-    words = seen.texts[seen.texts.index("In words, from the last round:") :]
+    words = seen.texts[seen.texts.index("In words:") :]
     assert words[1:6:2] == ["growth", "im/correlation", "1 figure"]
     assert words[2] == ": search p50 grows like n^0.31"
     assert seen.texts[seen.texts.index("texts") + 1] == "sha256: 0123abcd"
@@ -244,7 +244,7 @@ def test_what_a_chart_tells_is_not_told_again(results: BenchmarkResults) -> None
     seen = read(results.generate_report())
     assert "Best for navigation: int8 within 1/4 of the bytes, pq within 1/16." in seen.texts
     assert "Ten times the memories cost" in seen.text
-    assert "In words, from the last round:" not in seen.texts
+    assert "In words:" not in seen.texts
 
 
 def test_what_several_runs_say_is_told_apart(results: BenchmarkResults) -> None:

@@ -238,7 +238,7 @@ def _in_words(said: Sequence[Remark], everything: bool, width: int) -> list[str]
     """What the benchmark says beside its figures; all of it, or as much as a reader looks for first."""
     chosen = [remark for remark in said if everything or not remark.is_detail]
     shown = chosen if everything else chosen[:MOST_LINES]
-    lines = ["  in words, from the last round:"] if shown else []
+    lines = ["  in words:"] if shown else []
     for remark in shown:
         text = remark.text if everything else remark.short
         lines.append("    " + _wrapped(f"{remark.where}: {text}", "      ", width).lstrip())

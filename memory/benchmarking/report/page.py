@@ -174,7 +174,7 @@ def _benchmark(each: Gathered, sources: Sequence[Source], judged: Judged) -> Mar
 def _in_words(each: Gathered, sources: Sequence[str], charts: Sequence[Chart]) -> Markup | None:
     """What the benchmark says beside its figures, without what its charts have told already."""
     told = "\n".join(text for chart in charts for text in chart.findings)
-    # A chart's slope is of all rounds, so it is the better one, and two of them would only confuse.
+    # A chart with fitted lines says how they grow; a second sentence with another interval would confuse.
     has_slope = any(line.drawn == "fit" for chart in charts for line in chart.lines)
     said: dict[Remark, list[int]] = {}
     for number, result in each.results:
@@ -191,9 +191,7 @@ def _in_words(each: Gathered, sources: Sequence[str], charts: Sequence[Chart]) -
         items.append(element("li", element("code", remark.where), ": ", words, of))
     if len(said) > MOST_REMARKS:
         items.append(element("li", f"and {len(said) - MOST_REMARKS} more, in the file"))
-    return element(
-        "div", element("p", "In words, from the last round:"), element("ul", items), class_="words"
-    )
+    return element("div", element("p", "In words:"), element("ul", items), class_="words")
 
 
 def _details(each: Gathered, sources: Sequence[Source]) -> Markup:
