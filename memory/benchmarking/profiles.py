@@ -128,7 +128,7 @@ _STANDARD = _changed(
             "memory_efficiency": {"num_memories": 500, "data_complexity_levels": [1]},
         },
         "compression": {
-            "embedding_quality": {"corpus_vectors": 1000, "training_vectors": 1000},
+            "embedding_quality": {"corpus_vectors": 1000, "training_vectors": 2000},
             "compression_ratio": {"dataset_sizes": [100, 1000]},
             "training_efficiency": {"data_sizes": [300, 1000]},
         },

@@ -196,6 +196,16 @@ def test_what_is_not_to_be_trusted_stands_out_first_and_nothing_is_called_good(
     assert "NOT TO BE TRUSTED: 0.7, not 0.6" in out
 
 
+def test_each_data_set_has_its_own_sentence_beside_bm25(results: BenchmarkResults) -> None:
+    recalls = {"talks/target": 0.7, "talks/bm25": 0.5, "papers/target": 0.4, "papers/bm25": 0.5}
+    figures = {f"{name}/all_questions/recall_at_5": figure(value) for name, value in recalls.items()}
+    found = make_result(figures, category="quality", benchmark="retrieval_quality")
+    make_run(results.output_dir, results=[found])
+    text = read(results.generate_report()).text
+    for name, value in (("talks", "70.0%"), ("papers", "40.0%")):
+        assert f"Of the passages that answer a question of {name}, {value} are among the first five" in text
+
+
 def test_an_interval_that_says_nothing_is_told_in_words_and_explained(results: BenchmarkResults) -> None:
     wide = make_result({"create/p50_ms": Figure(value=0.722, low=2e-10, high=2e9, rounds=[0.1, 5.0])})
     make_run(results.output_dir, results=[wide])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from memory.benchmarking.display import TOO_FEW, figure_text, interval_text, is_unknown
-from memory.benchmarking.records import SEPARATOR, Run
+from memory.benchmarking.records import SEPARATOR, Figure, Run
 from memory.benchmarking.remarks import remarks
 from memory.benchmarking.report.gather import Gathered, Row, plain, short_name, words
 
@@ -186,21 +186,25 @@ def _leak(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
 def _quality(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
     """The memory's own search beside plain BM25 on the same questions."""
     for each in gathered:
-        by_method = {
-            row.of("part1"): row
-            for row in _rows(each, source)
-            if row.metric == "recall_at_5" and row.place.part.endswith("all_questions")
-        }
-        ours, plainly = by_method.get("target"), by_method.get("bm25")
-        if ours is None or plainly is None or any(_not_trusted([each], source)):
+        if any(_not_trusted([each], source)):
             continue
-        bounds = interval_text(ours.figure.value, ours.figure.low, ours.figure.high)
-        yield Insight(
-            f"Of the passages that answer a question, {ours.figure.value:.1%} are among the first five "
-            f"({bounds}); plain BM25 has {plainly.figure.value:.1%}.",
-            "good" if ours.figure.value >= plainly.figure.value else "warn",
-            each.name,
-        )
+        by_set: dict[str, dict[str, Figure]] = {}
+        for row in _rows(each, source):
+            if row.metric == "recall_at_5" and row.place.part.endswith("all_questions"):
+                data_set, method, *_ = row.place.part.split(SEPARATOR)
+                by_set.setdefault(data_set, {})[method] = row.figure
+        for data_set, figures in by_set.items():
+            ours, plainly = figures.get("target"), figures.get("bm25")
+            if ours is None or plainly is None:
+                continue
+            where = f" of {data_set}" if len(by_set) > 1 else ""
+            bounds = interval_text(ours.value, ours.low, ours.high)
+            yield Insight(
+                f"Of the passages that answer a question{where}, {ours.value:.1%} are among the first five "
+                f"({bounds}); plain BM25 has {plainly.value:.1%}.",
+                "good" if ours.value >= plainly.value else "warn",
+                each.name,
+            )
 
 
 def _known_badly(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
