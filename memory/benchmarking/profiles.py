@@ -277,7 +277,7 @@ EXPECTED_SECONDS: dict[str, dict[str, float]] = {
     "memory_search.no_match": {"quick": 0.2, "standard": 0.8, "full": 2.0},
     "memory_search.vector_search": {"quick": 0.2, "standard": 0.8, "full": 2.0},
     "memory_search.concurrent_search": {"quick": 0.4, "standard": 2.4, "full": 7.0},
-    "context_build.baseline": {"quick": 0.3, "standard": 0.8, "full": 0.8},
-    "context_build.large_session_count": {"quick": 0.4, "standard": 2.5, "full": 2.5},
-    "context_build.large_tool_count": {"quick": 0.4, "standard": 2.0, "full": 5.0},
+    "context_build.baseline": {"quick": 0.4, "standard": 1.0, "full": 1.0},
+    "context_build.large_session_count": {"quick": 0.5, "standard": 3.0, "full": 3.0},
+    "context_build.large_tool_count": {"quick": 0.6, "standard": 2.8, "full": 6.0},
 }
