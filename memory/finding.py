@@ -36,7 +36,7 @@ Moment: TypeAlias = float | datetime
 TierName: TypeAlias = str | Tier
 _Rank: TypeAlias = Callable[[AgentIndex, int, NDArray[np.bool_] | None], list[Match]]
 _READ_AT_ONCE = 500
-_READ_A_FEW = 6
+_READ_A_FEW = 8  # what a context usually looks at
 _MOST_KEPT = 100  # of one search; whoever asks for more goes through everything, once
 
 
