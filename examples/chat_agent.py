@@ -78,6 +78,8 @@ def parse() -> argparse.Namespace:
 
 def chat(runtime: AgentRuntime) -> int:
     print("Say something; an empty line or Ctrl-D ends the chat.")
+    # A line that can't be decoded must not take the lines after it along, which were read with it.
+    sys.stdin.reconfigure(errors="surrogateescape")
     session_id = None
     while True:
         try:
@@ -87,7 +89,18 @@ def chat(runtime: AgentRuntime) -> int:
             return 0
         if not text.strip():
             return 0
+        if not is_readable(text):
+            print(f"chat_agent: that line is not {sys.stdin.encoding}: say it again", file=sys.stderr)
+            continue
         _, session_id = say(runtime, text, session_id)
+
+
+def is_readable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def say(runtime: AgentRuntime, text: str, session_id: str | None) -> tuple[int, str]:

@@ -8,6 +8,8 @@ answers. No model is called over a network, so what is measured is what each run
 has a few such messages and is a session (or thread) of its own; the runtimes take turns, a conversation
 each, in rotating order, in one process. What is not installed is n/a.
 
+Exits with 0 if the goal is reached, and with 1 if it is not or if nothing is there to compare with.
+
 What each one stores is in the table: fewer words there mean less work. All files are SQLite with a
 write-ahead log and synchronous=NORMAL, also where the runtime's own default would be slower; tracing is
 switched off.
@@ -85,7 +87,10 @@ class Runtime:
                 self.cpu_seconds.append(cpu)
 
     def figures(self) -> dict[str, float]:
-        p95 = statistics.quantiles(self.seconds, n=20, method="inclusive")[-1]
+        single = len(self.seconds) == 1  # of which no quantiles can be taken
+        p95 = (
+            self.seconds[0] if single else statistics.quantiles(self.seconds, n=20, method="inclusive")[-1]
+        )
         return {
             "p50_ms": statistics.median(self.seconds) * 1e3,
             "p95_ms": p95 * 1e3,
@@ -355,6 +360,9 @@ def show(figures: dict[str, dict[str, float]], runtimes: list[Runtime], missing:
         print("  ".join([f"{name:{widths[0]}}", *cells, stores]))
     for name, reason in missing.items():
         print(f"{name}: n/a ({reason})")
+    if all(each.is_ours for each in runtimes):
+        print("\nnothing to compare with: install another runtime")
+        return False
     print(f"\ngoal: the p50 of {runtimes[0].name} at most {GOAL:g} × that of the others")
     reached = True
     for each in runtimes:

@@ -36,7 +36,7 @@ Moment: TypeAlias = float | datetime
 TierName: TypeAlias = str | Tier
 _Rank: TypeAlias = Callable[[AgentIndex, int, NDArray[np.bool_] | None], list[Match]]
 _READ_AT_ONCE = 500
-_READ_A_FEW = 6
+_READ_A_FEW = 8  # what a context usually looks at
 _MOST_KEPT = 100  # of one search; whoever asks for more goes through everything, once
 
 
@@ -114,6 +114,7 @@ class Finding:
         """The hits of `search` one after the other, for who can't say beforehand how many it takes.
 
         All are ranked at the first one; each is read, and counts as used, when it is about to be reached.
+        What was changed or deleted since is given as it is now, or left out.
         """
         check_name("agent_id", agent_id)
         if not isinstance(query, str):
@@ -129,8 +130,21 @@ class Finding:
             ranking = by_text(index, query, self._query_vector, most, index.living)
         if ranking is None:
             return
+        moment, entries = self._records.moment, {}
         for start in range(0, len(ranking), _READ_A_FEW):
-            yield from self._hits(agent_id, ranking.matches(start, start + _READ_A_FEW), ALL_TIERS, None)
+            matches = ranking.matches(start, start + _READ_A_FEW)
+            read_at = None
+            for number, match in enumerate(matches):
+                now = moment(agent_id)
+                if now != read_at or now & 1:  # not read yet, or some may be others by now, or gone
+                    read_at = now
+                    left = matches[number:]
+                    entries = self._entries(
+                        agent_id, [each.seq for each in left], [each.tier for each in left]
+                    )
+                entry = entries.get(match.seq)
+                if entry is not None:
+                    yield _hit(entry, match)
 
     def retrieve_similar_states(
         self,
@@ -348,12 +362,7 @@ class Finding:
         entries = self._entries(
             agent_id, [match.seq for match in matches], [match.tier for match in matches]
         )
-        hits = []
-        for match in matches:
-            entry = entries.get(match.seq)
-            if entry is not None:
-                why = Why(match.words, match.similarity, match.context)
-                hits.append(Hit(entry.id, entry, match.score, entry.tier, why))
+        hits = [_hit(entry, match) for match in matches if (entry := entries.get(match.seq)) is not None]
         if condition is not None or scope is not ALL_TIERS:
             return [hit for hit in hits if _is_meant(hit.entry, scope, condition)]
         return hits
@@ -428,6 +437,11 @@ class _CaughtUp:
         self._index.lock.release()
         if self._index.changed_size:
             self._indexes.trim(self._agent)
+
+
+def _hit(entry: MemoryEntry, match: Match) -> Hit:
+    why = Why(match.words, match.similarity, match.context)
+    return Hit(entry.id, entry, match.score, entry.tier, why)
 
 
 def _masks(

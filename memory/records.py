@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -15,6 +14,7 @@ from memory.uses import Uses
 
 _encode = msgspec.msgpack.Encoder().encode
 decode_entry = msgspec.msgpack.Decoder(MemoryEntry).decode
+_parts = msgspec.msgpack.Decoder(tuple[msgspec.Raw, msgspec.Raw]).decode
 _OVERHEAD = 300  # bytes of Python objects around one cached record
 _NEVER = 1  # a moment under which nothing is kept
 _MOST_PENDING = 32  # rows that were stored and not looked at yet
@@ -75,7 +75,7 @@ class RecordCache:
         self._lock = threading.Lock()
         self.uses = Uses()
         self._use_counts = self.uses.counts
-        self._pending: deque[tuple[Row, Mapping[str, Any] | None, int, int]] = deque()
+        self._pending: deque[tuple[Row, int, int]] = deque()
         """Arguments of `keep_new`, to be kept when somebody reads, or when they are many."""
 
     def moment(self, agent: str) -> int:
@@ -93,37 +93,35 @@ class RecordCache:
             return  # content that only JSON can hold is rare: read it from the store
         self._keep(entry.agent_id, entry.id, seq, encoded, moment)
 
-    def keep_new(self, row: Row, metadata: Mapping[str, Any] | None, seq: int, moment: int) -> None:
+    def keep_new(self, row: Row, seq: int, moment: int) -> None:
         """Remember a row of stm that was stored after `moment`.
 
         Not at once: right after a commit the processor's caches are cold, and many at a time cost each
         storing call a quarter of what one at a time does."""
         if moment & 1 or row.body[0] != _PAIR:
             return
-        self._pending.append((row, metadata, seq, moment))
+        self._pending.append((row, seq, moment))
         if len(self._pending) >= _MOST_PENDING:
             self._keep_pending()
 
     def _keep_pending(self) -> None:
         while self._pending:
             try:
-                row, metadata, seq, moment = self._pending.popleft()
+                row, seq, moment = self._pending.popleft()
             except IndexError:  # another thread keeps them too
                 return
-            try:
-                around = _encode(metadata or {})
-            except (OverflowError, UnicodeEncodeError, TypeError):
-                continue
-            # The content is not encoded again: a row's bytes are its content and its metadata.
+            # A row's bytes are its content and its metadata. They are not encoded again, and the caller's
+            # own objects may be others by now.
+            content, around = _parts(row.body)
             entry = _NewEntry(
                 row.id,
                 row.agent,
-                msgspec.Raw(row.body[1 : -len(around)]),
+                content,
                 row.kind,
                 row.step,
                 row.created_at,
                 row.importance,
-                msgspec.Raw(around),
+                around,
                 _STM,
             )
             self._keep(row.agent, row.id, seq, _encode(entry), moment)
@@ -157,9 +155,9 @@ class RecordCache:
     def found(self, agent: str, seqs: Iterable[int]) -> dict[int, Record]:
         """Those of the records that were found before and are still good, by seq."""
         records = self.agents.get(agent)
-        held = None if records is None else records.found
-        if not held or records is None or records.watch() != records.pulse:
+        if records is None or records.watch() != records.pulse:
             return {}
+        held = records.found  # only now: another thread may just have begun anew, after a change
         return {seq: held[seq] for seq in seqs if seq in held}
 
     def _open_at(self, agent: str, moment: int) -> AgentRecords | None:
@@ -201,9 +199,9 @@ class RecordCache:
         if self._pending:
             self._keep_pending()
         records = self.agents.get(agent)
-        held = None if records is None else records.encoded
-        if not held or records is None or records.watch() != records.pulse:
+        if records is None or records.watch() != records.pulse:
             return {}
+        held = records.encoded  # only now, as above
         found = {}
         for seq in seqs:
             encoded = held.get(seq)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _CHECKS_A_LIMIT = 64  # an agent's limit is looked at every limit ÷ 64 memories
-_RECORDS_SHARE = 4  # of the cache's bytes, one in four is for stm records
+_RECORDS_SHARE = 4  # of the cache's bytes, one in four is for records
 _USES_WAITING = 4096  # memories whose uses wait for the maintenance; those of others wait no longer
 _USES_AT_ONCE = 256  # memories; saving them takes the call that does it two or three milliseconds
 _LOOK_AT_USES_EVERY = 64  # memories that are stored
@@ -439,7 +439,7 @@ class AgentMemorySystem(Finding):
         moment = self._records.moment(agent)
         seq = self._store.add(rows)[0]
         if seq is not None and row.tier is Tier.STM:
-            self._records.keep_new(row, new.metadata, seq, moment)
+            self._records.keep_new(row, seq, moment)
         self._note_writes(agent, 1)
         return row.id
 
@@ -449,9 +449,9 @@ class AgentMemorySystem(Finding):
         rows = self._intake.rows(batch)
         moments = {agent: self._records.moment(agent) for agent in {row.agent for row in rows}}
         seqs = self._store.add(rows)
-        for row, seq, new in zip(rows, seqs, batch, strict=True):
+        for row, seq in zip(rows, seqs, strict=True):
             if seq is not None and row.tier is Tier.STM:
-                self._records.keep_new(row, new.metadata, seq, moments[row.agent])
+                self._records.keep_new(row, seq, moments[row.agent])
         self._note_all_writes(rows)
         return [row.id for row in rows]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -135,3 +137,31 @@ def test_what_is_kept_stays_within_the_cache(open_memory: Open) -> None:
     for number in range(1500):
         memory.search("ann", f"{number}", 5)
         assert memory._records.nbytes <= 1 << 18
+
+
+@pytest.mark.parametrize("tier", ["im", "stm"])
+@pytest.mark.parametrize("look", [1, 2, 3])
+def test_what_another_thread_keeps_after_a_change_does_not_bring_back_what_was_before(
+    open_memory: Open, tier: str, look: int
+) -> None:
+    """Whenever a search looks at the pulse, another one may just begin the cache anew."""
+    memory, other = open_memory(embedder=small_embedder()), open_memory(embedder=small_embedder())
+    for number in range(5):
+        memory.add("ann", f"old text {number}", id=str(number), tier=tier)
+    memory.search("ann", "text")
+    assert other.update("ann", "0", content="new text 0")
+    records = memory._records.agents["ann"]
+    watch, looks = records.watch, count(1)
+
+    def interrupted() -> int:
+        if next(looks) == look:
+            records.watch = watch
+            thread = threading.Thread(target=memory.search, args=("ann", "text"))
+            thread.start()
+            thread.join()
+        return watch()
+
+    records.watch = interrupted
+    hits = memory.search("ann", "text")
+    assert records.watch is watch, "it was not interrupted"
+    assert [hit.entry.content for hit in hits if hit.id == "0"] == ["new text 0"]

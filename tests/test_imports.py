@@ -143,7 +143,7 @@ def test_nothing_but_the_benchmark_knows_of_the_integrations() -> None:
 # The parts of the benchmark, the lowest first. A part knows of itself and of those below its line.
 BENCHMARK = (
     {"errors", "display", "metrics", "records", "profiles", "terminal"},
-    {"files", "loading", "measure", "sections", "workloads"},
+    {"files", "loading", "measure", "remarks", "sections", "workloads"},
     {"aggregate", "config", "environment", "targets"},
     {"bench", "earlier"},
     {"benchmarks", "tidy"},

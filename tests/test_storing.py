@@ -655,3 +655,21 @@ def test_what_was_read_and_deleted_leaves_nothing_in_the_file(open_memory: Open,
     memory.close()
     with closing(sqlite3.connect(tmp_path / "memory.db")) as file:
         assert file.execute("SELECT count(*), sum(uses) FROM uses").fetchall() == [(1, 1)]
+
+
+def test_what_a_caller_does_to_its_metadata_afterwards_changes_no_memory(memory: AgentMemorySystem) -> None:
+    memory.add("ann", "the first", metadata={})  # of an agent that is known, new memories are kept in RAM
+    stored = []
+    for number in range(40):
+        metadata: dict[str, Any] = {"speaker": "Ann", "tags": ["a"]}
+        id = memory.add("ann", f"note {number}", metadata=metadata)
+        (other,) = memory.add_many([{"agent_id": "ann", "content": {"note": number}, "metadata": metadata}])
+        metadata["speaker"] = "somebody with a much longer name"
+        metadata["tags"].append("b")
+        metadata["new"] = number
+        stored += [(id, f"note {number}"), (other, {"note": number})]
+    for id, content in stored:
+        entry = memory.get("ann", id)
+        assert entry is not None
+        assert (entry.content, entry.metadata) == (content, {"speaker": "Ann", "tags": ["a"]})
+    assert {hit.entry.metadata["speaker"] for hit in memory.search("ann", "note", 5)} == {"Ann"}

@@ -13,7 +13,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from heapq import heappush, heappushpop
 from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from memory.entry import Hit
     from memory.system import AgentMemorySystem
 
+TOKEN_BUDGET = 8000
 MESSAGE_TOKENS = 4
 """What a message costs besides its text."""
 _LINE_TOKENS = 3
@@ -42,7 +45,7 @@ _MOST_SESSIONS_CACHED = 256
 _MOST_COUNTS_CACHED = 8192
 _LONGEST_COUNT_CACHED = 4096  # characters
 _MOST_LOOKED_AT = 16
-"""Hits for each memory that is wanted: question, tool result and answer often say the same."""
+"""Hits at most for each memory that is wanted: question, tool result and answer often say the same."""
 _CHUNK = 64
 
 
@@ -95,7 +98,7 @@ class ContextBuilder:
         tools: ToolRegistry | None = None,
         *,
         system_prompt: str = "",
-        token_budget: int = 8000,
+        token_budget: int = TOKEN_BUDGET,
         memories: int = 5,
         recent_sessions: int = 0,
         memory_share: float = 0.25,
@@ -269,18 +272,25 @@ class ContextBuilder:
         wanted = self._most_memories
         if self.memory is None or not wanted or not question.strip():
             return ()
+        now = self.memory.clock.now()
         said = {_as_text(question)}
-        fresh: dict[str, Hit] = {}
+        fresh: list[tuple[float, str, Hit]] = []
+        best: list[float] = []  # a heap of the weights of those that will be chosen, as it looks so far
         for hit in self.memory.iter_search(agent_id, question, wanted * _MOST_LOOKED_AT):
+            # Hits come best score first: none that follows can weigh more than this one could.
+            if len(best) == wanted and hit.score + _RECENCY_SHARE + _IMPORTANCE_SHARE < best[0]:
+                break
             text = _as_text(hit.entry.content)
             if text not in said and hit.id not in seen:
-                fresh[text] = hit
-                if len(fresh) == wanted:
-                    break
+                weight = _weight(hit, now)
+                fresh.append((weight, text, hit))
+                if len(best) < wanted:
+                    heappush(best, weight)
+                else:
+                    heappushpop(best, weight)
             said.add(text)
-        now = self.memory.clock.now()
-        by_weight = sorted(fresh.items(), key=lambda item: _weight(item[1], now), reverse=True)
-        return tuple([self._line(text, hit) for text, hit in by_weight])
+        fresh.sort(key=itemgetter(0), reverse=True)
+        return tuple([self._line(text, hit) for _, text, hit in fresh[:wanted]])
 
     def _other_sessions(self, agent_id: str, current: str) -> tuple[_Line, ...]:
         """The newest message of each of the sessions that were used last; read again if it is another."""
@@ -288,22 +298,23 @@ class ContextBuilder:
             return ()
         rows = self.sessions.recent(agent_id, self._most_sessions + 1)
         others = [row for row in rows if row[0] != current][: self._most_sessions]
-        known = self._session_lines
-        changed = [row[0] for row in others if row[0] not in known or known[row[0]][0] != row]
-        last = self.sessions.last_messages(changed) if changed else {}
-        lines = []
-        for row in others:
-            id, title, count, _ = row
-            if row[0] in last:
-                line = self._line(f"{title or id}: {_as_text(last[id].content)}", id)
-                with self._lock:
-                    while len(known) >= max(_MOST_SESSIONS_CACHED, 2 * self._most_sessions):
-                        del known[next(iter(known))]
-                    known[id] = (row, line)
-                lines.append(line)
-            elif count and id in known:
-                lines.append(known[id][1])
-        return tuple(lines)
+        with self._lock:
+            known = [(row, self._session_lines.get(row[0])) for row in others]
+        lines = {row[0]: about for row, about in known if about is not None and about[0] == row}
+        missing = [row for row in others if row[0] not in lines]
+        last = self.sessions.last_messages([row[0] for row in missing]) if missing else {}
+        for row in missing:
+            id, title, *_ = row
+            if id in last:
+                lines[id] = (row, self._line(f"{title or id}: {_as_text(last[id].content)}", id))
+        with self._lock:
+            kept = self._session_lines
+            for id, about in lines.items():
+                kept.pop(id, None)
+                kept[id] = about  # at the end: the one that was used last is dropped last
+            while len(kept) > max(_MOST_SESSIONS_CACHED, 2 * self._most_sessions):
+                del kept[next(iter(kept))]
+        return tuple([lines[row[0]][1] for row in others if row[0] in lines])
 
     def _line(self, text: str, about: Any) -> _Line:
         return _Line(f"- {text}", self._count(text) + _LINE_TOKENS, about)

@@ -45,10 +45,14 @@ def _only_json(value: dict[str, Any]) -> dict[str, Any]:
     while todo:
         each = todo.pop()
         seen += 1
-        if isinstance(each, dict):
+        if isinstance(each, str):
+            if not each.isascii() and each != sendable(each):
+                raise ValueError(f"{short(each)} holds half a character, which no file can")
+        elif isinstance(each, dict):
             for key in each:
                 if type(key) is not str:
                     raise ValueError(f"the key {short(key)} is not a text")
+            todo += each
             todo += each.values()
         elif isinstance(each, list):
             todo += each
@@ -58,7 +62,7 @@ def _only_json(value: dict[str, Any]) -> dict[str, Any]:
         elif isinstance(each, int):
             if not -(2**63) <= each < 2**64:
                 raise ValueError(f"{short(each)} has more than 64 bits")
-        elif each is not None and not isinstance(each, str):
+        elif each is not None:
             raise ValueError(f"{short(each)} is nothing that JSON can hold")
         if seen > 1_000_000:
             raise ValueError("it is too large, or holds itself")

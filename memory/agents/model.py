@@ -22,6 +22,7 @@ class Reply:
     """What a model said."""
 
     content: str = ""
+    """None, which many interfaces give beside tool calls, is read as ""."""
     tool_calls: tuple[ToolCall, ...] = ()
     finish_reason: str = "stop"
     usage: dict[str, int] = field(default_factory=dict)

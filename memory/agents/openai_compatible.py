@@ -30,7 +30,7 @@ from memory.agents.messages import ToolCall, checked, new_id
 from memory.agents.model import Model, Reply
 from memory.errors import short
 
-_AGAIN = {408, 409, 429, 500, 502, 503, 504}
+_AGAIN = {408, 409, 429, *range(500, 600)}
 _LONGEST_WAIT = 30.0
 UNREADABLE = "unreadable JSON"
 """The only argument of a call whose arguments could not be read. No tool takes it: the model is told so."""

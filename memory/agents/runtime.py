@@ -14,13 +14,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from memory.agents._together import StoredTogether, store
-from memory.agents.builder import ContextBuilder
+from memory.agents.builder import TOKEN_BUDGET, ContextBuilder
 from memory.agents.context import Context
 from memory.agents.errors import InvalidAgentInput, ModelError
 from memory.agents.messages import Message, ToolCall, ToolResult, new_id, sendable
@@ -94,7 +94,7 @@ class AgentRuntime:
         tools: ToolRegistry | None = None,
         builder: ContextBuilder | None = None,
         system_prompt: str = "",
-        token_budget: int = 8000,
+        token_budget: int | None = None,
         max_steps: int = 8,
     ) -> None:
         if not isinstance(agent_id, str) or not agent_id:
@@ -106,9 +106,11 @@ class AgentRuntime:
             and memory in (None, builder.memory)
             and (tools is None or tools is builder.tools)
             and not system_prompt
+            and token_budget is None
         ):
             raise InvalidAgentInput(
-                "builder has sessions, memory, tools and a system_prompt of its own: give them to it alone"
+                "builder has sessions, memory, tools, a system_prompt and a token_budget of its own: "
+                "give them to it alone"
             )
         self.agent_id = agent_id
         self.model = model
@@ -117,7 +119,7 @@ class AgentRuntime:
             memory,
             tools,
             system_prompt=system_prompt,
-            token_budget=token_budget,
+            token_budget=TOKEN_BUDGET if token_budget is None else token_budget,
         )
         self.sessions = self.builder.sessions
         self.memory = self.builder.memory
@@ -138,9 +140,10 @@ class AgentRuntime:
                 reply = self._heard(turn, self.model.complete(context))
                 if not reply.tool_calls:
                     return self._answered(turn, reply)
-                with self._noting_interruption(turn, reply):
-                    results = self.tools.run(*reply.tool_calls)
-                self._ran(turn, reply, results)
+                wish = self._wish(reply)
+                with self._noting_interruption(turn, wish):
+                    results = self.tools.run(*wish.tool_calls)
+                self._ran(turn, wish, results)
         except Exception as problem:
             return _failure(problem)
         return self._no_answer()
@@ -165,9 +168,10 @@ class AgentRuntime:
                 reply = self._heard(turn, await self.model.acomplete(context))
                 if not reply.tool_calls:
                     return self._answered(turn, reply)
-                with self._noting_interruption(turn, reply):
-                    results = await self.tools.arun(*reply.tool_calls)
-                self._ran(turn, reply, results)
+                wish = self._wish(reply)
+                with self._noting_interruption(turn, wish):
+                    results = await self.tools.arun(*wish.tool_calls)
+                self._ran(turn, wish, results)
         except Exception as problem:
             return _failure(problem)
         return self._no_answer()
@@ -208,36 +212,52 @@ class AgentRuntime:
         return self.builder.build(turn.session_id, self.agent_id)
 
     def _heard(self, turn: _Turn, reply: Reply) -> Reply:
-        """The reply, if it is one; its calls with ids that differ."""
+        """The reply, if it is one."""
         if not isinstance(reply, Reply):
             raise ModelError(f"{self.model.name} gave {short(reply)}: a model gives a Reply")
+        if not isinstance(reply.content, str | None):
+            raise ModelError(f"{self.model.name} gave the content {short(reply.content)}: use a text")
+        for call in reply.tool_calls or ():
+            if not isinstance(call, ToolCall):
+                raise ModelError(f"{self.model.name} gave the tool call {short(call)}: use a ToolCall")
         for name, tokens in reply.usage.items():
             turn.usage[name] = turn.usage.get(name, 0) + tokens
-        if len({call.id for call in reply.tool_calls}) < len(reply.tool_calls):
-            calls = tuple(call.model_copy(update={"id": new_id()}) for call in reply.tool_calls)
-            return replace(reply, tool_calls=calls)
         return reply
+
+    def _wish(self, reply: Reply) -> Message:
+        """The message that asks for tools, its calls with ids that differ.
+
+        Checked before they run: what can't be stored afterwards would leave no trace of what they did.
+        """
+        calls = tuple(reply.tool_calls)
+        if len({call.id for call in calls}) < len(calls):
+            calls = tuple(call.model_copy(update={"id": new_id()}) for call in calls)
+        message = Message.new("assistant", sendable(reply.content or ""), calls)
+        try:
+            self.sessions.check(message)
+        except InvalidAgentInput as problem:
+            raise ModelError(f"{self.model.name} asked for tools, which were not run: {problem}") from None
+        return message
 
     def _add(self, turn: _Turn, *messages: Message) -> None:
         self.sessions.append(turn.session_id, *messages)
         turn.added += messages
 
-    def _ran(self, turn: _Turn, reply: Reply, results: list[ToolResult]) -> None:
-        call = Message.new("assistant", sendable(reply.content), reply.tool_calls)
-        self._add(turn, call, *map(Message.of_result, results))
+    def _ran(self, turn: _Turn, wish: Message, results: list[ToolResult]) -> None:
+        self._add(turn, wish, *map(Message.of_result, results))
         turn.results += results
 
     @contextmanager
-    def _noting_interruption(self, turn: _Turn, reply: Reply) -> Iterator[None]:
+    def _noting_interruption(self, turn: _Turn, wish: Message) -> Iterator[None]:
         """Tools that nobody waited for to the end may have had their effects: the session says so."""
         try:
             yield
         except BaseException:
-            self._ran(turn, reply, [interrupted(call) for call in reply.tool_calls])
+            self._ran(turn, wish, [interrupted(call) for call in wish.tool_calls])
             raise
 
     def _answered(self, turn: _Turn, reply: Reply) -> _End:
-        content = sendable(reply.content)
+        content = sendable(reply.content or "")
         self._add(turn, Message.new("assistant", content))
         return _End("answer", content, finish_reason=reply.finish_reason)
 
@@ -250,12 +270,14 @@ class AgentRuntime:
 
     def _entries(self, turn: _Turn) -> list[dict[str, Any]]:
         """What was said and what tools found, as memories."""
-        calls = {call.id: call for message in turn.added for call in message.tool_calls}
-        return [
-            self._entry(turn.session_id, message, calls)
-            for message in turn.added
-            if message.content.strip() or message.tool_result is not None
-        ]
+        calls: dict[str, ToolCall] = {}
+        entries = []
+        for message in turn.added:
+            for call in message.tool_calls:
+                calls[call.id] = call  # a later step may use an id again
+            if message.content.strip() or message.tool_result is not None:
+                entries.append(self._entry(turn.session_id, message, calls))
+        return entries
 
     def _entry(self, session_id: str, message: Message, calls: Mapping[str, ToolCall]) -> dict[str, Any]:
         metadata = {"session": session_id, "speaker": message.role}

@@ -340,6 +340,11 @@ class SessionStore:
             with self._lock:
                 self._taken.discard(session_id)
 
+    @staticmethod
+    def check(message: Message) -> None:
+        """InvalidAgentInput for a message that `append` would refuse, whatever the session."""
+        _encode(message)
+
     # -- inside -------------------------------------------------------------------------------
 
     def close(self) -> None:

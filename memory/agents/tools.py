@@ -11,7 +11,7 @@
         \"\"\"
 
 A tool that raises, gets wrong arguments or takes too long gives the model an error result; it never ends
-the loop.
+the loop. What a generator yields is a list.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextvars import Context as Variables
@@ -46,7 +46,7 @@ from memory.errors import short
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what the models' interfaces take
 _MOST_IDLE_THREADS = 32
 _GRACE_SECONDS = 1.0
-"""An async tool ends itself in time and cleans up; it is only left behind if it does not."""
+"""An async tool that is cancelled may clean up for so long; then it is left behind."""
 
 
 class _Schema(GenerateJsonSchema):
@@ -259,8 +259,10 @@ class ToolRegistry:
             value = tool.function(**tool.bind(call.arguments))
             if inspect.isawaitable(value):
                 value = asyncio.run(_awaited(value))
-            return _done(call, value, start)
-        except (Exception, SystemExit) as problem:
+            elif inspect.isasyncgen(value):
+                value = asyncio.run(_collected(value))
+            return _done(call, value, limit, start)
+        except (Exception, SystemExit, asyncio.CancelledError) as problem:
             return _failed(call, problem, start)
 
     def _needs_thread(self, call: ToolCall) -> bool:
@@ -336,24 +338,52 @@ async def _awaited(value: Any) -> Any:
     return await value
 
 
+async def _collected(values: AsyncIterator[Any]) -> list[Any]:
+    return [value async for value in values]
+
+
+_left_behind: set[asyncio.Task[ToolResult]] = set()
+"""The event loop alone would not keep them from being collected as garbage."""
+
+
 async def _call_async(tool: Tool, call: ToolCall, limit: float | None, start: float) -> ToolResult:
+    if limit is None:
+        return await _outcome(tool, call, limit, start)
+    # A task of its own: one that goes on although it was cancelled can't be left behind otherwise.
+    task = asyncio.create_task(_outcome(tool, call, limit, start))
+    try:
+        await asyncio.wait((task,), timeout=limit)
+    finally:  # also if we are cancelled ourselves
+        in_time = task.done()
+        if not in_time:
+            task.cancel()
+            await asyncio.wait((task,), timeout=_GRACE_SECONDS)
+            if not task.done():
+                _left_behind.add(task)
+                task.add_done_callback(_left_behind.discard)
+    if not in_time:
+        return _too_late(call, limit, start)
+    if task.cancelled():
+        return _failed(call, asyncio.CancelledError(), start)  # by the tool itself
+    return task.result()
+
+
+async def _outcome(tool: Tool, call: ToolCall, limit: float | None, start: float) -> ToolResult:
     task = asyncio.current_task()
     try:
-        async with asyncio.timeout(limit) as timer:
-            try:
-                return _done(call, await tool.function(**tool.bind(call.arguments)), start)
-            except (Exception, SystemExit) as problem:
-                return _failed(call, problem, start)
-            except asyncio.CancelledError as problem:
-                if timer.expired() or (task is not None and task.cancelling()):
-                    raise
-                return _failed(call, problem, start)  # something inside the tool was cancelled, not we
-    except TimeoutError:
-        return _too_late(call, limit, start)
+        return _done(call, await tool.function(**tool.bind(call.arguments)), limit, start)
+    except (Exception, SystemExit) as problem:
+        return _failed(call, problem, start)
+    except asyncio.CancelledError as problem:
+        if task is not None and task.cancelling():
+            raise
+        return _failed(call, problem, start)  # something inside the tool was cancelled, not we
 
 
-def _done(call: ToolCall, value: Any, start: float) -> ToolResult:
-    return _result(call, _as_text(value), False, start)
+def _done(call: ToolCall, value: Any, limit: float | None, start: float) -> ToolResult:
+    result = _result(call, _as_text(value), False, start)
+    # Nobody may have looked at the clock meanwhile: another tool was waited for, or the loop was held up.
+    return result if limit is None or result.seconds <= limit else _too_late(call, limit, start)
 
 
 def _failed(call: ToolCall, problem: BaseException, start: float) -> ToolResult:
@@ -398,6 +428,8 @@ def _check_limit(whose: str, seconds: object) -> None:
 def _as_text(value: Any) -> str:
     if isinstance(value, str):
         return str(value)
+    if inspect.isgenerator(value):
+        value = list(value)  # here, so that what it raises is an error of the tool
     try:
         return pydantic_core.to_json(value, fallback=str, inf_nan_mode="constants").decode()
     except Exception:

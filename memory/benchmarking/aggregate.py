@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
 from memory.benchmarking.measure.statistics import Estimate, over_rounds
-from memory.benchmarking.metrics import Declaration, Metric, metric_of
+from memory.benchmarking.metrics import Declaration, is_signed, metric_of
 from memory.benchmarking.records import SEPARATOR, Case, Figure, Result, Round, Unit
 
 _ITEM_BYTES = 8
@@ -32,13 +33,11 @@ def make_result(
     """One result from the rounds of one case."""
     rounds = sorted(rounds, key=lambda each: each.number)
     paths = dict.fromkeys(path for each in rounds for path in each.figures)
-    metrics = {
-        path: _figure(path, rounds, declaration.metric(path.rpartition(SEPARATOR)[2])) for path in paths
-    }
+    metrics = {path: _figure(path, rounds, declaration) for path in paths}
     not_available = {path: reason for each in rounds for path, reason in each.not_available.items()}
     tree: dict[str, Any] = {}
     for path, value in rounds[-1].other.items():
-        _plant(tree, path, value)
+        _plant(tree, path, _filled_in(path, value, metrics) if isinstance(value, str) else value)
     for path in not_available:
         if path:
             _plant(tree, path, None)
@@ -73,8 +72,26 @@ def make_result(
     )
 
 
-def _figure(path: str, rounds: Sequence[Round], metric: Metric) -> Figure:
-    estimate = over_rounds([each.figures[path] for each in rounds if path in each.figures])
+def _filled_in(path: str, text: str, metrics: Mapping[str, Figure]) -> str:
+    """A sentence with the figures beside it that it names, over all rounds (see `bench.Sentence`)."""
+
+    def fill(name: re.Match[str]) -> str:
+        place, _, _ = path.rpartition(SEPARATOR)
+        figure = metrics.get(f"{place}{SEPARATOR}{name[1]}" if place else name[1])
+        if figure is None:
+            return name[0]
+        known = figure.low is not None and figure.high is not None
+        return f"{figure.value:.2f}" + (f" ({figure.low:.2f} to {figure.high:.2f})" if known else "")
+
+    return re.sub(r"\{(\w+)\}", fill, text)
+
+
+def _figure(path: str, rounds: Sequence[Round], declaration: Declaration) -> Figure:
+    leaf = path.rpartition(SEPARATOR)[2]
+    metric = declaration.metric(leaf)
+    estimate = over_rounds(
+        [each.figures[path] for each in rounds if path in each.figures], signed=is_signed(leaf)
+    )
     own = [each.intervals[path] for each in rounds if path in each.intervals]
     if own and len(own) == len(estimate.rounds):
         low, high = (math.fsum(bounds) / len(own) for bounds in zip(*own, strict=True))

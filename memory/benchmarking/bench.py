@@ -41,6 +41,20 @@ class Score:
     high: float | None = None
 
 
+class Sentence(str):
+    """Words about figures beside it: `{growth_exponent}` in them stands for that leaf.
+
+    Called by hand, a benchmark tells its own round's figure; a result tells that of all rounds.
+    """
+
+    pattern: str
+
+    def __new__(cls, pattern: str, **figures: str) -> Sentence:
+        made = super().__new__(cls, pattern.format(**figures))
+        made.pattern = pattern
+        return made
+
+
 def not_available(reason: str) -> NotAvailable:
     """What to return in place of a figure that this target can't give."""
     return NotAvailable(reason)

@@ -9,6 +9,10 @@ from unicodedata import combining, east_asian_width
 NOTHING = "—"
 DIGITS = 3
 """Significant ones: more than that is noise in nearly every measurement."""
+TOO_FEW = "too few rounds"
+"""In place of bounds that say nothing."""
+_FAR = 10
+"""Times up or down, from which on bounds say how few rounds there were and nothing of the figure."""
 
 # Units that are the same thing in other sizes, from small to large.
 _SCALES: tuple[tuple[tuple[str, float], ...], ...] = (
@@ -35,9 +39,22 @@ def interval_text(value: float, low: float | None, high: float | None, unit: str
     """
     if low is None or high is None or low == high:
         return ""
+    if is_unknown(value, low, high, unit):
+        return TOO_FEW
     factor = _factor(unit, _scaled(value, unit)[1])
     bounds = [_digits(bound * factor, is_count=not unit) for bound in (low, high)]
     return (" to " if low < 0 else "–").join(bounds)
+
+
+def is_unknown(value: float, low: float, high: float, unit: str = "") -> bool:
+    """Whether the bounds of a positive figure reach more than ten times up or down.
+
+    Bounds below zero are those of a difference, bounds of a share end at 1, and nothing is below zero: such
+    bounds tell something, however small the figure is.
+    """
+    if value <= 0 or low < 0 or (not unit and high <= 1):
+        return False
+    return high > _FAR * value or (low > 0 and value > _FAR * low)
 
 
 def with_interval(value: float | None, low: float | None, high: float | None, unit: str = "") -> str:

@@ -50,6 +50,15 @@ _QUALITIES = ("recall", "precision", "f1", "ndcg", "mrr")
 _TIMED_UNITS = ("s", "ms", "µs", "ns", "/s")
 
 
+_SIGNED = ("exponent", "correlation", "overhead", "slope", "leak")
+
+
+def is_signed(leaf: str) -> bool:
+    """Whether a figure of this name is a difference, which can as well be 0 or below: no factor says how
+    much two of them differ."""
+    return any(word in leaf for word in _SIGNED)
+
+
 def is_timed(unit: str) -> bool:
     """Whether a clock stands behind figures of this unit, so that a busy machine disturbs them."""
     return unit in _TIMED_UNITS

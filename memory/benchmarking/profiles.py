@@ -128,11 +128,11 @@ _STANDARD = _changed(
             "memory_efficiency": {"num_memories": 500, "data_complexity_levels": [1]},
         },
         "compression": {
-            "embedding_quality": {"corpus_vectors": 1000, "training_vectors": 1000},
+            "embedding_quality": {"corpus_vectors": 1000, "training_vectors": 2000},
             "compression_ratio": {"dataset_sizes": [100, 1000]},
             "training_efficiency": {"data_sizes": [300, 1000]},
         },
-        "memory_transition": {"transition_overhead": {"batch_sizes": [100, 1000]}},
+        "memory_transition": {"transition_overhead": {"batch_sizes": [300, 3000]}},
         "retrieval": {"vector_search_latency": {"data_volumes": [100, 1000, 10000]}},
         "scalability": {
             "agent_scaling": {"agent_counts": [1, 10, 40], "parallel_operations": [1, 4]},
@@ -180,7 +180,7 @@ _QUICK = _changed(
         },
         "memory_transition": {
             "transition_accuracy": {"num_memories": 100},
-            "transition_overhead": {"batch_sizes": [200]},
+            "transition_overhead": {"batch_sizes": [500]},
             "importance_scoring": {
                 "tier_limits": [20, 10, 4],
                 "memories_per_level": [20, 10, 6, 3, 1],
@@ -277,7 +277,7 @@ EXPECTED_SECONDS: dict[str, dict[str, float]] = {
     "memory_search.no_match": {"quick": 0.2, "standard": 0.8, "full": 2.0},
     "memory_search.vector_search": {"quick": 0.2, "standard": 0.8, "full": 2.0},
     "memory_search.concurrent_search": {"quick": 0.4, "standard": 2.4, "full": 7.0},
-    "context_build.baseline": {"quick": 0.3, "standard": 0.8, "full": 0.8},
-    "context_build.large_session_count": {"quick": 0.4, "standard": 2.5, "full": 2.5},
-    "context_build.large_tool_count": {"quick": 0.4, "standard": 2.0, "full": 5.0},
+    "context_build.baseline": {"quick": 0.4, "standard": 1.0, "full": 1.0},
+    "context_build.large_session_count": {"quick": 0.5, "standard": 3.0, "full": 3.0},
+    "context_build.large_tool_count": {"quick": 0.6, "standard": 2.8, "full": 6.0},
 }

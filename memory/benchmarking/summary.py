@@ -12,6 +12,7 @@ from memory.benchmarking.display import NOTHING, clean, figure_text, interval_te
 from memory.benchmarking.earlier import Comparison, compared_with_earlier
 from memory.benchmarking.files import read_result
 from memory.benchmarking.records import SEPARATOR, Result, ResultRef, Run, Unit
+from memory.benchmarking.remarks import remarks
 
 _DIM, _BOLD, _RED, _CYAN, _PLAIN = "\033[2m", "\033[1m", "\033[31m", "\033[36m", "\033[0m"
 
@@ -36,27 +37,34 @@ class Style:
 
 
 def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
-    """Table, failures, and where the files are."""
+    """Table, failures, what is not to be trusted, and where the files are."""
     stream = stream or sys.stdout
     style = Style(stream)
-    rows, names, notes = [], [], []
+    rows, paths, notes, warnings = [], [], [], []
     for ref in run.results:
         result = read_result(folder / ref.file)
-        rows.append(_row(folder, run, ref, result))
-        names.append(ref.headline)
+        name = _name(run, ref)
+        rows.append((name, *_cells(folder, run, ref, result)))
+        paths.append(ref.headline)
         for path, reason in result.metadata.get("not_available", {}).items():
-            notes.append(f"{ref.category}.{ref.benchmark} {path}: n/a, {reason}")
+            notes.append(f"{name} {path}".rstrip() + f": n/a, {reason}")
+        for remark in remarks(result.results):
+            if remark.is_warning:
+                warnings.append(f"WARNING: {name} {remark.where}: {remark.short}")
     if rows:
         head, *lines = table(
             rows, ("benchmark", "figure", "95 % interval", "since the last run"), right=(1,)
         ).splitlines()
         print(style.bold(head), file=stream)
-        for line, name in zip(lines, names, strict=True):
+        for line, path in zip(lines, paths, strict=True):
             print(line, file=stream)
-            print(style.dim(f"  {clean(name)}"), file=stream)
+            if path:
+                print(style.dim(f"  {clean(path)}"), file=stream)
     for note in notes:
         print(style.dim(clean(note)), file=stream)
     _print_failures(run, folder, style, stream)
+    if warnings:
+        print(style.red("\n" + "\n".join(map(clean, warnings))), file=stream)
     if not run.gates:
         print(
             f"{run.parallel} rounds ran side by side: timed figures disturb each other and never gate",
@@ -67,17 +75,19 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
         print(style.dim(f"more: membench results show {shlex.quote(_reference(folder))}"), file=stream)
 
 
-def _row(folder: Path, run: Run, ref: ResultRef, result: Result) -> tuple[str, str, str, str]:
+def _name(run: Run, ref: ResultRef) -> str:
     name = f"{ref.category}.{ref.benchmark}"
-    if len(run.targets) > 1 or run.targets != ["agentmemory"]:
-        name += f" on {ref.target}"
+    return name if run.targets == ["agentmemory"] else f"{name} on {ref.target}"
+
+
+def _cells(folder: Path, run: Run, ref: ResultRef, result: Result) -> tuple[str, str, str]:
     figure = result.metrics.get(ref.headline)
     if figure is None:
-        return name, "n/a", "", ""
+        return "n/a", "", ""
     unit = result.units[_leaf(ref.headline)]
     bounds = interval_text(figure.value, figure.low, figure.high, unit.unit)
     since = change_text(compared_with_earlier(folder, run, ref, result), unit)
-    return name, figure_text(figure.value, unit.unit), bounds or NOTHING, since
+    return figure_text(figure.value, unit.unit), bounds or NOTHING, since
 
 
 def _leaf(path: str) -> str:

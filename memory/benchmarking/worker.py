@@ -27,7 +27,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from memory.benchmarking.bench import Bench, NotAvailable, Score
+from memory.benchmarking.bench import Bench, NotAvailable, Score, Sentence
 from memory.benchmarking.discovery import Benchmark, benchmarks_of
 from memory.benchmarking.errors import BrokenBenchmark, InvalidResult, NotSupported
 from memory.benchmarking.files import write_whole
@@ -198,6 +198,8 @@ def take_apart(tree: Any) -> Leaves:
                 leaves.intervals[path] = (_finite(path, leaf.low), _finite(path, leaf.high))
         elif _is_number(leaf):
             leaves.figures[path] = _finite(path, leaf)
+        elif isinstance(leaf, Sentence):
+            leaves.other[path] = leaf.pattern
         else:
             leaves.other[path] = _as_json(path, leaf)
     if not leaves.figures and not leaves.not_available:

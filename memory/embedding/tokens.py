@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -67,11 +67,6 @@ def pieces_of(text: str) -> list[Piece]:
         return [_piece(text)]
     fresh = _learn({part for part in parts if part not in known})
     return [known.get(part) or fresh[part] for part in parts]
-
-
-def tokens_of(texts: Sequence[str]) -> list[list[int]]:
-    """The tokens of each text."""
-    return [[token for piece in pieces_of(text) for token in piece.tokens] for text in texts]
 
 
 def count_tokens(text: str) -> int:

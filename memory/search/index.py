@@ -98,7 +98,8 @@ class AgentIndex:
         self.columns = Columns()
         self._blocks: list[Block | None] = []
         self.chains = Chains(self._dimensions)
-        self._observed = 0
+        self._observed: list[int] = []
+        """Of each block, up to which position it was looked at for how alike consecutive memories are."""
         self.words_in_all = 0.0
         self._unweighed = 0
         self.changed_size = True
@@ -220,31 +221,35 @@ class AgentIndex:
                 lengths = block.take(start - number * BLOCK, few, self._decode)
                 self.words_in_all += float(lengths.sum())
                 columns.length[start:end] = lengths
-        self._observe()
+            self._observe(number, block)
 
-    def _observe(self) -> None:
+    def _observe(self, number: int, block: Block) -> None:
         """Learn how alike consecutive memories are: a matter of many, so not for each one by itself.
 
-        Always up to a round number of memories: what is known of them must not depend on when they came."""
-        first, self._observed = self._observed, self.count - self.count % _OBSERVED_TOGETHER
-        if first == self._observed:
+        Always up to a round number of memories: what is known of them must not depend on when they came,
+        nor on whether there is room for them."""
+        base = number * BLOCK
+        while len(self._observed) <= number:
+            self._observed.append(len(self._observed) * BLOCK)
+        first = self._observed[number]
+        end = min(self.count - self.count % _OBSERVED_TOGETHER, base + BLOCK)
+        if first >= end:
             return
-        for number in range(first // BLOCK, (self._observed - 1) // BLOCK + 1):
-            block, base = self._blocks[number], number * BLOCK
-            if block is not None:
-                positions = np.arange(max(first, base), min(self._observed, base + BLOCK))
-                before = self.chains.before(positions)
-                here = before >= base  # of two blocks' memories nothing is learnt: one pair of many
-                self.chains.observe(
-                    positions[here],
-                    block.vectors.unit(positions[here] - base),
-                    before[here],
-                    block.vectors.unit(before[here] - base),
-                )
+        self._observed[number] = end
+        positions = np.arange(first, end)
+        before = self.chains.before(positions)
+        here = before >= base  # of two blocks' memories nothing is learnt: one pair of many
+        self.chains.observe(
+            positions[here],
+            block.vectors.unit(positions[here] - base),
+            before[here],
+            block.vectors.unit(before[here] - base),
+        )
 
     def _fill(self, block: Block, base: int, start: int, end: int) -> None:
         """Read words and vectors of the positions start … end - 1 into a block."""
         seqs = self.columns.seq[start:end]
+        block.vectors.reserve(end - base)
         places: list[NDArray[np.int64]] = []
         terms: list[bytes] = []
         for rows in self._store.features(self._agent, int(seqs[0]), int(seqs[-1])):
@@ -301,6 +306,7 @@ class AgentIndex:
             if block is None:
                 block = Block(self._dimensions, count)
                 self._fill(block, base, base, base + count)
+                self._observe(number, block)
                 if self.nbytes + block.nbytes <= self._budget:
                     self._blocks[number] = block
                     self.changed_size = True

@@ -2,7 +2,7 @@
 
 Up to a few hundred thousand memories of one agent, a scan of small vectors beats an index, needs no
 building and forgets at once what is deleted. Each vector is held as 256 signed bytes (its direction,
-scaled by its largest component) and as 256 sign bits.
+scaled by its largest component) and, from the first scan of them on, as 256 sign bits.
 """
 
 from __future__ import annotations
@@ -50,11 +50,12 @@ class VectorBlock:
 
     @property
     def nbytes(self) -> int:
-        return self._codes.nbytes + self._norms.nbytes + self._bits.nbytes
+        """With the bits of all of them, made or not: whoever makes them asks nobody for room."""
+        return self._codes.nbytes + self._norms.nbytes + 8 * self._words * len(self._codes)
 
     def set(self, positions: NDArray[np.int64], codes: NDArray[np.int8]) -> None:
         """Put in int8 vectors at their positions."""
-        self._grow(int(positions.max()) + 1 if len(positions) else 0)
+        self.reserve(int(positions.max()) + 1 if len(positions) else 0)
         self._codes[positions] = codes
         wide = codes.astype(np.float32)
         # Never 0, so that a zero vector has the cosine 0 to everything.
@@ -66,7 +67,7 @@ class VectorBlock:
     def put(self, first: int, codes: NDArray[np.int8]) -> None:
         """The same at consecutive positions, in less than half the time."""
         run = slice(first, first + len(codes))
-        self._grow(run.stop)
+        self.reserve(run.stop)
         self._codes[run] = codes
         wide = codes.astype(np.float32)
         self._norms[run] = np.maximum(np.sqrt(np.vecdot(wide, wide)), 1)
@@ -229,7 +230,8 @@ class VectorBlock:
             signs = vectors > 0
         return np.ascontiguousarray(np.packbits(signs, axis=1).view(np.uint64).T)
 
-    def _grow(self, needed: int) -> None:
+    def reserve(self, needed: int) -> None:
+        """Have room for so many, zero vectors until they are put in."""
         rows = len(self._codes)
         if needed <= rows:
             return

@@ -22,7 +22,7 @@ _FreshRow: TypeAlias = tuple[int, int, float, int, int, int, bytes, bytes | None
 
 
 class FreshRows:
-    """The newest rows of the agents that were searched last.
+    """The newest rows of agents that are searched; of too many, those that were first searched go.
 
     Without a lock: rows are added by whoever holds the process's write lock, each step on a list is one of
     the interpreter's own, and whoever misses a row reads the file.

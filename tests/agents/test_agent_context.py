@@ -396,6 +396,30 @@ def test_recency_and_importance_decide_between_like_memories(open_memory: OpenMe
     assert list(hits).index("important") < list(hits).index("unimportant")
 
 
+def test_recency_and_importance_decide_which_like_memories_are_chosen(
+    open_memory: OpenMemory, clock: Any
+) -> None:
+    memory = open_memory()
+    for number in range(10):
+        memory.add("ann", f"tea kitchen{'.' * number}", importance=1.0)
+    clock.advance(30 * 24 * 3600)
+    memory.add("ann", "tea, in the kitchen", importance=5.0)
+    for number in range(20):
+        memory.add("ann", f"Cat number {number} sleeps on the roof.", importance=5.0)
+    question = "tea kitchen?"
+    hits = memory.search("ann", question, 40)
+    contents = [hit.entry.content for hit in hits]
+    place = contents.index("tea, in the kitchen")
+    assert place > 6, "not behind the others, so this test says nothing"
+    assert hits[0].score - hits[place].score < 0.3, "not like enough for this test"
+    with SessionStore() as store:
+        session = store.create("ann", messages=[user(question)])
+        for wanted in (1, 3):
+            context = builder_on(store, memory=memory, memories=wanted).build(session.id)
+            assert len(context.memories) == wanted
+            assert context.memories[0].entry.content == "tea, in the kitchen"
+
+
 def test_what_stands_in_the_history_is_not_remembered_as_well(open_memory: OpenMemory) -> None:
     memory = open_memory()
     said = [user("My umbrella is in the cellar."), assistant("Noted: the umbrella is in the cellar.")]
@@ -481,6 +505,37 @@ def test_other_sessions_are_told_of_and_kept_up_to_date() -> None:
         store.delete(garden.id)
         store.append(session.id, user("and again"))
         assert others() == ["- Kitchen: " + ("salt and " * 50).strip()]
+
+
+def test_no_session_is_dropped_while_the_cache_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory.agents.builder._MOST_SESSIONS_CACHED", 4)
+    with SessionStore() as store:
+        builder = builder_on(store, recent_sessions=2)
+        store.create("ann", "old", messages=[user("old")])
+        session = store.create("ann", messages=[user("hello")])
+        builder.build(session.id)
+        for name in ("bob", "cid", "dan"):  # what they know fills the cache
+            store.create(name, "other", messages=[user("other")])
+            builder.build(store.create(name, messages=[user("hello")]).id)
+        store.create("ann", "new", messages=[user("new")])
+        store.append(session.id, user("and now?"))
+        assert builder.build(session.id).system.splitlines()[1:] == ["- new: new", "- old: old"]
+
+
+def test_threads_see_all_other_sessions_while_the_cache_makes_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("memory.agents.builder._MOST_SESSIONS_CACHED", 8)
+    with SessionStore() as store:
+        builder = builder_on(store, recent_sessions=4)
+
+        def work(agent: str) -> None:
+            for number in range(150):
+                session = store.create(agent, str(number), messages=[user("hello")])
+                lines = builder.build(session.id).system.splitlines()[1:]
+                assert len(lines) == min(number, 4)
+
+        together(*(lambda agent=agent: work(agent) for agent in "abcdef"))
 
 
 def test_settings_that_can_not_work_are_refused() -> None:

@@ -87,6 +87,8 @@ def test_a_sessions_metadata_comes_back_as_it_was_given(metadata: dict[str, Any]
         {"role": "user", "metadata": {"x": [(1, 2)]}},
         {"role": "user", "metadata": {"x": 2**64}},
         {"role": "user", "metadata": {"x": b"bytes"}},
+        {"role": "user", "metadata": {"x": ["half \ud800"]}},
+        {"role": "user", "metadata": {"half \ud800": 1}},
         {"role": "user", "surprise": 1},
     ],
 )

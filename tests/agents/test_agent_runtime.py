@@ -151,6 +151,56 @@ def test_what_is_no_reply_is_an_error(how: str, store: SessionStore) -> None:
     assert "a model gives a Reply" in done.error
 
 
+def nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(depth):
+        value = {"x": value}
+    return value
+
+
+@both_ways
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(3, (wish("note"),)),  # type: ignore[arg-type]
+        Reply("", ("note",)),  # type: ignore[arg-type]
+        Reply("", (wish("note"), {"name": "note"})),  # type: ignore[arg-type]
+        Reply("", (wish("note"), ToolCall.trusted(id="half \ud800", name="note", arguments={}))),
+        Reply("", (wish("note"), ToolCall.trusted(id="1", name="note", arguments={"x": "half \ud800"}))),
+        Reply("", (wish("note"), ToolCall.trusted(id="1", name="note", arguments={"x": object()}))),
+        Reply("", (wish("note", about=nested(100_000)),)),
+    ],
+    ids=range(7),
+)
+def test_no_tool_runs_for_a_reply_that_can_not_be_kept(
+    how: str, reply: Reply, store: SessionStore, open_memory: OpenMemory
+) -> None:
+    registry = ToolRegistry()
+    ran: list[str] = []
+    registry.add(lambda about=None: ran.append("note"), name="note", description="")
+    model = ScriptedModel([reply, "fine"])
+    runtime = AgentRuntime("ann", model, sessions=store, memory=open_memory(), tools=registry)
+    done = invoke(runtime, "hello", how=how)
+    assert (done.stopped_by, done.steps, ran) == ("error", 1, [])
+    assert isinstance(done.exception, ModelError)
+    assert "\n" not in done.error
+    assert kept(store, done.session_id) == [("user", "hello")]
+    assert invoke(runtime, "again", done.session_id, how=how).answer == "fine"
+
+
+@both_ways
+def test_no_content_and_no_calls_are_read_as_empty(how: str, store: SessionStore) -> None:
+    script: list[Any] = [
+        Reply(None, [wish("add", a=1, b=2)]),  # type: ignore[arg-type]
+        Reply(None, None),  # type: ignore[arg-type]
+    ]
+    runtime = AgentRuntime("ann", ScriptedModel(script), sessions=store, tools=adding())
+    done = invoke(runtime, "1+2?", how=how)
+    assert (done.stopped_by, done.answer, done.error) == ("answer", "", "")
+    assert kept(store, done.session_id)[1:] == [("assistant", ""), ("tool", "3"), ("assistant", "")]
+    assert list(done.messages) == store.messages(done.session_id)
+
+
 @pytest.mark.parametrize("problem", [KeyboardInterrupt(), SystemExit(3)])
 @both_ways
 def test_an_interrupt_goes_through_and_leaves_the_session_free(
@@ -366,6 +416,17 @@ def test_calls_with_one_id_are_told_apart(store: SessionStore) -> None:
     assert len({call.id for call in seen[0].messages[1].tool_calls}) == 2
 
 
+def test_an_id_that_is_used_again_names_the_newest_call(
+    store: SessionStore, open_memory: OpenMemory
+) -> None:
+    memory = open_memory()
+    script = [Reply("", (ToolCall(id="1", name="add", arguments={"a": n, "b": n}),)) for n in (1, 2)]
+    model = ScriptedModel([*script, "done"])
+    AgentRuntime("ann", model, sessions=store, memory=memory, tools=adding()).invoke("sums")
+    actions = {entry.content for entry in memory.recent("ann", 10) if entry.kind == "action"}
+    assert actions == {'add {"a":1,"b":1}: 2', 'add {"a":2,"b":2}: 4'}
+
+
 def test_an_answer_is_given_back_also_if_the_memory_fails(
     store: SessionStore, open_memory: OpenMemory
 ) -> None:
@@ -418,7 +479,12 @@ def test_a_builder_brings_its_own_parts(store: SessionStore) -> None:
     runtime = AgentRuntime("ann", ScriptedModel(["hi"]), builder=builder)
     assert runtime.sessions is store
     assert runtime.tools is registry
-    for own in ({"sessions": SessionStore()}, {"tools": ToolRegistry()}, {"system_prompt": "x"}):
+    for own in (
+        {"sessions": SessionStore()},
+        {"tools": ToolRegistry()},
+        {"system_prompt": "x"},
+        {"token_budget": 100},
+    ):
         with pytest.raises(InvalidAgentInput, match="builder"):
             AgentRuntime("ann", ScriptedModel(["hi"]), builder=builder, **own)  # type: ignore[arg-type]
 

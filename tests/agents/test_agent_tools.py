@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import threading
 import time
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
@@ -246,9 +247,7 @@ def test_a_tool_that_raises_gives_an_error_result(how: str) -> None:
         raise problems[number]
 
     for number, problem in enumerate(problems):
-        for name in (
-            ("fail_async",) if isinstance(problem, asyncio.CancelledError) else ("fail", "fail_async")
-        ):
+        for name in ("fail", "fail_async"):
             done = run(registry, call(name, number=number), how=how)[0]
             assert done.is_error, problem
             assert type(problem).__name__ in done.content
@@ -306,6 +305,115 @@ def test_a_tool_that_takes_too_long_gives_an_error_result(how: str, is_async: bo
     assert [each.is_error for each in several] == [False, True, False]
     assert len(cancelled) == (2 if is_async else 0)  # a coroutine is really ended
     forever.set()
+
+
+@both_ways
+def test_what_ends_too_late_while_another_is_waited_for_is_too_late(how: str) -> None:
+    registry = ToolRegistry(timeout_seconds=PATIENCE)
+    late_has_ended = threading.Event()
+
+    def late() -> str:
+        threading.Event().wait(2 * SOON)
+        late_has_ended.set()
+        return "late"
+
+    registry.add(lambda: late_has_ended.wait(PATIENCE), name="waits", description="")
+    registry.add(late, timeout_seconds=SOON)
+    waits, too_late = run(registry, call("waits"), call("late"), how=how)
+    assert (waits.content, waits.is_error) == ("true", False)
+    assert (too_late.content, too_late.is_error) == ("late did not end within 0.05 s", True)
+
+
+@both_ways
+def test_a_coroutine_that_holds_up_the_event_loop_is_too_late(how: str) -> None:
+    registry = ToolRegistry(timeout_seconds=SOON)
+
+    @registry.tool
+    async def block() -> str:
+        threading.Event().wait(2 * SOON)
+        return "done"
+
+    assert run(registry, call("block"), how=how)[0].is_error
+
+
+def test_a_coroutine_that_goes_on_though_it_was_cancelled_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("memory.agents.tools._GRACE_SECONDS", SOON)
+    registry = ToolRegistry(timeout_seconds=SOON)
+    released = asyncio.Event()
+    ended: list[str] = []
+
+    @registry.tool
+    async def stubborn() -> str:
+        try:
+            await asyncio.sleep(PATIENCE)
+        except asyncio.CancelledError:
+            await asyncio.wait_for(released.wait(), PATIENCE)
+        ended.append("stubborn")
+        return "done"
+
+    async def main() -> None:
+        result = (await registry.arun(call("stubborn")))[0]
+        assert (result.content, result.is_error) == ("stubborn did not end within 0.05 s", True)
+        invocation = asyncio.ensure_future(registry.arun(call("stubborn")))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        invocation.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await invocation
+        assert ended == []
+        released.set()
+        while len(ended) < 2:
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+
+
+@both_ways
+def test_a_coroutine_that_cleans_up_and_then_gives_a_result_is_too_late(how: str) -> None:
+    registry = ToolRegistry(timeout_seconds=SOON)
+
+    @registry.tool
+    async def cleans_up() -> str:
+        try:
+            await asyncio.sleep(PATIENCE)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+        return "done"
+
+    @registry.tool
+    async def gives_up() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(PATIENCE)
+
+    results = run(registry, call("cleans_up"), call("gives_up"), how=how)
+    assert [each.is_error for each in results] == [True, True]
+    assert results[1].content == "CancelledError"
+
+
+@both_ways
+def test_what_a_generator_yields_is_a_list_and_what_it_raises_an_error(how: str) -> None:
+    registry = ToolRegistry()
+
+    @registry.tool
+    def numbers(last: int) -> Iterator[int]:
+        for number in range(last):
+            if number == 2:
+                raise ValueError("no further")
+            yield number
+
+    @registry.tool
+    async def numbers_later(last: int) -> AsyncIterator[int]:
+        for number in numbers(last):
+            yield number
+
+    for name in ("numbers", "numbers_later"):
+        whole, broken = run(registry, call(name, last=2), call(name, last=3), how=how)
+        assert (whole.content, whole.is_error) == ("[0,1]", False)
+        assert (broken.content, broken.is_error) == ("ValueError: no further", True)
 
 
 def test_each_tool_has_its_own_time_and_not_that_of_those_before_it() -> None:

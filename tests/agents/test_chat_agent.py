@@ -13,18 +13,17 @@ from subprocesses import PATIENCE
 EXAMPLE = Path(__file__).parents[2] / "examples" / "chat_agent.py"
 
 
-def chat(*arguments: object, said: str = "", code: int = 0) -> tuple[str, str]:
+def chat(*arguments: object, said: str | bytes = "", code: int = 0) -> tuple[str, str]:
     process = subprocess.run(
         [sys.executable, "-W", "error", str(EXAMPLE), *map(str, arguments)],
-        input=said,
+        input=said.encode() if isinstance(said, str) else said,
         capture_output=True,
-        text=True,
         timeout=PATIENCE,
         env=os.environ | {"OPENAI_API_KEY": "a key"},
         check=False,
     )
     assert process.returncode == code, process.stderr
-    return process.stdout, process.stderr
+    return process.stdout.decode(), process.stderr.decode()
 
 
 def test_it_remembers_across_restarts(tmp_path: Path) -> None:
@@ -42,6 +41,13 @@ def test_it_remembers_across_restarts(tmp_path: Path) -> None:
     )
     assert complaints == ""
     assert printed.endswith("you> I remember: My umbrella is in the cellar.\nyou> \n")
+
+
+def test_a_line_that_is_no_text_is_told_of_and_the_chat_goes_on(tmp_path: Path) -> None:
+    lines = b"remember The cat is called Mia.\nbroken \xff line\nWhat is the cat called?\n"
+    printed, complaints = chat("--data", tmp_path, said=lines)
+    assert complaints == "chat_agent: that line is not utf-8: say it again\n"
+    assert printed.endswith("you> you> I remember: The cat is called Mia.\nyou> \n")
 
 
 def test_it_talks_to_an_endpoint(tmp_path: Path) -> None:

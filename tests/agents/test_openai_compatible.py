@@ -172,6 +172,7 @@ def test_a_stream_that_ends_without_a_word(how: str) -> None:
         breaks_off,
         answers({"error": {"message": "overloaded"}}, 500),
         answers(b"<html>", 503),
+        *(answers({}, status) for status in (501, 505, 520, 529, 599)),
         answers({}, 408),
         answers({}, 429, Retry_After="0"),
         answers({}, 429, Retry_After=formatdate(0)),

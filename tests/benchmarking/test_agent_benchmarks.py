@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -16,12 +17,13 @@ import pytest
 from broken_targets import place_of
 from membench import membench
 
-from memory.agents import Message
+from memory.agents import Context, Message
 from memory.benchmarking import Bench
 from memory.benchmarking.bench import NotAvailable
-from memory.benchmarking.benchmarks import BenchmarkReport, _agents, agent_execution
+from memory.benchmarking.benchmarks import BenchmarkReport, _agents, agent_execution, context_build
 from memory.benchmarking.benchmarks._spread import TIMED_WITH_SPREAD, spread_of, with_spread
 from memory.benchmarking.benchmarks._standalone import goal_lines
+from memory.benchmarking.benchmarks._standalone import main as standalone
 from memory.benchmarking.benchmarks.agent_execution import (
     benchmark_session_creation,
     benchmark_simple_invocation,
@@ -169,18 +171,40 @@ def test_a_search_that_fails_in_a_thread_is_an_error() -> None:
 # -- contexts ---------------------------------------------------------------------------------
 
 
-def test_contexts_are_built_at_each_size_in_three_ways() -> None:
+def test_contexts_are_built_at_each_size_in_four_ways() -> None:
     found = benchmark_large_session_count(**TINY_CONTEXT, bench=quick())
     sizes = [(others, tools) for others in (2, 4) for tools in (1, 3)]
     built = [found[f"sessions_{others}"][f"tools_{tools}"] for others, tools in sizes]
     for each in built:
-        for way in ("first", "rebuild", "rebuild_with_question"):
+        for way in ("first", "cold", "rebuild", "rebuild_with_question"):
             assert each[way]["items_processed"] == 3
     tokens = [each["tokens_built"] for each in built]
     assert tokens[0] < tokens[1] < tokens[3]
     assert tokens[0] < tokens[2] < tokens[3], "more sessions and more tools are more to read"
-    assert {"first_us_per_session", "rebuild_us_per_session"} <= set(found)
-    assert {"first_us_per_tool", "rebuild_us_per_tool"} <= set(found["sessions_2"])
+    ways = ("first", "cold", "rebuild")
+    assert {f"{way}_us_per_session" for way in ways} <= set(found)
+    assert {f"{way}_us_per_tool" for way in ways} <= set(found["sessions_2"])
+    declared = declaration_of(benchmark_large_session_count)
+    assert {f"{way}_us_per_{what}" for way in ways for what in ("session", "tool")} <= set(declared.reports)
+
+
+def test_a_cold_context_is_read_from_the_file_and_counted_anew() -> None:
+    """`first` finds the history in RAM, and the process's counts of texts that were seen before."""
+    with context_build.desk(quick(), 3) as place:
+        next(place.conversations(1, 2)).build()  # as the warm-up: from here on the store knows its file
+        first = next(place.conversations(1, 2))
+        cold = next(place.conversations(1, 2, cold=True))
+        assert first.builder.sessions.just_written(first.id, 0) is not None
+        assert cold.builder.sessions.just_written(cold.id, 0) is None
+        assert cold.builder._count is not first.builder._count
+        again = next(place.conversations(1, 2, cold=True))
+        assert again.builder._count is not cold.builder._count
+        context = cold.build()
+        assert [message.content for message in context.messages] == [
+            message.content for message in cold.store.messages(cold.id)
+        ]
+        assert context.system.count("\n- ") >= 3
+        assert not context.left_out
 
 
 def test_one_size_has_no_slope() -> None:
@@ -206,9 +230,28 @@ def test_spread_adds_to_a_timing_and_keeps_its_samples() -> None:
 # -- by themselves ----------------------------------------------------------------------------
 
 ALONE = {
-    "agent_execution": (50, ["simple_invocation", "session_creation"]),
-    "memory_search": (10, ["short_query (10 entries)", "no_match (10,000 entries)"]),
-    "context_build": (100, ["baseline (5 sessions, 3 tools)", "large (100 sessions, 50 tools)"]),
+    "agent_execution": (
+        50,
+        ["simple_invocation", "session_creation", "concurrent_invocations (10 at once)"],
+    ),
+    "memory_search": (
+        10,
+        [
+            "short_query (10 entries)",
+            "no_match (10,000 entries)",
+            "vector_search (1,000 entries)",
+            "concurrent_search, 4 threads (10,000 entries)",
+        ],
+    ),
+    "context_build": (
+        100,
+        [
+            "baseline (5 sessions, 3 tools)",
+            "large (100 sessions, 50 tools)",
+            "large (100 sessions, 50 tools), cold",
+            "large (100 sessions, 50 tools), one message more",
+        ],
+    ),
 }
 
 
@@ -237,6 +280,23 @@ def test_a_category_runs_by_itself(category: str, tmp_path: Path) -> None:
     if category == "agent_execution":
         assert report.result("simple_invocation").entries_created == 9
         assert report.result("session_creation").entries_created == 3
+        assert report.result("concurrent_invocations (10 at once)").entries_created == 90
+
+
+def test_an_agent_that_does_not_answer_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def say_nothing_right(context: Context) -> str:
+        return "something else"
+
+    monkeypatch.setattr(_agents, "_say", say_nothing_right)
+    options = ["--iterations", "2", "--output", str(tmp_path)]
+    with pytest.raises(SystemExit) as ended:
+        standalone("agent_execution", 50, agent_execution.prepare, options)
+    assert ended.value.code == 1
+    assert "2 of 3 failed" in capsys.readouterr().out
+    with pytest.raises(AssertionError, match="was answered with 'something else'"):
+        benchmark_simple_invocation(iterations=2, bench=quick())
 
 
 def test_the_report_goes_where_it_is_wanted(tmp_path: Path) -> None:
@@ -296,20 +356,38 @@ def test_the_commands_of_the_guide_exist(tmp_path: Path) -> None:
 # -- beside other runtimes --------------------------------------------------------------------
 
 
-def test_the_runtimes_are_compared_or_said_to_be_missing(tmp_path: Path) -> None:
-    figures = tmp_path / "figures.json"
+def compared(turns: int, cwd: Path) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    figures = cwd / "figures.json"
     program = ROOT / "examples" / "compare_runtimes.py"
     done = subprocess.run(
-        [sys.executable, program, "--conversations", "1", "--turns", "2", "--json", figures],
-        cwd=tmp_path,
+        [sys.executable, program, "--conversations", "1", "--turns", str(turns), "--json", figures],
+        cwd=cwd,
         capture_output=True,
         text=True,
         timeout=120,
     )
     assert done.stderr == ""
+    return done, json.loads(figures.read_text())
+
+
+def test_the_runtimes_are_compared_or_said_to_be_missing(tmp_path: Path) -> None:
+    done, found = compared(2, tmp_path)
     assert done.returncode in (0, 1), "whether the goal is reached is not for a test to decide"
-    found = json.loads(figures.read_text())
     assert found["AgentMemory"]["invocations"] == 2
     for name in ("LangGraph", "OpenAI Agents SDK"):
         assert (name in found) != (name in found["not_available"])
         assert name in done.stdout
+
+
+def test_a_single_message_and_nothing_to_compare_with(tmp_path: Path) -> None:
+    """Where no other runtime can be imported: a folder in the way has none of what they need."""
+    for name in ("langgraph", "agents"):
+        (tmp_path / f"{name}.py").touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+        done, found = compared(1, tmp_path)
+    assert done.returncode == 1
+    assert "nothing to compare with" in done.stdout
+    assert set(found["not_available"]) == {"LangGraph", "OpenAI Agents SDK"}
+    assert found["AgentMemory"]["invocations"] == 1
+    assert found["AgentMemory"]["p95_ms"] == found["AgentMemory"]["p50_ms"]

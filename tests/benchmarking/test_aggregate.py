@@ -81,6 +81,31 @@ def test_the_interval_of_a_share_ends_at_one() -> None:
     assert odd.high > 1.2  # no share: whatever it is, its interval holds its rounds
 
 
+def test_a_difference_is_no_factor_even_if_all_rounds_are_above_zero() -> None:
+    rounds = [a_round(n, {"growth_exponent": v, "p50_ms": v}) for n, v in enumerate((0.01, 0.4))]
+    metrics = result_of(*rounds).metrics
+    assert metrics["growth_exponent"].value == pytest.approx(0.205)
+    assert metrics["growth_exponent"].low < 0
+    assert metrics["p50_ms"].value == pytest.approx((0.01 * 0.4) ** 0.5)
+
+
+def test_a_sentence_tells_the_figure_of_all_rounds() -> None:
+    figures = [0.2, 0.4]
+    rounds = [
+        a_round(
+            n,
+            {"all/growth_exponent": v, "growth_exponent": 7},
+            other={"all/growth": "it grows like n^{growth_exponent} to {here}", "note": "{a} text"},
+        )
+        for n, v in enumerate(figures)
+    ]
+    result = result_of(*rounds)
+    figure = result.metrics["all/growth_exponent"]
+    told = f"0.30 ({figure.low:.2f} to {figure.high:.2f})"
+    assert result.results["all"]["growth"] == f"it grows like n^{told} to {{here}}"
+    assert result.results["note"] == "{a} text"
+
+
 def test_the_number_of_samples_is_that_of_the_round_with_the_fewest() -> None:
     def with_samples(number: int, count: int) -> Round:
         samples = Samples(

@@ -14,6 +14,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from data_set_files import write_beir
 
 from memory.benchmarking.cli import main
 from memory.benchmarking.errors import DamagedResult, InvalidBenchmarkConfig, UnknownName
@@ -22,29 +23,12 @@ from memory.benchmarking.workloads.datasets import load_data_set
 from memory.benchmarking.workloads.published import fetch, resolve
 
 
-def write_beir(folder: Path, test_folder: bool = True) -> Path:
-    (folder / "qrels").mkdir(parents=True)
-    documents = [
-        {"_id": "1", "title": "Cats", "text": "purr"},
-        {"_id": "2", "title": "", "text": "Dogs bark"},
-    ]
-    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, documents)))
-    queries = [{"_id": "q1", "text": "who purrs"}, {"_id": "q2", "text": "not judged"}]
-    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
-    name = "qrels/test.tsv" if test_folder else "qrels.tsv"
-    (folder / name).write_text("query-id\tcorpus-id\tscore\nq1\t1\t2\nq1\t2\t0\nq1\tgone\t1\n")
-    return folder
-
-
 @pytest.mark.parametrize("test_folder", [True, False])
 def test_a_folder_of_beir_is_read_with_its_grades(tmp_path: Path, test_folder: bool) -> None:
     found = load_data_set(write_beir(tmp_path / "mine", test_folder))
     assert (found.name, found.form, len(found.collections)) == ("mine", "beir", 1)
     collection = found.collections[0]
-    assert [(each.id, each.text) for each in collection.passages] == [
-        ("1", "Cats purr"),
-        ("2", "Dogs bark"),
-    ]
+    assert {each.id: each.text for each in collection.passages} == {"1": "Cats purr", "2": "Dogs bark"}
     assert [(each.text, each.grades) for each in collection.questions] == [("who purrs", {"1": 2, "2": 0})]
 
 
@@ -108,10 +92,33 @@ def test_anything_else_is_refused_in_one_line(tmp_path: Path, content: str) -> N
 
 
 def test_a_folder_that_is_not_beir_says_what_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(
-        InvalidBenchmarkConfig, match=r"corpus.jsonl, queries.jsonl, qrels/test.tsv is missing"
-    ):
+    with pytest.raises(InvalidBenchmarkConfig) as caught:
         load_data_set(tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path} is not a folder of BEIR: corpus.jsonl, queries.jsonl, qrels/test.tsv is missing"
+    )
+
+
+def test_a_file_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(
+        InvalidBenchmarkConfig, match=r"gone.json can't be read: No such file or directory$"
+    ):
+        load_data_set(tmp_path / "gone.json")
+
+
+def test_a_copy_in_other_files_has_the_same_judgements_and_a_part_has_others(tmp_path: Path) -> None:
+    whole = load_data_set(write_beir(tmp_path / "whole")).judgements
+    copy = write_beir(tmp_path / "copy", test_folder=False)
+    documents = [{"id": "2", "text": "Dogs  bark", "scope": "x"}, {"id": "1", "text": "Cats purr"}]
+    (copy / "corpus.jsonl").write_text("\n".join(map(json.dumps, documents)))
+    (copy / "queries.jsonl").write_text(json.dumps({"id": "q1", "text": "who purrs"}))
+    (copy / "qrels.tsv").write_text("q1\t2\t0\nq1\t1\t2\n")
+    assert load_data_set(copy).judgements == whole
+    (copy / "qrels.tsv").write_text("q1\t1\t2\n")
+    assert load_data_set(copy).judgements != whole
+    part = write_beir(tmp_path / "part")
+    (part / "corpus.jsonl").write_text(json.dumps({"_id": "1", "text": "Cats purr"}))
+    assert load_data_set(part).judgements != whole
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -138,6 +145,12 @@ def archive(folder: Path) -> bytes:
         for path in sorted(write_beir(folder / "scifact").rglob("*")):
             packed.write(path, path.relative_to(folder))
     return buffer.getvalue()
+
+
+def test_a_link_has_its_own_name(tmp_path: Path) -> None:
+    link = tmp_path / "mine"
+    link.symlink_to(write_beir(tmp_path / "blob-1a2b"))
+    assert load_data_set(resolve(str(link))).name == "mine"
 
 
 def test_a_fetched_set_is_checked_put_in_place_and_found_by_name(

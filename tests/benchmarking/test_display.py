@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from memory.benchmarking.display import (
     NOTHING,
+    TOO_FEW,
     clean,
     figure_text,
     interval_text,
@@ -84,6 +85,27 @@ def test_a_figure_without_bounds_is_shown_alone() -> None:
     assert with_interval(100, 100, 100) == "100"
     assert with_interval(None, None, None) == NOTHING
     assert interval_text(0.5, -1.0, 2.0, "ms") == "-1,000 to 2,000"
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "unit", "text"),
+    [
+        (0.722, 2.33e-10, 2.23e9, "ms", TOO_FEW),
+        (1.0, 0.099, 2.0, "ms", TOO_FEW),
+        (1.0, 0.5, 10.1, "", TOO_FEW),
+        (1.0, 0.0, math.inf, "ms", TOO_FEW),
+        (1.0, 0.1, 10.0, "ms", "0.100–10.0"),
+        (100.0, 0.0, 200.0, "/s", "0–200"),
+        (0.0172, 0.0001, 0.06, "", "0.000100–0.0600"),
+        (0.0172, 0.0, 0.9, "", "0–0.900"),
+        (8.3, -276.0, 293.0, "µs", "-276 to 293"),
+        (-6.39, -144.0, 131.0, "ns", "-144 to 131"),
+    ],
+)
+def test_bounds_that_say_nothing_are_not_shown(
+    value: float, low: float, high: float, unit: str, text: str
+) -> None:
+    assert interval_text(value, low, high, unit) == text
 
 
 def test_a_table_is_aligned_and_figures_stand_on_the_right() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,15 @@ def test_the_documents_target_is_measured(tmp_path: Path) -> None:
 def test_the_references_examples_run(number: int, tmp_path: Path) -> None:
     example = blocks("docs/benchmarking.md")[number]
     subprocess.run([sys.executable, "-c", example], cwd=tmp_path, check=True, env={**_environment()})
+
+
+def test_the_commands_for_quality_are_taken(tmp_path: Path) -> None:
+    commands = re.findall(r"^membench (run .*?)(?:  +#.*)?$", (ROOT / "docs/quality.md").read_text(), re.M)
+    assert len(commands) > 5
+    for command in commands:
+        done = membench(*shlex.split(command), "--dry-run", cwd=tmp_path)
+        assert done.code == 0, (command, done.err)
+        assert "quality.retrieval_quality" in done.out
 
 
 def _environment() -> dict[str, str]:

@@ -7,6 +7,8 @@ from broken_targets import place_of
 
 from memory.benchmarking import Bench
 from memory.benchmarking.benchmarks.memory_transition import (
+    _Felt,
+    _felt,
     benchmark_importance_scoring,
     benchmark_transition_accuracy,
     benchmark_transition_overhead,
@@ -33,6 +35,14 @@ def test_a_lost_field_is_seen() -> None:
     assert found["ltm"]["step_exact_rate"] == 0.5
     assert found["ltm"]["content_exact_rate"] == 1.0
     assert found["ltm"]["correctly_transitioned"] == 10
+
+
+def test_a_memory_that_no_search_finds_is_not_preserved() -> None:
+    bench = Bench(target=place_of("FindsNothing"))
+    found = benchmark_transition_accuracy(num_memories=300, bench=bench)["ltm"]["importance_2"]
+    assert found["content_exact_rate"] == 1.0
+    assert (found["preservation_rate"], found["avg_similarity"]) == (0.0, 0.0)
+    assert found["total_transitioned"] == found["correctly_transitioned"] == 60
 
 
 def test_a_memory_that_did_not_move_is_not_counted_as_moved() -> None:
@@ -72,10 +82,34 @@ def test_a_mass_transition_is_timed_and_its_readers_are_watched() -> None:
     assert found["moved"] == 300
     assert found["moves_per_second"] == pytest.approx(300 / found["transition_duration_seconds"])
     assert found["reads_during"] > 0
-    if found["reads_during"] >= 20:
-        ratio = found["read_p99_during_ms"] / found["read_p99_before_ms"]
-        assert found["read_p99_during_to_before"] == pytest.approx(ratio)
-        assert len(found["timeline"]) == 10
+    assert found["rss_growth_bytes"] >= 0
+    for name, least in (("p50", 20), ("p99", 100)):
+        ratio = found[f"read_{name}_during_to_before"]
+        if found["reads_during"] >= least:
+            expected = found[f"read_{name}_during_ms"] / found[f"read_{name}_before_ms"]
+            assert ratio == pytest.approx(expected)
+        else:
+            assert ratio.reason == (
+                f"it was over after {found['reads_during']} reads, and {name} needs {least}: "
+                "raise batch_sizes"
+            )
+            assert f"read_{name}_during_ms" not in found
+
+
+def test_a_percentile_of_too_few_is_not_told() -> None:
+    few, many = _Felt(), _Felt()
+    many.reads, many.writes = [1.0] * 99 + [5.0] * 101, [1.0] * 10
+    few.reads, few.writes = [2.0] * 30, [1.0] * 4
+    found = _felt(many, few)
+    assert found["read_p50_during_to_before"] == pytest.approx(2 / 5, rel=0.5)
+    for name in ("read_p99_during_to_before", "write_p95_during_to_before"):
+        assert "raise batch_sizes" in found[name].reason
+    assert set(_felt(many, many)) == {
+        "reads_during", "read_p50_before_ms", "read_p50_during_ms", "read_p50_during_to_before",
+        "read_p99_before_ms", "read_p99_during_ms", "read_p99_during_to_before",
+        "write_p95_during_ms", "write_p95_during_to_before", "timeline",
+    }  # fmt: skip
+    assert "timeline" not in _felt(many, _Felt())
 
 
 @pytest.mark.parametrize(

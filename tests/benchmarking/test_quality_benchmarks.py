@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from broken_targets import place_of
+from data_set_files import write_beir
 
 from memory.benchmarking import Bench
+from memory.benchmarking.benchmarks import quality
 from memory.benchmarking.benchmarks.quality import _ruler_says, benchmark_retrieval_quality
-from memory.benchmarking.errors import InvalidBenchmarkConfig
+from memory.benchmarking.errors import InvalidBenchmarkConfig, UnknownName
 from memory.benchmarking.workloads.conversations import synthetic_collections
+from memory.benchmarking.workloads.datasets import load_data_set
 
 FEW = {"conversations": 2, "sessions": 5}
 
@@ -65,8 +69,9 @@ def test_the_same_conversations_are_asked_whatever_the_seed_of_the_round() -> No
 
 
 def test_the_ruler_says_whether_it_can_be_trusted() -> None:
-    assert _ruler_says(0.6791).startswith("right")
-    assert _ruler_says(0.66).startswith("NOT TO BE TRUSTED")
+    assert _ruler_says([0.6791]).startswith("right")
+    assert _ruler_says([0.66]).startswith("NOT TO BE TRUSTED")
+    assert _ruler_says([0.66, 0.6791]) == _ruler_says([0.6791, 0.66]) == _ruler_says([0.66])
     assert "needs the data set scifact" in benchmark_retrieval_quality(conversations=1, sessions=2)["ruler"]
 
 
@@ -90,6 +95,78 @@ def test_a_small_scope_is_never_given_back_whole(tmp_path: Path) -> None:
 def test_a_data_set_that_is_not_there_is_an_error_that_says_how_to_get_it(tmp_path: Path) -> None:
     with pytest.raises(InvalidBenchmarkConfig, match="there is no data set"):
         benchmark_retrieval_quality(data_sets=[str(tmp_path / "nothing.json")])
+
+
+def tiny(path: Path, text: str) -> Path:
+    """A LoCoMo of two turns and a question for the first."""
+    turns = [{"speaker": "Ann", "dia_id": f"D1:{n}", "text": each} for n, each in enumerate((text, "b"))]
+    sample = {
+        "sample_id": "tiny",
+        "conversation": {"session_1_date_time": "1:56 pm on 8 May, 2023", "session_1": turns},
+        "qa": [{"question": text, "evidence": ["D1:0"], "category": 1}],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps([sample]))
+    return path
+
+
+def measured(*data_sets: Path | str) -> dict[str, Any]:
+    return benchmark_retrieval_quality(
+        list(map(str, data_sets)), conversations=1, sessions=2, bench=Bench(target="sqlite-baseline")
+    )
+
+
+def test_data_sets_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    old, new = tiny(tmp_path / "old" / "talk.json", "cats"), tiny(tmp_path / "new" / "talk.json", "dogs")
+    found = measured(old, new, tiny(tmp_path / "other.json", "a"))
+    assert set(found) == {"old-talk", "new-talk", "other", "ruler"}
+    assert found["old-talk"]["sha256"] == hashlib.sha256(old.read_bytes()).hexdigest()
+    assert found["new-talk"]["sha256"] == hashlib.sha256(new.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("name", ["synthetic", "ruler"])
+def test_a_data_set_takes_no_name_that_the_results_have(name: str, tmp_path: Path) -> None:
+    found = measured("synthetic", tiny(tmp_path / "mine" / f"{name}.json", "cats"))
+    assert set(found) == {"synthetic", f"mine-{name}", "ruler"}
+    assert isinstance(found["ruler"], str)
+
+
+def test_a_data_set_given_twice_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    path = tiny(tmp_path / "talk.json", "cats")
+    with pytest.raises(
+        InvalidBenchmarkConfig, match=r"two of the name '.*-talk' \(.*talk.json and .*talk.json\)"
+    ):
+        measured(path, path)
+    with pytest.raises(InvalidBenchmarkConfig, match="two of the name 'synthetic'"):
+        measured("synthetic", "synthetic")
+
+
+def test_a_name_that_is_nearly_known_is_suggested() -> None:
+    for wrong, right in (("scifct", "scifact"), ("sintetic", "synthetic")):
+        with pytest.raises(UnknownName, match=f"'{wrong}'.*did you mean '{right}'"):
+            measured(wrong)
+
+
+def test_the_folder_one_is_in_is_a_data_set_with_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(write_beir(tmp_path / "science"))
+    assert set(measured(".")) == {"science", "ruler"}
+    monkeypatch.chdir("qrels")
+    assert set(measured("..")) == {"science", "ruler"}
+
+
+def test_scifact_is_known_by_its_judgements_whatever_its_folder_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_beir(tmp_path / "science")
+    monkeypatch.setattr(quality, "SCIFACT_JUDGEMENTS", load_data_set(folder).judgements)
+    assert measured(folder)["ruler"].startswith("NOT TO BE TRUSTED: stemmed BM25 has nDCG@10 1.000")
+
+
+def test_a_part_of_scifact_does_not_check_the_ruler_whatever_it_is_called(tmp_path: Path) -> None:
+    found = measured(write_beir(tmp_path / "scifact"))
+    assert found["ruler"].startswith("not checked")
 
 
 def test_conversations_follow_from_their_seed_and_hold_their_answers() -> None:

@@ -180,6 +180,95 @@ def test_a_missed_goal_and_a_wide_interval_are_told(results: BenchmarkResults) -
     assert "Known badly, because the rounds differ: memory_search.short_query (×÷ 4.0)" in text
 
 
+def test_what_is_not_to_be_trusted_stands_out_first_and_nothing_is_called_good(
+    results: BenchmarkResults,
+) -> None:
+    figures = {f"scifact/{by}/all_questions/recall_at_5": figure(0.8) for by in ("target", "bm25")}
+    wrong = make_result(figures, category="quality", benchmark="retrieval_quality")
+    make_run(results.output_dir, FIRST, results=[wrong], moments=moments(1.4))
+    assert "Of the passages that answer" in read(results.generate_report()).text
+    wrong.results["ruler"] = "NOT TO BE TRUSTED: 0.7, not 0.6"
+    make_run(results.output_dir, SECOND, results=[wrong], moments=moments(1.4))
+    seen = read(results.generate_report())
+    out = seen.texts[seen.texts.index("What stands out") :]
+    assert out[1:4] == ["✕", "Wrong:", "quality.retrieval_quality, ruler: NOT TO BE TRUSTED: 0.7, not 0.6."]
+    assert "Of the passages that answer" not in seen.text
+    assert "NOT TO BE TRUSTED: 0.7, not 0.6" in out
+
+
+def test_each_data_set_has_its_own_sentence_beside_bm25(results: BenchmarkResults) -> None:
+    recalls = {"talks/target": 0.7, "talks/bm25": 0.5, "papers/target": 0.4, "papers/bm25": 0.5}
+    figures = {f"{name}/all_questions/recall_at_5": figure(value) for name, value in recalls.items()}
+    found = make_result(figures, category="quality", benchmark="retrieval_quality")
+    make_run(results.output_dir, results=[found])
+    text = read(results.generate_report()).text
+    for name, value in (("talks", "70.0%"), ("papers", "40.0%")):
+        assert f"Of the passages that answer a question of {name}, {value} are among the first five" in text
+
+
+def test_an_interval_that_says_nothing_is_told_in_words_and_explained(results: BenchmarkResults) -> None:
+    wide = make_result({"create/p50_ms": Figure(value=0.722, low=2e-10, high=2e9, rounds=[0.1, 5.0])})
+    make_run(results.output_dir, results=[wide])
+    seen = read(results.generate_report())
+    assert "too few rounds" in seen.texts
+    assert "722 µs (too few rounds)" in seen.texts
+    assert "storage.write_throughput (too few rounds)" in seen.text
+    assert "“Too few rounds” stands in place of an interval" in seen.text
+    assert "2,000,000" not in seen.text
+
+
+# -- in words ---------------------------------------------------------------------------------
+
+
+def test_what_a_benchmark_says_in_words_is_on_its_section(results: BenchmarkResults) -> None:
+    said = make_result({"p50_ms": figure(1)}, benchmark="mine")
+    said.results |= {
+        "growth": "search p50 grows like n^0.31",
+        "im": {"correlation": "undefined: all alike"},
+        "sha256": "0123abcd",
+    }
+    make_run(results.output_dir, results=[said])
+    seen = read(results.generate_report())
+    words = seen.texts[seen.texts.index("In words:") :]
+    assert words[1:6:2] == ["growth", "im/correlation", "1 figure"]
+    assert words[2] == ": search p50 grows like n^0.31"
+    assert seen.texts[seen.texts.index("texts") + 1] == "sha256: 0123abcd"
+
+
+def test_what_a_chart_tells_is_not_told_again(results: BenchmarkResults) -> None:
+    codecs = make_result(
+        {
+            f"navigation/codecs/{codec}/{leaf}": figure(value)
+            for codec, size in (("int8", 256.0), ("pq", 64.0))
+            for leaf, value in (("bytes_per_vector", size), ("neighbour_recall_at_10", 0.9))
+        },
+        category="compression", benchmark="embedding_quality",
+    )  # fmt: skip
+    codecs.results["navigation"]["pick"] = {"within_1_4": "int8", "within_1_16": "pq"}
+    grows = make_result(
+        {f"entries_{size}/search/p50_ms": figure(size**0.3) for size in (10, 1000)},
+        category="memory_search", benchmark="short_query",
+    )  # fmt: skip
+    grows.results["growth"] = "search p50 grows like n^0.31"
+    make_run(results.output_dir, results=[codecs, grows])
+    seen = read(results.generate_report())
+    assert "Best for navigation: int8 within 1/4 of the bytes, pq within 1/16." in seen.texts
+    assert "Ten times the memories cost" in seen.text
+    assert "In words:" not in seen.texts
+
+
+def test_what_several_runs_say_is_told_apart(results: BenchmarkResults) -> None:
+    for run_id, ruler in ((FIRST, "right: 0.6"), (SECOND, "right: 0.7")):
+        made = make_result({"p50_ms": figure(1)})
+        made.results |= {"ruler": ruler, "note": "the same in both"}
+        make_run(results.output_dir, run_id, results=[made])
+    seen = read(results.generate_report(run=[FIRST, SECOND]))
+    text = " ".join(seen.texts)
+    assert re.search(rf"right: 0.6 \([^)]*{FIRST}[^)]*\)", text)
+    assert re.search(rf"right: 0.7 \([^)]*{SECOND}[^)]*\)", text)
+    assert re.search(rf"the same in both \([^)]*{FIRST}[^)]*{SECOND}[^)]*\)", text)
+
+
 # -- alone and safe ---------------------------------------------------------------------------
 
 
@@ -247,6 +336,7 @@ def test_every_name_stays_a_text(hostile: str) -> None:
             params={name: name},
             not_available={name: name},
         )
+        result.results |= {f"{name}said": f"a {name} b", "ruler": f"NOT TO BE TRUSTED {name}"}
         file = ResultFile("20260801_101500", Path("x.json"), "storage", "x")
         loaded = [LoadedResult(file, result), LoadedResult(file, result)]
         problems = [ValueError(name)]

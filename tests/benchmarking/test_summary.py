@@ -173,6 +173,34 @@ def test_a_benchmark_that_is_not_available_is_shown_with_its_reason(tmp_path: Pa
     assert "storage.write_throughput a/b: n/a, it has no tiers" in text
 
 
+def test_a_benchmark_without_any_figure_takes_one_line_and_one_note(tmp_path: Path) -> None:
+    result = make_result({}, timestamp=FIRST[:15], not_available={"": "it has no search"})
+    folder = make_run(tmp_path, FIRST, [result], headline="")
+    _, line, note, empty, *_ = summary_of(folder, read_run(folder)).splitlines()
+    assert line.split() == ["storage.write_throughput", "n/a"]
+    assert note == "storage.write_throughput: n/a, it has no search"
+    assert empty == ""
+
+
+def test_what_is_not_to_be_trusted_is_a_warning_at_the_end(tmp_path: Path) -> None:
+    wrong, right = (make_result(storage_figures(), timestamp=FIRST[:15]) for _ in range(2))
+    wrong.results["ruler"] = "NOT TO BE TRUSTED: 0.7\x1b, not 0.6"
+    right.results["ruler"] = "right: 0.6"
+    folder = make_run(tmp_path, FIRST, [wrong, right], headline=HEADLINE)
+    text = summary_of(folder, read_run(folder))
+    warning = "\n\nWARNING: storage.write_throughput ruler: NOT TO BE TRUSTED: 0.7�, not 0.6\n\n2 results"
+    assert warning in text
+    assert "right" not in text
+
+
+def test_an_interval_that_says_nothing_is_not_shown_and_machines_get_its_numbers(tmp_path: Path) -> None:
+    result = make_result({"a/p50_ms": Figure(value=0.722, low=2e-10, high=2e9)}, timestamp=FIRST[:15])
+    folder = make_run(tmp_path, FIRST, [result], headline="a/p50_ms")
+    assert re.search(r"722 µs  too few rounds", summary_of(folder, read_run(folder)))
+    (found,) = summary_for_machines(folder, read_run(folder), interrupted=False)["results"]
+    assert (found["low"], found["high"]) == (2e-10, 2e9)
+
+
 def test_colours_are_for_terminals_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)

@@ -17,7 +17,7 @@ from membench import COMMAND, PATIENCE, membench, surroundings
 from result_builders import THROUGHPUT, figure, make_result, make_run, storage_figures
 
 from memory.benchmarking.display import text_width
-from memory.benchmarking.records import Failure, Figure
+from memory.benchmarking.records import Failure, Figure, Unit
 from memory.benchmarking.terminal import bar, bear_all_signs, draws, sparkline
 
 BLOCKS = "▁▂▃▄▅▆▇█▏▎▍▌▋▊▉"
@@ -110,6 +110,25 @@ def test_nothing_is_wider_than_the_terminal(folder: Path, columns: int) -> None:
         if text_width(line) > columns and not line.strip().startswith(whole) and " " in line.strip()
     ]
     assert wide == []
+
+
+def test_a_bar_takes_no_room_from_a_second_figure(tmp_path: Path) -> None:
+    codecs = {
+        f"navigation/codecs/{codec}/{leaf}": figure(value)
+        for codec, recall in (("autoencoder", 0.5), ("pq", 0.9))
+        for leaf, value in (("recall_of_neighbours_at_10", recall), ("bytes_per_vector", 64.0))
+    }
+    made = make_result(codecs)
+    made.units["bytes_per_vector"] = Unit(unit="B", better="lower")
+    make_run(tmp_path / "results", results=[made])
+    show = ("results", "show", "--output-dir", "results")
+    narrow, wide = (
+        on_a_terminal(*show, cwd=tmp_path, columns=columns, NO_COLOR="1") for columns in (80, 120)
+    )
+    assert "64.0 B" in narrow
+    assert "█" not in narrow
+    assert "64.0 B" in wide
+    assert "█" in wide
 
 
 def test_the_same_failure_is_told_once(tmp_path: Path) -> None:

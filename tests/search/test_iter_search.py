@@ -36,7 +36,7 @@ def reads(memory: AgentMemorySystem) -> int:
     return sum(memory.get_access_statistics()["reads"].values())
 
 
-@pytest.mark.parametrize("most", [0, 1, 5, 6, 7, COUNT, COUNT + 1])
+@pytest.mark.parametrize("most", [0, 1, 7, 8, 9, COUNT, COUNT + 1])
 def test_it_gives_what_search_gives(memory: AgentMemorySystem, most: int) -> None:
     for query in ("amber birch 7", "nothing of it", ""):
         assert list(memory.iter_search("ann", query, most)) == memory.search("ann", query, most)
@@ -70,6 +70,18 @@ def test_what_goes_meanwhile_is_left_out_and_what_moves_is_not(memory: AgentMemo
     rest = list(hits)
     assert first + [hit.id for hit in rest] == [id for id in expected if id not in gone]
     assert rest[-1].tier == "ltm"
+
+
+def test_what_was_read_ahead_and_is_gone_or_changed_by_now_is_not_given_as_it_was(
+    memory: AgentMemorySystem,
+) -> None:
+    expected = [hit.id for hit in memory.search("ann", "amber birch", 3)]
+    hits = memory.iter_search("ann", "amber birch", 3)
+    next(hits)
+    memory.update("ann", expected[1], content="another text")
+    assert next(hits).entry.content == "another text"
+    memory.delete_all("ann")
+    assert list(hits) == []
 
 
 def test_other_searches_and_writes_may_come_in_between(memory: AgentMemorySystem) -> None:

@@ -596,6 +596,58 @@ def test_an_agent_larger_than_the_cache_gets_the_same_answers(
     assert small.get_memory_statistics()["bytes_in_cache"] <= MIB
 
 
+@pytest.mark.parametrize("session", [None, "one for all"])
+def test_what_stands_around_a_memory_counts_alike_whatever_fits_into_the_cache(
+    open_memory: Open, monkeypatch: pytest.MonkeyPatch, session: str | None
+) -> None:
+    """Whether consecutive memories are alike is learnt also of those that there is no room for."""
+    monkeypatch.setattr(index_module, "BLOCK", 256)
+    rng = np.random.default_rng(0)
+    large = open_memory(embedder=small_embedder(256))
+    metadata = None if session is None else {"session": session}
+    topics = rng.normal(size=(400, 256))
+    large.add_many(
+        [
+            {
+                "agent_id": "ann",
+                "content": f"note {number} {'birch' if number % 9 else 'amber'}",
+                "metadata": metadata,
+                # Alike are those of one topic: neighbours without a session, and far ones with one.
+                "vector": topics[number // 8 if session is None else number % 400]
+                + 0.5 * rng.normal(size=256),
+            }
+            for number in range(3200)
+        ]
+    )
+    small = open_memory(embedder=small_embedder(256), cache_bytes=MIB)
+    for query in ("note amber", "birch 17"):
+        hits = large.search("ann", query, 10)
+        assert small.search("ann", query, 10) == hits
+        assert any(hit.why.context for hit in hits) == (session is None)
+
+
+def test_memories_that_another_process_deletes_while_they_are_loaded_are_not_missed(
+    open_memory: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, other = open_memory(embedder=small_embedder()), open_memory(embedder=small_embedder())
+    store(memory, corpus(20))
+    memory.search("ann", "text")
+    ids = store(other, [f"late text {number}" for number in range(300)])
+    features = memory._store.features
+
+    def meanwhile(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        other.delete_many("ann", ids[-10:])
+        return features(*arguments)
+
+    monkeypatch.setattr(memory._store, "features", meanwhile)
+    for _ in range(2):
+        hits = memory.search("ann", "late text", 400)
+        assert {hit.id for hit in hits}.isdisjoint(ids[-10:])
+        assert len(hits) == 310
+        assert len(memory.retrieve_similar_states("ann", "late text", 400)) == 310
+
+
 def test_blocks_give_the_same_answers_as_one_piece(
     open_memory: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:

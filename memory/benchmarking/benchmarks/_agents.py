@@ -58,6 +58,10 @@ class Loop:
     sessions: SessionStore
     target: Target
 
+    def ask(self, question: str) -> str:
+        """The session in which it was answered."""
+        return answered(self.runtime.invoke(question), question)
+
     def memories(self) -> int:
         return sum(self.target.count().values())
 

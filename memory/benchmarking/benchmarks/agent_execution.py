@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from memory.benchmarking.benchmarks import BenchmarkRunner
 
 GOAL_MS = 50.0
+_AT_ONCE = 10
+"""Invocations that run at once where this category runs by itself."""
 _TURNS = 4
 """How often the two ways to run many invocations take turns."""
 _COUNT = Metric("", "neither")
@@ -55,14 +57,14 @@ def benchmark_simple_invocation(
     with open_loop(bench) as loop:
         asked = list(islice(questions, iterations))
         for question in asked[:3]:
-            answered(loop.runtime.invoke(question), question)
-        timing = bench.time(loop.runtime.invoke, asked, label="invoke")
+            loop.ask(question)
+        timing = bench.time(loop.ask, asked, label="invoke")
         found: dict[str, Any] = {"invoke": with_spread(timing)}
         before = loop.memories()
-        answered(loop.runtime.invoke(asked[-1]), asked[-1])
+        loop.ask(asked[-1])
         found["memories_created"] = loop.memories() - before
         last = next(questions)
-        found["peak_traced_bytes"] = traced_peak_bytes(lambda: loop.runtime.invoke(last))
+        found["peak_traced_bytes"] = traced_peak_bytes(lambda: loop.ask(last))
     with open_loop(bench, asynchronous=True) as loop:
         batches = [list(islice(questions, iterations)) for _ in range(2 * _TURNS)]
         found.update(_at_once(loop, batches))
@@ -76,7 +78,7 @@ def _at_once(loop: Loop, batches: Sequence[Sequence[str]]) -> dict[str, Any]:
         return [await loop.runtime.ainvoke(question) for question in questions]
 
     async def concurrent(questions: Sequence[str]) -> list[Any]:
-        return list(await asyncio.gather(*map(loop.runtime.ainvoke, questions)))
+        return await _all_at_once(loop, questions)
 
     rates: dict[str, list[float]] = {"one_by_one": [], "concurrent": []}
     ways = [("one_by_one", one_by_one), ("concurrent", concurrent)]
@@ -96,6 +98,10 @@ def _at_once(loop: Loop, batches: Sequence[Sequence[str]]) -> dict[str, Any]:
         "concurrent_to_one_by_one": statistics.median(ratios),
         "messages_astray": astray,
     }
+
+
+async def _all_at_once(loop: Loop, questions: Sequence[str]) -> list[Any]:
+    return list(await asyncio.gather(*map(loop.runtime.ainvoke, questions)))
 
 
 @declare(
@@ -134,12 +140,12 @@ def benchmark_session_creation(
 
 
 def prepare(runner: BenchmarkRunner, iterations: int, stack: ExitStack) -> None:
-    """The document's two benchmarks for its small interface."""
+    """The document's two benchmarks for its small interface, and several invocations at once."""
     loop = stack.enter_context(open_loop(Bench()))
     questions = sentences(QUERIES, seed=1)
     runner.add_benchmark(
         "simple_invocation",
-        lambda: loop.runtime.invoke(next(questions)),
+        lambda: loop.ask(next(questions)),
         iterations,
         warm_up=5,
         entries_created=loop.memories,
@@ -150,6 +156,21 @@ def prepare(runner: BenchmarkRunner, iterations: int, stack: ExitStack) -> None:
         iterations,
         warm_up=5,
         entries_created=lambda: len(loop.sessions.list(AGENT)),
+    )
+    many = stack.enter_context(open_loop(Bench(), asynchronous=True))
+    event_loop = stack.enter_context(asyncio.Runner())
+
+    def ask_at_once() -> None:
+        asked = list(islice(questions, _AT_ONCE))
+        for invocation, question in zip(event_loop.run(_all_at_once(many, asked)), asked, strict=True):
+            answered(invocation, question)
+
+    runner.add_benchmark(
+        f"concurrent_invocations ({_AT_ONCE} at once)",
+        ask_at_once,
+        iterations,
+        warm_up=1,
+        entries_created=many.memories,
     )
 
 

@@ -35,6 +35,8 @@ _DECLARED = declare(
     reports=[*TIMED_WITH_SPREAD, "peak_traced_bytes"],
     first_us_per_session=_SLOPE,
     first_us_per_tool=_SLOPE,
+    cold_us_per_session=_SLOPE,
+    cold_us_per_tool=_SLOPE,
     rebuild_us_per_session=_SLOPE,
     rebuild_us_per_tool=_SLOPE,
     tokens_built=_COUNT,
@@ -51,11 +53,15 @@ def benchmark_baseline(
 ) -> dict[str, Any]:
     """How long it takes to build a model's context for an agent with a few sessions and tools.
 
-    Read it as what the loop does before each call of the model. `first` is a new `ContextBuilder` that
-    knows nothing: it reads the history, searches the memory, looks at the other sessions and counts all
-    tokens. `rebuild` is the same context after one more message that is no question: only that one is new.
-    `rebuild_with_question` is after a new question: the memory and the other sessions are asked again.
-    `tokens_built` is the context's size; nothing is left out.
+    Read it as what the loop does before each call of the model. `first` is a new `ContextBuilder` in a
+    process that has been working: it searches the memory and looks at the other sessions, but the history
+    is still in RAM, for the same `SessionStore` has just written it, and texts that any builder of the
+    process has counted before (tools, prompt, other sessions) are not counted again. `cold` has neither:
+    its store is another object on the same file, so the history is read, and its counter has seen no text.
+    Warm even there: the memory's index, the tokens of single words, the schemas of the tools, the pages
+    of the file. `rebuild` is the same context as `first` after one more message that is no question: only
+    that one is new. `rebuild_with_question` is after a new question: the memory and the other sessions are
+    asked again. `tokens_built` is the context's size; nothing is left out.
 
     Args:
         sessions: how many other sessions the agent has, all of them shown in the context
@@ -76,7 +82,8 @@ def benchmark_large_session_count(
     """How the time to build a context grows with the number of sessions.
 
     Read `first_us_per_session` as what each further session of an agent costs: every one is listed in the
-    context with its last message. See `baseline` for the three ways to build.
+    context with its last message. `cold_us_per_session` also counts its tokens. See `baseline` for the
+    four ways to build, and for what is warm in each.
 
     Args:
         sessions: how many other sessions the agent has, all of them shown in the context
@@ -96,8 +103,9 @@ def benchmark_large_tool_count(
 ) -> dict[str, Any]:
     """How the time to build a context grows with the number of tools.
 
-    Read `first_us_per_tool` as what each further tool costs a new builder: its schema is counted. See
-    `baseline` for the three ways to build.
+    Read `cold_us_per_tool` as what each further tool costs where its schema was never counted, and
+    `first_us_per_tool` as what it costs each further builder of a process. See `baseline` for the four
+    ways to build, and for what is warm in each.
 
     Args:
         sessions: how many other sessions the agent has, all of them shown in the context
@@ -112,7 +120,7 @@ def _builds(bench: Bench, sessions: Sequence[int], tools: Sequence[int], iterati
     for others in sorted(set(sessions)):
         with desk(bench, others) as place:
             found[f"sessions_{others}"] = {
-                f"tools_{count}": _three_ways(bench, place, count, iterations)
+                f"tools_{count}": _four_ways(bench, place, count, iterations)
                 for count in sorted(set(tools))
             }
     for by_tools in found.values():
@@ -122,7 +130,7 @@ def _builds(bench: Bench, sessions: Sequence[int], tools: Sequence[int], iterati
     return found
 
 
-def _three_ways(bench: Bench, place: Desk, tools: int, iterations: int) -> dict[str, Any]:
+def _four_ways(bench: Bench, place: Desk, tools: int, iterations: int) -> dict[str, Any]:
     label = f"{place.others} sessions, {tools} tools"
     for each in place.conversations(_WARM_UP, tools):
         each.build()
@@ -132,10 +140,13 @@ def _three_ways(bench: Bench, place: Desk, tools: int, iterations: int) -> dict[
     peak = traced_peak_bytes(traced.build)
     found: dict[str, Any] = {"first": _timed(bench, timed, f"{label}, first")}
     context = timed[0].build()
-    if context.left_out or len(context.tools) != tools or context.system.count("\n- ") < place.others:
-        raise AssertionError(
-            f"the context does not hold all: {context.left_out}, {len(context.tools)} tools"
-        )
+    cold = list(place.conversations(iterations, tools, cold=True))
+    found["cold"] = _timed(bench, cold, f"{label}, cold")
+    for built in (context, cold[0].build()):
+        if built.left_out or len(built.tools) != tools or built.system.count("\n- ") < place.others:
+            raise AssertionError(
+                f"the context does not hold all: {built.left_out}, {len(built.tools)} tools"
+            )
     for each in timed:
         each.add_answer()
     found["rebuild"] = _timed(bench, timed, f"{label}, rebuild")
@@ -164,7 +175,7 @@ def _slopes(by_size: Mapping[str, Any], prefix: str, what: str) -> dict[str, flo
             for size, each in zip(sizes, by_size.values(), strict=True)
         )
         / spread
-        for way in ("first", "rebuild")
+        for way in ("first", "cold", "rebuild")
     }
 
 
@@ -196,11 +207,17 @@ class Conversation:
 
 
 class Desk:
-    """An agent with so many other sessions, on durable files."""
+    """An agent with so many other sessions, on durable files.
 
-    def __init__(self, store: SessionStore, memory: AgentMemorySystem, others: int, seed: int) -> None:
+    `store` writes; `reader` is another object on the same file, which has written nothing.
+    """
+
+    def __init__(
+        self, store: SessionStore, reader: SessionStore, memory: AgentMemorySystem, others: int, seed: int
+    ) -> None:
         self.others = others
         self._store = store
+        self._reader = reader
         self._memory = memory
         self._texts = sentences(MEMORIES, seed + 1)
         self._questions = sentences(QUERIES, seed + 1)
@@ -209,9 +226,10 @@ class Desk:
             session = store.create(AGENT, f"session {number}")
             store.append(session.id, *self._history())
 
-    def conversations(self, count: int, tools: int) -> Iterator[Conversation]:
+    def conversations(self, count: int, tools: int, *, cold: bool = False) -> Iterator[Conversation]:
         """New ones, archived so that the agent's list holds the other sessions and nothing else."""
         from memory.agents import ContextBuilder
+        from memory.embedding import count_tokens
 
         registry = self._registries.setdefault(tools, make_tools(tools))
         for _ in range(count):
@@ -219,13 +237,15 @@ class Desk:
             self._store.append(session.id, *self._history())
             self._store.archive(session.id)
             builder = ContextBuilder(
-                self._store,
+                self._reader if cold else self._store,
                 self._memory,
                 registry,
                 system_prompt=PROMPT,
                 token_budget=_BUDGET,
                 memories=_MEMORIES,
                 recent_sessions=self.others,
+                # Given by hand, it gets a cache of its own instead of the process's.
+                count_tokens=count_tokens if cold else None,
             )
             yield Conversation(builder, self._store, session.id, self._texts, self._questions)
 
@@ -245,8 +265,9 @@ def desk(bench: Bench, others: int) -> Iterator[Desk]:
     with own_memory(bench) as (_, memory), bench.folder() as folder:
         from memory.agents import SessionStore
 
-        with SessionStore(folder / "sessions.db") as store:
-            yield Desk(store, memory, others, bench.seed)
+        path = folder / "sessions.db"
+        with SessionStore(path) as store, SessionStore(path) as reader:
+            yield Desk(store, reader, memory, others, bench.seed)
 
 
 # -- by itself --------------------------------------------------------------------------------
@@ -260,13 +281,15 @@ _SIZES = {
 
 
 def prepare(runner: BenchmarkRunner, iterations: int, stack: ExitStack) -> None:
-    """The document's three benchmarks for its small interface, a larger one, and a rebuild."""
+    """The document's three benchmarks for its small interface and a larger one, each in three ways."""
     bench = Bench()
     for name, (others, tools) in _SIZES.items():
         place = stack.enter_context(desk(bench, others))
         title = f"{name} ({others} sessions, {tools} tools)"
         new = list(place.conversations(max(0, iterations) + _WARM_UP, tools))
         _add(runner, title, new, iterations)
+        cold = list(place.conversations(max(0, iterations) + _WARM_UP, tools, cold=True))
+        _add(runner, f"{title}, cold", cold, iterations)
         known = list(place.conversations(max(0, iterations) + _WARM_UP, tools))
         for each in known:
             each.build()

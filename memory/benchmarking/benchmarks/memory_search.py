@@ -6,15 +6,16 @@ import random
 import statistics
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 from memory.benchmarking.bench import Bench, not_available
+from memory.benchmarking.benchmarks._growing import growth_leaves
 from memory.benchmarking.benchmarks._spread import SPREAD, TIMED_WITH_SPREAD, spread_of, with_spread
 from memory.benchmarking.errors import NotSupported
-from memory.benchmarking.measure.growth import growth
 from memory.benchmarking.measure.resources import traced_peak_bytes
 from memory.benchmarking.measure.timing import Timing, wall_ns
 from memory.benchmarking.measure.turns import time_in_turns, turn_medians_us
@@ -169,10 +170,8 @@ def fill(target: Target, count: int, seed: int) -> str:
 
 
 def _growth(found: Mapping[str, Any], name: str) -> dict[str, Any]:
-    fit = growth({each["entries_created"]: each[name]["p50_ms"] for each in found.values()})
-    if fit is None:
-        return {}
-    return {"growth_exponent": fit.exponent, "growth": fit.sentence(f"{name} p50")}
+    costs = {each["entries_created"]: each[name]["p50_ms"] for each in found.values()}
+    return growth_leaves(f"{name} p50", costs)
 
 
 # -- two ways beside each other ---------------------------------------------------------------
@@ -370,22 +369,48 @@ def _searches_at_once(target: Target, agent: str, iterations: int, threads: int,
 # -- by itself --------------------------------------------------------------------------------
 
 _SIZES = (10, 1000, 10000)
+_THREADS = 4
 
 
 def prepare(runner: BenchmarkRunner, iterations: int, stack: ExitStack) -> None:
-    """The document's three benchmarks for its small interface, at three sizes."""
+    """The document's three benchmarks for its small interface at three sizes, by vector, and by threads."""
+    from memory.benchmarking.benchmarks.retrieval import _embedded
+
     bench = Bench()
+    seed, most = bench.seed + 1, max(1, iterations)
+    texts = list(islice(sentences(QUERIES, seed), most))
+    vectors = list(_embedded(texts))
     target = stack.enter_context(bench.target())
+    pool = stack.enter_context(ThreadPoolExecutor(_THREADS))
     for count in _SIZES:
         agent = fill(target, count, bench.seed)
-        for name, questions in {"short_query": _short, "long_query": _long, "no_match": _unmatched}.items():
-            asked = cycle(list(islice(questions(bench.seed + 1), max(1, iterations))))
-            search = partial(_next_search, target, agent, asked)
+        searches = {
+            "short_query": _searching(target.search, agent, list(islice(_short(seed), most))),
+            "long_query": _searching(target.search, agent, list(islice(_long(seed), most))),
+            "no_match": _searching(target.search, agent, list(islice(_unmatched(seed), most))),
+            "vector_search": _searching(target.search_vector, agent, vectors),
+            f"concurrent_search, {_THREADS} threads": _searching_at_once(target, agent, texts, pool),
+        }
+        for name, search in searches.items():
             runner.add_benchmark(f"{name} ({count:,} entries)", search, iterations, warm_up=_WARM_UP)
 
 
-def _next_search(target: Target, agent: str, questions: Iterator[str]) -> object:
-    return target.search(agent, next(questions), K)
+def _searching(
+    search: Callable[[str, Any, int], object], agent: str, questions: Sequence[Any]
+) -> Callable[[], object]:
+    """Each call asks the next question; after the last one comes the first."""
+    stream = cycle(questions)
+    return lambda: search(agent, next(stream), K)
+
+
+def _searching_at_once(
+    target: Target, agent: str, questions: Sequence[str], pool: ThreadPoolExecutor
+) -> Callable[[], object]:
+    """Each call asks one question a thread, and waits for all."""
+    stream = cycle(questions)
+    return lambda: list(
+        pool.map(lambda question: target.search(agent, question, K), islice(stream, _THREADS))
+    )
 
 
 if __name__ == "__main__":

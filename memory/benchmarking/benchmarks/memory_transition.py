@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
-from memory.benchmarking.bench import Bench
+from memory.benchmarking.bench import Bench, not_available
 from memory.benchmarking.errors import InvalidResult, NotSupported
-from memory.benchmarking.measure.resources import rss_bytes
 from memory.benchmarking.measure.statistics import percentiles
+from memory.benchmarking.measure.timeline import Timeline
 from memory.benchmarking.measure.timing import frozen_heap
 from memory.benchmarking.metrics import SHARE, Metric, declare
 from memory.benchmarking.targets.base import Item, Settings, Stored, Target
@@ -24,8 +24,6 @@ _IM_SECONDS = 24 * 3600.0
 _KINDS = ("state", "action", "interaction")
 _STORES_A_ROUND = 5
 """Memories that are stored between two rounds of maintenance, where a tier is squeezed."""
-_SEARCHED_PER_LEVEL = 40
-"""Memories of each level that are also looked for by a search; all of them are read by id."""
 
 
 def _needs_transitions(bench: Bench) -> tuple[str, ...]:
@@ -62,10 +60,11 @@ def benchmark_transition_accuracy(
     """What of a memory is still right after it has moved from stm to im and on to ltm.
 
     Read it as the share that came through: 1.0 means that nothing was lost or changed. Each memory is
-    read back by id and compared field by field; some are also looked for by a search with what was
-    stored, where `avg_similarity` is how near the search thinks they are (vectors are compressed with
-    loss on the way). `correctly_transitioned` are those in the right tier with the same content, step
-    and kind. The clock is moved, nothing waits.
+    read back by id and compared field by field, and looked for by a search with what was stored, where
+    `avg_similarity` is how near the search thinks it is (vectors are compressed with loss on the way).
+    `correctly_transitioned` are those in the right tier with the same content, step and kind;
+    `preservation_rate` is the share of those that are that and are found near enough. The clock is moved,
+    nothing waits.
 
     Args:
         num_memories: how many memories move
@@ -110,10 +109,14 @@ def _compare(
         entry is not None and entry.place == tier and _same(entry, id_, item)
         for entry, id_, item in zip(stored, ids, items, strict=True)
     ]
+    there = [entry is not None and entry.place == tier for entry in stored]
+    exact = [
+        entry is not None and entry.content == item.content
+        for entry, item in zip(stored, items, strict=True)
+    ]
+    near = _nearness(target, ids, items)
     rates = {
-        "total_transitioned": sum(entry is not None and entry.place == tier for entry in stored),
-        "correctly_transitioned": sum(whole),
-        "content_exact_rate": _rate(stored, items, lambda entry, item: entry.content == item.content),
+        **_passed(there, whole, exact, range(len(items))),
         "id_exact_rate": sum(
             entry is not None and entry.id == id_ for entry, id_ in zip(stored, ids, strict=True)
         )
@@ -125,12 +128,14 @@ def _compare(
     preserved: list[tuple[float, float]] = []
     for level in range(1, levels + 1):
         numbers = [number for number, item in enumerate(items) if item.importance == level]
-        near = _nearness(target, [numbers[place] for place in _spread(len(numbers))], ids, items)
-        kept = [whole[number] and near.get(number, 1.0) >= threshold for number in numbers]
+        if not numbers:
+            continue
+        kept = [whole[number] and near[number] >= threshold for number in numbers]
         preserved += [(level, float(each)) for each in kept]
         by_level[f"importance_{level}"] = {
+            **_passed(there, whole, exact, numbers),
             "preservation_rate": sum(kept) / len(kept),
-            "avg_similarity": sum(near.values()) / len(near),
+            "avg_similarity": sum(near[number] for number in numbers) / len(numbers),
         }
     correlation = _correlation(preserved)
     if correlation is None:
@@ -138,6 +143,16 @@ def _compare(
     else:
         by_level["importance_preservation_correlation"] = correlation
     return {**rates, **by_level}
+
+
+def _passed(
+    there: Sequence[bool], whole: Sequence[bool], exact: Sequence[bool], numbers: Sequence[int]
+) -> dict[str, float]:
+    return {
+        "total_transitioned": sum(there[number] for number in numbers),
+        "correctly_transitioned": sum(whole[number] for number in numbers),
+        "content_exact_rate": sum(exact[number] for number in numbers) / len(numbers),
+    }
 
 
 def _same(entry: Stored, id_: str, item: Item) -> bool:
@@ -157,18 +172,12 @@ def _rate(
     return fits / len(items)
 
 
-def _spread(count: int) -> range:
-    return range(0, count, max(1, count // _SEARCHED_PER_LEVEL))
-
-
-def _nearness(
-    target: Target, numbers: Sequence[int], ids: Sequence[str], items: Sequence[Item]
-) -> dict[int, float]:
-    """How near a search with the stored content finds the memory itself; 0 where it does not."""
-    near = {}
-    for number in numbers:
-        hits = target.search(AGENT, items[number].content, 10)
-        near[number] = next((hit.score for hit in hits if hit.id == ids[number]), 0.0)
+def _nearness(target: Target, ids: Sequence[str], items: Sequence[Item]) -> list[float]:
+    """How near a search with the stored content finds each memory itself; 0 where it does not."""
+    near = []
+    for id_, item in zip(ids, items, strict=True):
+        hits = target.search(AGENT, item.content, 10)
+        near.append(next((hit.score for hit in hits if hit.id == id_), 0.0))
     return near
 
 
@@ -183,7 +192,7 @@ def _correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
 
 
 @declare(
-    headline="batch_*/read_p99_during_to_before",
+    headline="batch_*/read_p99_during_to_before|batch_*/read_p50_during_to_before",
     reports=[
         "transition_duration_seconds",
         "moves_per_second",
@@ -211,7 +220,9 @@ def benchmark_transition_overhead(
     Read it as how long a mass transition takes and how much slower an agent's reads and writes get
     while it runs beside them. One agent reads and another writes on a schedule (500 and 20 a second) in
     the same process; latency counts from the scheduled moment, before and during the transition.
-    `timeline` has the reads' p99 in milliseconds for each tenth of the transition.
+    `timeline` has the reads' p99 in milliseconds for each tenth of the transition, and `rss_growth_bytes`
+    is the most that the process held above what it held before. Too few reads tell no percentile: of a
+    small batch it is n/a.
 
     Args:
         batch_sizes: how many memories are due at once
@@ -224,6 +235,9 @@ def benchmark_transition_overhead(
 _READS_PER_SECOND = 500.0
 _WRITES_PER_SECOND = 20.0
 _LEAST_BEFORE_SECONDS = 0.4
+_LOOK_AT_RAM_EVERY_SECONDS = 0.02
+_LEAST_READS = {"p50": 20, "p99": 100}
+_LEAST_WRITES = 5
 
 
 def _overhead(bench: Bench, size: int) -> dict[str, Any]:
@@ -243,10 +257,10 @@ def _overhead(bench: Bench, size: int) -> dict[str, Any]:
         with frozen_heap():  # the benchmark's own data would be most of what each collection walks
             before = agents.live(lambda: False, max(_LEAST_BEFORE_SECONDS, 10 * bench.seconds))
             clock.advance(_STM_SECONDS / 2 + 1)
-            rss_before = rss_bytes()
             cpu_before = time.process_time()
-            mover = _Mover(target)
-            during = agents.live(mover.is_done, _PATIENCE_SECONDS)
+            with Timeline(_LOOK_AT_RAM_EVERY_SECONDS, done=lambda: 0) as timeline:
+                mover = _Mover(target)
+                during = agents.live(mover.is_done, _PATIENCE_SECONDS)
             cpu = time.process_time() - cpu_before
             seconds = mover.seconds()
         moved = sum(entry is not None and entry.place == "im" for entry in target.inspect(AGENT, ids))
@@ -257,7 +271,8 @@ def _overhead(bench: Bench, size: int) -> dict[str, Any]:
         "transition_duration_seconds": seconds,
         "moves_per_second": size / seconds,
         "cpu_seconds_per_second": cpu / seconds,
-        "rss_growth_bytes": max(0, rss_bytes() - rss_before),
+        "rss_growth_bytes": max(each.rss_bytes for each in timeline.readings)
+        - timeline.readings[0].rss_bytes,
         **_felt(before, during),
     }
 
@@ -349,18 +364,28 @@ def _keep_schedule(
 
 def _felt(before: _Felt, during: _Felt) -> dict[str, Any]:
     figures: dict[str, Any] = {"reads_during": len(during.reads)}
-    if len(during.reads) < 20:
-        reason = "undefined: it was over before twenty reads were due"
-        return {**figures, "read_p99_during_to_before": reason}
     for name, quantile in (("p50", 0.5), ("p99", 0.99)):
+        least = _LEAST_READS[name]
+        if len(during.reads) < least:
+            figures[f"read_{name}_during_to_before"] = not_available(
+                f"it was over after {len(during.reads)} reads, and {name} needs {least}: raise batch_sizes"
+            )
+            continue
         first, second = (percentiles(felt.reads, [quantile])[0] for felt in (before, during))
         figures[f"read_{name}_before_ms"] = first
         figures[f"read_{name}_during_ms"] = second
         figures[f"read_{name}_during_to_before"] = second / first
-    if len(during.writes) >= 5:
+    if len(during.writes) < _LEAST_WRITES:
+        figures["write_p95_during_to_before"] = not_available(
+            f"it was over after {len(during.writes)} writes, and p95 needs {_LEAST_WRITES}: "
+            "raise batch_sizes"
+        )
+    else:
         first, second = (percentiles(felt.writes, [0.95])[0] for felt in (before, during))
         figures["write_p95_during_ms"] = second
         figures["write_p95_during_to_before"] = second / first
+    if not during.reads:
+        return figures
     tenth = max(1, len(during.reads) // 10)
     figures["timeline"] = [
         round(percentiles(during.reads[start : start + tenth], [0.99])[0], 4)

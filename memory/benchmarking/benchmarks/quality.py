@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from memory.benchmarking.bench import Bench, Score
-from memory.benchmarking.errors import NotSupported, needs
+from memory.benchmarking.errors import InvalidBenchmarkConfig, NotSupported, needs
 from memory.benchmarking.measure.ranking import clustered_mean, ranking_figures, separation
 from memory.benchmarking.metrics import SHARE, Metric, declare
 from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads.collections import Collection
 from memory.benchmarking.workloads.conversations import synthetic_collections
-from memory.benchmarking.workloads.datasets import load_data_set
-from memory.benchmarking.workloads.published import resolve
+from memory.benchmarking.workloads.datasets import load_data_set, name_of
+from memory.benchmarking.workloads.published import SCIFACT_JUDGEMENTS, resolve
 
 DEPTH = 10
 SYNTHETIC = "synthetic"
-_RULER = "scifact"
+_AGENT = "agent"
+"""Whose memories all collections are. Each has a store of its own, and its id may tell of its answer:
+LongMemEval ends those of questions without one in `_abs`."""
+_RULER = "ruler"
 _RULER_FIGURE, _RULER_SLACK = 0.679, 0.005
 """nDCG@10 of stemmed BM25 on SciFact: whoever gets something else measures something else."""
 
@@ -53,8 +58,9 @@ def benchmark_retrieval_quality(
     results bring. Beside the target stand `random`, `newest_first` and plain stemmed `bm25` on the same
     data: a memory that does not beat them is not worth having. Intervals are over questions, clustered
     by conversation. `no_answer_separation` is the chance that a question with an answer scores higher
-    than one without (0.5 is luck). The target gets the passages and the text of the questions, nothing
-    else; it is asked for 10, or fewer than there are passages.
+    than one without (0.5 is luck). The target gets the passages with their time, speaker and number of
+    session, and the text of the questions, nothing else; it is asked for 10, or fewer than there are
+    passages.
 
     Args:
         data_sets: `synthetic`, names from `membench data`, or paths (LoCoMo, LongMemEval, BEIR)
@@ -65,24 +71,50 @@ def benchmark_retrieval_quality(
     if not bench.capabilities.search:
         raise NotSupported(f"{bench.target_name} has no search")
     found: dict[str, Any] = {}
-    ruler = "not checked: it needs the data set scifact (membench data fetch scifact)"
-    for name in data_sets:
-        if name == SYNTHETIC:
-            key, digest = SYNTHETIC, f"made from seed 0, {conversations} conversations"
+    on_scifact: list[float] = []
+    for name, path in _named(data_sets).items():
+        judgements = None
+        if path is None:
+            digest = f"made from seed 0, {conversations} conversations"
             # The same in every round and run: a figure of quality must not change with the dice.
             collections = synthetic_collections(conversations, sessions, seed=0)
         else:
-            data_set = load_data_set(resolve(name))
-            key, digest = data_set.name, data_set.sha256
+            data_set = load_data_set(path)
+            digest, judgements = data_set.sha256, data_set.judgements
             collections = list(data_set.collections)
         results = {system: _judge(answers) for system, answers in _answers(bench, collections)}
-        found[key] = {**results, "sha256": digest}
-        if key == _RULER:
-            ruler = _ruler_says(results["bm25"]["all_questions"]["ndcg_at_10"].value)
-    return {**found, "ruler": ruler}
+        found[name] = {**results, "sha256": digest}
+        if judgements == SCIFACT_JUDGEMENTS:
+            on_scifact.append(results["bm25"]["all_questions"]["ndcg_at_10"].value)
+    return {**found, _RULER: _ruler_says(on_scifact)}
 
 
-def _ruler_says(figure: float) -> str:
+def _named(data_sets: Sequence[str]) -> dict[str, Path | None]:
+    """Where each data set is, by its name in the results; the synthetic one is nowhere.
+
+    Those of one name are told apart by the folders they are in.
+    """
+    paths = [None if given == SYNTHETIC else resolve(given, [SYNTHETIC]) for given in data_sets]
+    names = [SYNTHETIC if path is None else name_of(path) for path in paths]
+    wanted = Counter([*names, _RULER, SYNTHETIC])
+    named: dict[str, Path | None] = {}
+    for name, path in zip(names, paths, strict=True):
+        if path is not None and wanted[name] > 1:
+            name = f"{path.parent.name}-{name}"
+        if name in named:
+            raise InvalidBenchmarkConfig(
+                f"data_sets has two of the name {name!r} ({named[name] or name} and {path or name}): "
+                "leave one out, or rename it"
+            )
+        named[name] = path
+    return named
+
+
+def _ruler_says(figures: Sequence[float]) -> str:
+    """Of stemmed BM25 on every copy of SciFact; the worst counts."""
+    if not figures:
+        return "not checked: it needs the data set scifact, whole (membench data fetch scifact)"
+    figure = max(figures, key=lambda each: abs(each - _RULER_FIGURE))
     if abs(figure - _RULER_FIGURE) <= _RULER_SLACK:
         return f"right: stemmed BM25 has nDCG@10 {figure:.3f} on SciFact, as published"
     return f"NOT TO BE TRUSTED: stemmed BM25 has nDCG@10 {figure:.3f} on SciFact, not {_RULER_FIGURE}"
@@ -113,10 +145,7 @@ def _ask_target(bench: Bench, collection: Collection) -> list[Answer]:
         ids = _store(target, collection)
         target.flush()
         return [
-            [
-                (ids[hit.id], hit.score)
-                for hit in target.search(collection.id, question.text, _depth(collection))
-            ]
+            [(ids[hit.id], hit.score) for hit in target.search(_AGENT, question.text, _depth(collection))]
             for question in collection.questions
         ]
 
@@ -127,7 +156,7 @@ def _store(target: Target, collection: Collection) -> dict[str, str]:
     for start in range(0, len(collection.passages), 1000):
         part = collection.passages[start : start + 1000]
         items = [
-            Item(collection.id, each.text, metadata=each.metadata, kind="message", timestamp=each.timestamp)
+            Item(_AGENT, each.text, metadata=each.metadata, kind="message", timestamp=each.timestamp)
             for each in part
         ]
         ids.update(zip(target.add(items), (each.id for each in part), strict=True))

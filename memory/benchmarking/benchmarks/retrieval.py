@@ -8,8 +8,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from memory.benchmarking.bench import Bench, not_available
+from memory.benchmarking.benchmarks._growing import growth_leaves
 from memory.benchmarking.errors import NotSupported
-from memory.benchmarking.measure.growth import growth
 from memory.benchmarking.measure.timing import Timing
 from memory.benchmarking.metrics import SHARE, TIMED, Metric, declare
 from memory.benchmarking.targets.base import Found, Item, Target
@@ -82,7 +82,7 @@ def benchmark_vector_search_latency(
                 found["all"][f"size_{total}"] = _search_times(bench, target, agent, vectors, k, None)
     for place, by_size in found.items():
         costs = {float(size.removeprefix("size_")): timing["p50_ms"] for size, timing in by_size.items()}
-        by_size.update(_growth_leaves(f"{place} search p50", costs))
+        by_size.update(growth_leaves(f"{place} search p50", costs))
     return found
 
 
@@ -102,13 +102,6 @@ def _search_times(
         vectors,
         label=f"{place or 'all'}, {agent}",
     )
-
-
-def _growth_leaves(what: str, costs: Mapping[float, float]) -> dict[str, Any]:
-    fit = growth(costs)
-    if fit is None:
-        return {}
-    return {"growth_exponent": fit.exponent, "growth": fit.sentence(what)}
 
 
 _PART = Metric("", "neither")

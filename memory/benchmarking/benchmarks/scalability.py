@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from memory.benchmarking.bench import Bench, NotAvailable, Score, not_available
-from memory.benchmarking.measure.growth import growth
+from memory.benchmarking.benchmarks._growing import growth_leaves
 from memory.benchmarking.measure.resources import disk_bytes, give_back_free_memory, rss_bytes
 from memory.benchmarking.measure.statistics import percentiles
 from memory.benchmarking.measure.timing import Timing
@@ -359,12 +359,10 @@ def _growths(found: Mapping[str, Any], volumes: Sequence[int]) -> dict[str, Any]
         timings = {volume: found[f"size_{volume}"][what] for volume in volumes}
         if any(isinstance(timing, NotAvailable) for timing in timings.values()):
             continue
-        fit = growth({float(volume): timing["p50_ms"] for volume, timing in timings.items()})
-        if fit is not None:
-            grown[what] = {
-                "growth_exponent": Score(fit.exponent, fit.low, fit.high),
-                "growth": fit.sentence(f"{what.replace('_', ' ')} p50"),
-            }
+        costs = {float(volume): timing["p50_ms"] for volume, timing in timings.items()}
+        leaves = growth_leaves(f"{what.replace('_', ' ')} p50", costs)
+        if leaves:
+            grown[what] = leaves
     return grown
 
 

@@ -53,7 +53,7 @@ def _check(arguments: argparse.Namespace) -> int:
     from collections import Counter
 
     from memory.benchmarking.workloads.datasets import load_data_set
-    from memory.benchmarking.workloads.published import resolve
+    from memory.benchmarking.workloads.published import SCIFACT_JUDGEMENTS, resolve
 
     found = load_data_set(resolve(arguments.data_set))
     passages = sum(len(each.passages) for each in found.collections)
@@ -61,5 +61,7 @@ def _check(arguments: argparse.Namespace) -> int:
     print(f"{found.name}: {found.form}, {len(found.collections)} collections, {passages:,} passages")
     for category, count in sorted(categories.items()):
         print(f"  {count:6,} questions  {category}")
+    if found.judgements == SCIFACT_JUDGEMENTS:
+        print("the whole of SciFact: the ruler is checked on it")
     print(f"SHA-256 {found.sha256}")
     return EXIT_FINE

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import takewhile
 
 from memory.benchmarking.commands.results import warn
 from memory.benchmarking.display import (
     NOTHING,
+    TOO_FEW,
     clean,
     figure_text,
     interval_text,
+    is_unknown,
     table,
     text_width,
     with_interval,
@@ -35,6 +39,7 @@ from memory.benchmarking.errors import (
 )
 from memory.benchmarking.files import encode_json, find_run, read_run
 from memory.benchmarking.records import SEPARATOR, Failure, Figure, Run
+from memory.benchmarking.remarks import Remark, remarks
 from memory.benchmarking.report.facts import result_facts, run_facts
 from memory.benchmarking.results import BenchmarkResults
 from memory.benchmarking.summary import Style
@@ -46,7 +51,9 @@ MOST_LINES = 24
 WIDE = 1.5
 """From this factor on, plus and minus per cent would mislead."""
 FACTOR = "×÷"
-_FIRST = ("throughput_ops_per_second", "p50_ms", "p99_ms", "p95_ms")
+UNKNOWN = f"{FACTOR}?"
+"""Short for `TOO_FEW`, in a column; explained below the tables."""
+_FIRST = ("throughput_ops_per_second", "p50_ms", "p99_ms", "p95_ms", "bytes_per_vector")
 """The columns that say most, where there is no room for all."""
 _UNIT_ENDINGS = (
     "_ops_per_second",
@@ -193,6 +200,11 @@ def _result_block(each: LoadedResult, pattern: str | None, everything: bool, scr
         lines.append(_wrapped(f"{shown}  {each.headline}", "    ", width, "  ▸ "))
         if screen.draws:
             lines += [_wrapped(text, "    ", width) for text in _along(each)]
+    said = remarks(each.result.results)
+    for remark in said:
+        if remark.is_warning:
+            warning = _wrapped(f"{remark.where}: {remark.short}", "    ", width, "  !")
+            lines.append(screen.style.red(warning))
     for path, why in each.not_available.items():
         lines.append(_wrapped(f"{path}: {why}" if path else why, "       ", width, "  n/a "))
     groups = each.groups
@@ -209,12 +221,30 @@ def _result_block(each: LoadedResult, pattern: str | None, everything: bool, scr
     else:
         for alike in _by_shape(groups):
             lines.append((_listed if len(alike) == 1 else _pivot)(each, alike, screen))
-        if any(FACTOR in line for line in lines[2:]):
-            lines.append(
-                _wrapped(f"{FACTOR}2: from half to twice the figure; more --rounds narrow it", "  ", width)
-            )
+        lines += [_wrapped(text, "  ", width) for text in _signs_explained("\n".join(lines[2:]))]
+    if not pattern:
+        lines += _in_words([remark for remark in said if not remark.is_warning], everything, width)
     text = "\n".join(lines)
     return DRAWN.sub(lambda found: screen.style.cyan(found[0]), text) if screen.draws else text
+
+
+def _signs_explained(text: str) -> list[str]:
+    known = f"{FACTOR}2: from half to twice the figure; more --rounds narrow it"
+    unknown = f"{UNKNOWN}: {TOO_FEW}; the interval reaches more than ten times up or down"
+    return ([known] if re.search(rf"{FACTOR}\d", text) else []) + ([unknown] if UNKNOWN in text else [])
+
+
+def _in_words(said: Sequence[Remark], everything: bool, width: int) -> list[str]:
+    """What the benchmark says beside its figures; all of it, or as much as a reader looks for first."""
+    chosen = [remark for remark in said if everything or not remark.is_detail]
+    shown = chosen if everything else chosen[:MOST_LINES]
+    lines = ["  in words:"] if shown else []
+    for remark in shown:
+        text = remark.text if everything else remark.short
+        lines.append("    " + _wrapped(f"{remark.where}: {text}", "      ", width).lstrip())
+    if len(shown) < len(chosen):
+        lines.append(f"    … {len(chosen) - len(shown)} more: --all-metrics")
+    return lines
 
 
 def _along(each: LoadedResult) -> list[str]:
@@ -272,7 +302,7 @@ def _pivot(each: LoadedResult, groups: Mapping[str, Mapping[str, Figure]], scree
     """A line for each place, a column for each figure that there is room for; bars for the first figure."""
     width = screen.width
     leaves = _columns(each, next(iter(groups.values())))
-    shown = dict(list(groups.items())[:MOST_LINES])
+    shown = _nearest(groups, each.headline)
     names = _short_names(leaves)
     columns = [
         [names[leaf], *(_with_spread(fig[leaf], each.metric(leaf).unit) for fig in shown.values())]
@@ -281,7 +311,8 @@ def _pivot(each: LoadedResult, groups: Mapping[str, Mapping[str, Figure]], scree
     bars = _bars([fig[leaves[0]].value for fig in shown.values()]) if screen.draws else []
     first = ["", *shown]
     room = width - 4 - min(max(map(text_width, first)), width // 2)
-    if room < max(map(text_width, columns[0])) + 2 + BAR + 2:
+    # A second figure says more than a bar of the first one.
+    if room < sum(max(map(text_width, column)) + 2 for column in columns[:2]) + BAR + 2:
         bars = []
     room -= BAR + 2 if bars else 0
     fitting = 0
@@ -294,13 +325,30 @@ def _pivot(each: LoadedResult, groups: Mapping[str, Mapping[str, Figure]], scree
     kept = [columns[0], *beside, *columns[1:fitting]]
     rows = [list(row) for row in zip(first, *kept, strict=True)]
     right = {place for place in range(1, len(kept) + 1) if not (bars and place == 2)}
-    lines = [table(rows[1:], rows[0], right=right, indent="  ", width=width)]
+    lines = table(rows[1:], rows[0], right=right, indent="  ", width=width).split("\n")
+    # Lines that are left out in the middle leave a mark there.
+    numbers = [number for number, where in enumerate(groups) if where in shown]
+    for place, (before, number) in reversed([*enumerate(zip([-1, *numbers], numbers, strict=False), 1)]):
+        if number - before > 1:
+            lines.insert(place, "  …")
     rest = [names[leaf] for leaf in leaves[fitting:]]
     hidden = len(groups) - len(shown)
     if hidden or rest:
         more = ([f"{hidden} more lines"] if hidden else []) + ([", ".join(rest)] if rest else [])
         lines.append(_wrapped(f"… {'; '.join(more)}: --all-metrics", "  ", width))
     return "\n".join(lines)
+
+
+def _nearest(groups: Mapping[str, Mapping[str, Figure]], headline: str) -> dict[str, Mapping[str, Figure]]:
+    """As many places as there is room for, in their order: those nearest to the headline."""
+    segments = headline.split(SEPARATOR)[:-1]
+
+    def shared(where: str) -> int:
+        pairs = zip(where.split(SEPARATOR), segments, strict=False)
+        return len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
+
+    kept = {*sorted(groups, key=shared, reverse=True)[:MOST_LINES]}
+    return {where: leaves for where, leaves in groups.items() if where in kept}
 
 
 def _bars(values: Sequence[float]) -> list[str]:
@@ -333,17 +381,26 @@ def _with_spread(figure: Figure, unit: str) -> str:
     """`10,000 /s ±5 %`, or `10,000 /s ×÷2.1` where the interval reaches that far in both directions.
 
     The intervals of positive figures are symmetric as factors (see `over_rounds`), not as differences.
+    Shares, and what may be below zero, are shown with their bounds where per cent of them would mislead.
     """
     shown = figure_text(figure.value, unit)
-    if figure.low is None or figure.high is None or figure.low == figure.high or not figure.value:
+    low, high = figure.low, figure.high
+    if low is None or high is None or low == high:
         return shown
-    if figure.low > 0:
-        factor = math.sqrt(figure.high / figure.low)
+    if is_unknown(figure.value, low, high, unit):
+        return f"{shown} {UNKNOWN}"
+    if not unit and abs(figure.value) <= 1:
+        return with_interval(figure.value, low, high, unit)
+    if low > 0:
+        factor = math.sqrt(high / low)
         if factor > WIDE:
-            return f"{shown} {FACTOR}{factor:.1f}" if factor < 10 else f"{shown} {FACTOR}{factor:,.0f}"
+            return f"{shown} {FACTOR}{factor:.1f}"
         spread = (factor - 1) * 100
     else:
-        spread = abs((figure.high - figure.low) / 2 / figure.value) * 100
+        reach = (high - low) / 2
+        if reach > abs(figure.value):
+            return with_interval(figure.value, low, high, unit)
+        spread = reach / abs(figure.value) * 100
     return f"{shown} ±{spread:.0f} %" if spread >= 1 else f"{shown} ±{spread:.1f} %"
 
 

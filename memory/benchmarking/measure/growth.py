@@ -20,13 +20,10 @@ class Growth:
     smallest: float
     largest: float
 
-    def sentence(self, what: str) -> str:
-        """`search p50 grows like n^0.31 (0.25 to 0.37) between 1,000 and 100,000`"""
+    def __str__(self) -> str:
+        """`0.31 (0.25 to 0.37)`"""
         bounds = "" if self.low is None or self.high is None else f" ({self.low:.2f} to {self.high:.2f})"
-        return (
-            f"{what} grows like n^{self.exponent:.2f}{bounds} "
-            f"between {self.smallest:,.0f} and {self.largest:,.0f}"
-        )
+        return f"{self.exponent:.2f}{bounds}"
 
 
 def growth(costs: Mapping[float, float]) -> Growth | None:

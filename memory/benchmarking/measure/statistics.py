@@ -95,15 +95,18 @@ def percentile_interval(
     return ordered[low], ordered[high]
 
 
-def over_rounds(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
+def over_rounds(
+    values: Sequence[float], confidence: float = CONFIDENCE, *, signed: bool = False
+) -> Estimate:
     """The centre of the rounds' figures with Student's interval.
 
     Times and rates vary by factors, so positive figures are taken as logarithms (the centre is then the
-    geometric mean); figures that can be zero or negative as they are.
+    geometric mean); figures that can be zero or negative (`signed`, even if these happen not to be) as
+    they are.
     """
     rounds = tuple(float(value) for value in values)
     _check_finite(rounds, "a figure over rounds")
-    in_logs = all(value > 0 for value in rounds)
+    in_logs = not signed and all(value > 0 for value in rounds)
     points = [math.log(value) for value in rounds] if in_logs else list(rounds)
     if len(set(rounds)) == 1:
         # exp(log(x)) is not quite x; a count that is the same in every round is that count.

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from memory.benchmarking.display import figure_text, interval_text
-from memory.benchmarking.records import Run
+from memory.benchmarking.display import TOO_FEW, figure_text, interval_text, is_unknown
+from memory.benchmarking.records import SEPARATOR, Figure, Run
+from memory.benchmarking.remarks import remarks
 from memory.benchmarking.report.gather import Gathered, Row, plain, short_name, words
 
 Tone = Literal["good", "warn", "bad", ""]
@@ -39,6 +40,7 @@ class Insight:
 def insights(gathered: Sequence[Gathered], run: Run | None, source: int = 0) -> list[Insight]:
     """What stands out in one source, what is wrong first."""
     found = [
+        *_not_trusted(gathered, source),
         *_disturbed(run),
         *_one_round(run),
         *_wrong(gathered, source),
@@ -50,6 +52,15 @@ def insights(gathered: Sequence[Gathered], run: Run | None, source: int = 0) -> 
     ]
     order: tuple[Tone, ...] = ("bad", "warn", "good", "")
     return sorted(found, key=lambda each: order.index(each.tone))
+
+
+def _not_trusted(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
+    """What a benchmark found wrong with itself."""
+    for each in gathered:
+        for number, result in each.results:
+            for remark in remarks(result.result.results):
+                if number == source and remark.is_warning:
+                    yield Insight(f"{each.name}, {remark.where}: {remark.short}.", "bad", each.name)
 
 
 def _disturbed(run: Run | None) -> Iterator[Insight]:
@@ -175,21 +186,25 @@ def _leak(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
 def _quality(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
     """The memory's own search beside plain BM25 on the same questions."""
     for each in gathered:
-        by_method = {
-            row.of("part1"): row
-            for row in _rows(each, source)
-            if row.metric == "recall_at_5" and row.place.part.endswith("all_questions")
-        }
-        ours, plainly = by_method.get("target"), by_method.get("bm25")
-        if ours is None or plainly is None:
+        if any(_not_trusted([each], source)):
             continue
-        bounds = interval_text(ours.figure.value, ours.figure.low, ours.figure.high)
-        yield Insight(
-            f"Of the passages that answer a question, {ours.figure.value:.1%} are among the first five "
-            f"({bounds}); plain BM25 has {plainly.figure.value:.1%}.",
-            "good" if ours.figure.value >= plainly.figure.value else "warn",
-            each.name,
-        )
+        by_set: dict[str, dict[str, Figure]] = {}
+        for row in _rows(each, source):
+            if row.metric == "recall_at_5" and row.place.part.endswith("all_questions"):
+                data_set, method, *_ = row.place.part.split(SEPARATOR)
+                by_set.setdefault(data_set, {})[method] = row.figure
+        for data_set, figures in by_set.items():
+            ours, plainly = figures.get("target"), figures.get("bm25")
+            if ours is None or plainly is None:
+                continue
+            where = f" of {data_set}" if len(by_set) > 1 else ""
+            bounds = interval_text(ours.value, ours.low, ours.high)
+            yield Insight(
+                f"Of the passages that answer a question{where}, {ours.value:.1%} are among the first five "
+                f"({bounds}); plain BM25 has {plainly.value:.1%}.",
+                "good" if ours.value >= plainly.value else "warn",
+                each.name,
+            )
 
 
 def _known_badly(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
@@ -201,10 +216,13 @@ def _known_badly(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]
             if number != source or figure is None or figure.low is None or figure.high is None:
                 continue
             if figure.low > 0 and figure.high / figure.low > WIDE**2:
-                wide.append(((figure.high / figure.low) ** 0.5, each.name))
+                factor = (figure.high / figure.low) ** 0.5
+                unit = each.metric(result.headline.rpartition(SEPARATOR)[2]).unit
+                unknown = is_unknown(figure.value, figure.low, figure.high, unit)
+                wide.append((factor, each.name, TOO_FEW if unknown else f"×÷ {factor:.1f}"))
     if wide:
         wide.sort(reverse=True)
-        named = ", ".join(f"{name} (×÷ {factor:.1f})" for factor, name in wide[:MOST_NAMED])
+        named = ", ".join(f"{name} ({how})" for _, name, how in wide[:MOST_NAMED])
         more = f" and {len(wide) - MOST_NAMED} more" if len(wide) > MOST_NAMED else ""
         yield Insight(
             f"Known badly, because the rounds differ: {named}{more}. More `--rounds` narrow it.", "warn"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from memory.benchmarking.display import TOO_FEW
 from memory.benchmarking.records import Run
+from memory.benchmarking.remarks import GROWTH, Remark, remarks
 from memory.benchmarking.report.chart_html import MOST_KEYS, figure
+from memory.benchmarking.report.charts import Chart
 from memory.benchmarking.report.document import document
 from memory.benchmarking.report.facts import duration_of, result_facts, started_text
 from memory.benchmarking.report.gather import Gathered, gather
@@ -33,6 +36,8 @@ from memory.benchmarking.verdicts.records import Comparison
 
 ORDER = (*CATEGORIES,)
 """Of the categories that we know; a user's own come after them."""
+MOST_REMARKS = 24
+"""Texts of one benchmark that are shown."""
 
 
 def page(
@@ -157,6 +162,7 @@ def _benchmark(each: Gathered, sources: Sequence[Source], judged: Judged) -> Mar
         element("h3", each.benchmark),
         element("p", asked, class_="soft asked") if asked else None,
         element("div", figures, class_="charts") if figures else None,
+        _in_words(each, shown, charts),
         element("div", element("p", "n/a:"), element("ul", na), class_="soft missing") if na else None,
         all_figures(each, sources, judged),
         _details(each, sources),
@@ -165,13 +171,46 @@ def _benchmark(each: Gathered, sources: Sequence[Source], judged: Judged) -> Mar
     )
 
 
+def _in_words(each: Gathered, sources: Sequence[str], charts: Sequence[Chart]) -> Markup | None:
+    """What the benchmark says beside its figures, without what its charts have told already."""
+    told = "\n".join(text for chart in charts for text in chart.findings)
+    # A chart with fitted lines says how they grow; a second sentence with another interval would confuse.
+    has_slope = any(line.drawn == "fit" for chart in charts for line in chart.lines)
+    said: dict[Remark, list[int]] = {}
+    for number, result in each.results:
+        for remark in remarks(result.result.results):
+            is_told = remark.text in told or (has_slope and remark.name == GROWTH)
+            if not remark.is_detail and not is_told:
+                said.setdefault(remark, []).append(number)
+    if not said:
+        return None
+    items = []
+    for remark, numbers in [*said.items()][:MOST_REMARKS]:
+        of = f" ({', '.join(sources[number] for number in numbers)})" if len(sources) > 1 else None
+        words: Child = element("strong", remark.short, class_="bad") if remark.is_warning else remark.short
+        items.append(element("li", element("code", remark.where), ": ", words, of))
+    if len(said) > MOST_REMARKS:
+        items.append(element("li", f"and {len(said) - MOST_REMARKS} more, in the file"))
+    return element("div", element("p", "In words:"), element("ul", items), class_="words")
+
+
 def _details(each: Gathered, sources: Sequence[Source]) -> Markup:
     several = len(sources) > 1
     parts = [
-        element("div", element("p", sources[number].name) if several else None, facts(result_facts(result)))
+        element(
+            "div",
+            element("p", sources[number].name) if several else None,
+            facts(result_facts(result) | _small_print(result)),
+        )
         for number, result in each.results
     ]
     return element("details", element("summary", "Parameters and file"), parts)
+
+
+def _small_print(result: LoadedResult) -> dict[str, str]:
+    """Checksums and the like."""
+    details = [remark for remark in remarks(result.result.results) if remark.is_detail]
+    return {"texts": "; ".join(f"{remark.where}: {remark.short}" for remark in details)}
 
 
 # -- the summary ------------------------------------------------------------------------------
@@ -255,6 +294,8 @@ def reading() -> Markup:
         "A figure is the centre of its rounds, each a fresh process; the interval is Student's 95 % "
         "interval over the rounds. It says "
         "where the figure lies, of this code on this machine at this time.",
+        f"“{TOO_FEW.capitalize()}” stands in place of an interval that would reach more than ten times up "
+        "or down: the rounds differ and are too few to say more. More --rounds narrow it.",
         "Percentile curves are made of the raw samples: each point is the centre over the rounds, and the "
         "band its interval.",
         "Whether two runs differ can't be seen by comparing intervals by eye: membench compare judges it.",

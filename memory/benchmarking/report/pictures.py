@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from memory.benchmarking.records import SEPARATOR
+from memory.benchmarking.remarks import PICK, remarks
 from memory.benchmarking.report.charts import Chart
 from memory.benchmarking.report.gather import Gathered
 from memory.benchmarking.report.generic import generic
@@ -70,22 +72,12 @@ def _is_codec(place: Place) -> bool:
 
 def _picks(gathered: Gathered) -> tuple[str, ...]:
     """Which codec keeps most neighbours within so much room, where the benchmark picked one."""
-    found: dict[str, dict[str, str]] = {}
-    for share in ("within_1_4", "within_1_16", "within_1_32"):
-        for source, path, codec in gathered.leaves(share):
-            if source == 0 and isinstance(codec, str) and path:
-                found.setdefault(path[0], {})[share] = codec
-    same: dict[tuple[str, ...], list[str]] = {}
-    for data, codecs in found.items():
-        same.setdefault(tuple(codecs.get(share, "none") for share in _SHARES), []).append(data)
     return tuple(
-        f"Best for {' and '.join(data)}: {quarter} within a quarter of the bytes, {sixteenth} within a "
-        f"sixteenth, {least} within a thirty-second."
-        for (quarter, sixteenth, least), data in same.items()
+        f"Best for {', '.join(path.partition(SEPARATOR)[0] for path in remark.paths)}: {remark.text}."
+        for source, result in gathered.results
+        for remark in remarks(result.result.results)
+        if source == 0 and remark.name == PICK
     )
-
-
-_SHARES = ("within_1_4", "within_1_16", "within_1_32")
 
 
 def _search(title: str, goal: float = 10.0) -> tuple[Maker, ...]:

@@ -321,18 +321,18 @@ def _tested(
 
 
 def _has_own_interval(figure: Figure) -> bool:
-    """Whether its interval is over questions or the like, and not the one over its rounds."""
+    """Whether its interval is over questions or the like, and not the one over its rounds.
+
+    The lower end tells: the upper one may have been cut off at what the figure can be at most."""
     if figure.low is None or figure.high is None:
         return False
     if len(figure.rounds) < 2:
         return True
-    rounds = over_rounds(figure.rounds)
-    assert rounds.low is not None
-    assert rounds.high is not None
-    return not (
-        math.isclose(rounds.low, figure.low, rel_tol=1e-6, abs_tol=1e-9)
-        and math.isclose(rounds.high, figure.high, rel_tol=1e-6, abs_tol=1e-9)
-    )
+    for signed in (False, True):
+        low = over_rounds(figure.rounds, signed=signed).low
+        if low is not None and math.isclose(low, figure.low, rel_tol=1e-6, abs_tol=1e-9):
+            return False
+    return True
 
 
 def _by_own_intervals(old: Figure, new: Figure) -> Effect:

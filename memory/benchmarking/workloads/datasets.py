@@ -36,13 +36,17 @@ class DataSet:
     form: str
     collections: tuple[Collection, ...]
     sha256: str
+    judgements: str | None = None
+    """Digest of which documents there are and which are right, whatever files and folder are called."""
 
 
-def load_data_set(path: str | Path) -> DataSet:
+def name_of(path: Path) -> str:
+    """What a data set is called in the results, if no other has the same name."""
+    return path.name if path.is_dir() else path.stem
+
+
+def load_data_set(path: Path) -> DataSet:
     """Read a data set; one clear line if it is not one of the forms above."""
-    path = Path(path).expanduser()
-    if not path.exists():
-        raise InvalidBenchmarkConfig(f"there is no data set {path}: give a folder of BEIR or a JSON file")
     try:
         if path.is_dir():
             return _beir(path)
@@ -51,9 +55,13 @@ def load_data_set(path: str | Path) -> DataSet:
         digest = hashlib.sha256(data).hexdigest()
         first = samples[0] if isinstance(samples, list) and samples else {}
         if isinstance(first, dict) and "conversation" in first and "qa" in first:
-            return DataSet(path.stem, "locomo", tuple(map(_locomo, samples)), digest)
+            return DataSet(name_of(path), "locomo", tuple(map(_locomo, samples)), digest)
         if isinstance(first, dict) and "haystack_sessions" in first:
-            return DataSet(path.stem, "longmemeval", tuple(map(_longmemeval, samples)), digest)
+            return DataSet(name_of(path), "longmemeval", tuple(map(_longmemeval, samples)), digest)
+    except InvalidBenchmarkConfig:
+        raise
+    except OSError as problem:
+        raise InvalidBenchmarkConfig(f"{path} can't be read: {problem.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as problem:
         raise InvalidBenchmarkConfig(
             f"{path} can't be read as a data set: {type(problem).__name__}: {problem}"
@@ -87,16 +95,23 @@ def _locomo_turns(conversation: dict[str, Any]) -> Iterator[Passage]:
 
 
 def _longmemeval(sample: dict[str, Any]) -> Collection:
-    """One question with its history; a right passage is a turn that the set marks as holding the answer."""
+    """One question with its history; a right passage is a turn that the set marks as holding the answer.
+
+    The set calls sessions with an answer `answer_…`, and not all its versions list sessions by time: what a
+    target sees of a session is its place in time.
+    """
     passages, right = [], {}
     sessions = zip(
-        sample["haystack_session_ids"], sample["haystack_dates"], sample["haystack_sessions"], strict=True
+        sample["haystack_session_ids"],
+        map(_longmemeval_moment, sample["haystack_dates"]),
+        sample["haystack_sessions"],
+        strict=True,
     )
-    for session_id, date, turns in sessions:
-        moment = datetime.strptime(date, "%Y/%m/%d (%a) %H:%M").replace(tzinfo=UTC).timestamp()
+    in_time = sorted(sessions, key=lambda session: session[1])
+    for place, (session_id, moment, turns) in enumerate(in_time, start=1):
         for number, turn in enumerate(turns):
             id_ = f"{session_id}:{number}"
-            metadata = {"speaker": turn["role"], "session": str(session_id)}
+            metadata = {"speaker": turn["role"], "session": place}
             passages.append(Passage(id_, turn["content"], moment, metadata))
             if turn.get("has_answer"):
                 right[id_] = 1
@@ -104,6 +119,10 @@ def _longmemeval(sample: dict[str, Any]) -> Collection:
     question = Question(sample["question"], kind, {} if kind == "no_answer" else right)
     questions = (question,) if right or kind == "no_answer" else ()
     return Collection(str(sample["question_id"]), tuple(passages), questions)
+
+
+def _longmemeval_moment(date: str) -> float:
+    return datetime.strptime(date, "%Y/%m/%d (%a) %H:%M").replace(tzinfo=UTC).timestamp()
 
 
 def _beir(folder: Path) -> DataSet:
@@ -124,17 +143,34 @@ def _beir(folder: Path) -> DataSet:
         if grade.lstrip("-").isdigit():  # the first line is a heading
             grades.setdefault(query, {})[document] = int(grade)
     passages = tuple(
-        Passage(_id(document), f"{document.get('title', '')} {document['text']}".strip())
-        for document in _lines(folder / "corpus.jsonl")
+        sorted(
+            (
+                Passage(_id(document), f"{document.get('title', '')} {document['text']}".strip())
+                for document in _lines(folder / "corpus.jsonl")
+            ),
+            key=_by_nothing,
+        )
     )
     known = {passage.id for passage in passages}
-    questions = []
+    questions, asked = [], []
     for entry in _lines(folder / "queries.jsonl"):
         judged = {id_: grade for id_, grade in grades.get(_id(entry), {}).items() if id_ in known}
         if any(grade > 0 for grade in judged.values()):
             questions.append(Question(entry["text"], "all", judged))
-    collection = Collection(folder.name, passages, tuple(questions))
-    return DataSet(folder.name, "beir", (collection,), digest.hexdigest())
+            asked += [f"{_id(entry)}\t{id_}\t{grade}" for id_, grade in judged.items()]
+    name = name_of(folder)
+    return DataSet(
+        name,
+        "beir",
+        (Collection(name, passages, tuple(questions)),),
+        digest.hexdigest(),
+        hashlib.sha256("\n".join([*sorted(known), *sorted(asked)]).encode()).hexdigest(),
+    )
+
+
+def _by_nothing(passage: Passage) -> bytes:
+    """An order that says nothing: in SciFact's own, the right documents come earlier than others."""
+    return hashlib.sha256(passage.text.encode(errors="surrogatepass")).digest()
 
 
 def _id(entry: dict[str, Any]) -> str:

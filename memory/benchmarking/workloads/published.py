@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import urllib.request
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,6 +63,11 @@ PUBLISHED = {
 }
 
 
+SCIFACT_JUDGEMENTS = "0308565b1fc47585648d044a70ef936a21a3722329057a857f5f9e94bf3c5665"
+"""`DataSet.judgements` of the whole of SciFact. Copies differ in files, fields and white space, so that no
+digest of the files tells one; and texts that were read wrongly are what the ruler is there to find."""
+
+
 def data_folder() -> Path:
     """Where fetched data sets are kept: MEMBENCH_DATA, else the user's cache folder."""
     given = os.environ.get("MEMBENCH_DATA")
@@ -73,17 +78,26 @@ def data_folder() -> Path:
     return user_cache_path("agentmemory") / "data"
 
 
-def resolve(name_or_path: str) -> Path:
-    """The files of a data set: a path as it is, a published name where it was fetched to."""
-    published = PUBLISHED.get(name_or_path)
-    if published is None or Path(name_or_path).exists():
-        return Path(name_or_path).expanduser()
-    path = data_folder() / published.file
-    if not path.exists():
+def resolve(name_or_path: str, other_names: Iterable[str] = ()) -> Path:
+    """Where a data set is: at its path, or where the published one of this name was fetched to.
+
+    `other_names` are what the caller takes beside these, for the error.
+    """
+    given = Path(name_or_path).expanduser()
+    if given.exists():
+        # Not `resolve`: who links to a data set gives it a name, and "." has to have one too.
+        return Path(os.path.abspath(given))
+    if name_or_path in PUBLISHED:
+        fetched = data_folder() / PUBLISHED[name_or_path].file
+        if fetched.exists():
+            return fetched
         raise InvalidBenchmarkConfig(
             f"data set {name_or_path!r} is not here: membench data fetch {name_or_path}, or give its path"
         )
-    return path
+    if given.name == name_or_path and not given.suffix:
+        known = nearest(name_or_path, [*PUBLISHED, *other_names])
+        raise UnknownName(f"there is no data set {name_or_path!r}, nor such a file or folder: {known}")
+    raise InvalidBenchmarkConfig(f"there is no data set {given}: give a folder of BEIR or a JSON file")
 
 
 def fetch(

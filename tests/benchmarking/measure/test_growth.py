@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from memory.benchmarking.bench import Score
+from memory.benchmarking.benchmarks._growing import growth_leaves
 from memory.benchmarking.errors import InvalidResult
 from memory.benchmarking.measure.growth import growth
 
@@ -28,7 +30,9 @@ def test_the_interval_is_that_of_a_linear_regression_on_logarithms() -> None:
     assert (fit.exponent, fit.low, fit.high) == pytest.approx(
         (line.slope, line.slope - reach, line.slope + reach)
     )
-    assert fit.sentence("search p50") == (
+    leaves = growth_leaves("search p50", costs)
+    assert leaves["growth_exponent"] == Score(fit.exponent, fit.low, fit.high)
+    assert leaves["growth"] == (
         f"search p50 grows like n^{fit.exponent:.2f} ({fit.low:.2f} to {fit.high:.2f}) "
         "between 100 and 100,000"
     )
@@ -37,7 +41,9 @@ def test_the_interval_is_that_of_a_linear_regression_on_logarithms() -> None:
 def test_two_sizes_have_no_interval_and_one_has_no_growth() -> None:
     fit = growth({10.0: 1.0, 100.0: 10.0})
     assert fit is not None
-    assert fit.sentence("it") == "it grows like n^1.00 between 10 and 100"
+    leaves = growth_leaves("it", {10.0: 1.0, 100.0: 10.0})
+    assert leaves["growth"] == "it grows like n^1.00 between 10 and 100"
+    assert growth_leaves("it", {10.0: 1.0}) == {}
     assert growth({10.0: 1.0}) is None
     with pytest.raises(InvalidResult, match="above 0"):
         growth({10.0: 0.0, 20.0: 1.0})
