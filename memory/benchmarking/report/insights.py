@@ -177,7 +177,7 @@ def _leak(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
                 bounds = interval_text(row.figure.value, row.figure.low, row.figure.high, "B")
                 yield Insight(
                     f"{each.name}: the process grew by {figure_text(row.figure.value, 'B')} an operation "
-                    f"({bounds}). In a short run that is the warming up.",
+                    f"({bounds}): it may leak.",
                     "warn",
                     each.name,
                 )
