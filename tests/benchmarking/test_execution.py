@@ -163,7 +163,7 @@ def test_what_is_not_available_is_said_with_its_reason(misbehaved: tuple[Done, P
     result = read_result(folder / ref.file)
     assert result.results == {"there": None, "here": 1.0}
     assert result.metadata["not_available"] == {"there": "nobody is there"}
-    assert "misbehaving.is_not_available there: n/a, nobody is there" in done.out
+    assert re.search(r"misbehaving\.is_not_available on \S+ there: n/a, nobody is there\n", done.out)
 
 
 def test_no_scratch_and_no_process_is_left(misbehaved: tuple[Done, Path, Run]) -> None:

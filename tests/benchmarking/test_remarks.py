@@ -24,7 +24,7 @@ def test_warnings_come_first_then_what_says_most_and_details_last() -> None:
         "stm": {"codec": "int8", "correlation": "undefined: all alike"},
         "data": {"pick": {"within_1_4": "int8", "within_1_16": "pq"}},
         "growth": GROWTH,
-        "ruler": _ruler_says(0.5),
+        "ruler": _ruler_says([0.5]),
     }
     found = remarks(tree)
     names = ["ruler", "growth", "pick", "correlation", "sha256", "codec"]
@@ -34,7 +34,7 @@ def test_warnings_come_first_then_what_says_most_and_details_last() -> None:
 
 
 def test_a_ruler_that_is_right_is_no_warning() -> None:
-    (remark,) = remarks({"ruler": _ruler_says(0.6791)})
+    (remark,) = remarks({"ruler": _ruler_says([0.6791])})
     assert not remark.is_warning
     assert not remark.is_detail
 
