@@ -202,6 +202,8 @@ class RecordCache:
         if records is None or records.watch() != records.pulse:
             return {}
         held = records.encoded  # only now, as above
+        if not held:
+            return {}
         found = {}
         for seq in seqs:
             encoded = held.get(seq)

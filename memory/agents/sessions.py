@@ -135,16 +135,21 @@ class SessionStore:
     ) -> Session:
         """A new session, empty or with its first messages."""
         now = time.time()
-        session = checked(
-            lambda: Session(
-                id=new_id() if id is None else id,
-                agent_id=agent_id,
-                title=title,
-                created_at=now,
-                updated_at=now,
-                message_count=len(messages),
-                metadata={} if metadata is None else metadata,  # type: ignore[arg-type]
-            )
+        values: dict[str, Any] = {
+            "id": new_id() if id is None else id,
+            "agent_id": agent_id,
+            "title": title,
+            "created_at": now,
+            "updated_at": now,
+            "archived": False,
+            "parent_id": None,
+            "message_count": len(messages),
+            "metadata": {} if metadata is None else metadata,
+        }
+        # Every new conversation passes here: what is plainly right needs no closer look.
+        plain = type(values["id"]) is type(agent_id) is type(title) is str and values["id"] and agent_id
+        session = (
+            Session.trusted(**values) if plain and metadata is None else checked(lambda: Session(**values))
         )
         bodies = [_encode(message) for message in messages]
         with self._lock:

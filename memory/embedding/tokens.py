@@ -12,6 +12,7 @@ import os
 import re
 import threading
 from collections.abc import Iterable
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -109,11 +110,11 @@ def _piece(text: str) -> Piece:
 
 
 def _find_words(piece: Piece) -> list[str | None]:
-    text, tokenizer = piece.text, _load()
-    if _WORD.fullmatch(text):  # as most are: all its tokens are the word's
-        mark = tokenizer.token_to_id(_MARK)
+    text = piece.text
+    if text.isalnum():  # as most are: all its tokens are the word's
+        mark = _mark_token()
         return [None if token == mark else text for token in piece.tokens]
-    encoding = tokenizer.encode(text, add_special_tokens=False)
+    encoding = _load().encode(text, add_special_tokens=False)
     spans = [(*match.span(), match.group()) for match in _WORD.finditer(text)]
     words: list[str | None] = []
     at = 0
@@ -123,6 +124,11 @@ def _find_words(piece: Piece) -> list[str | None]:
         inside = at < len(spans) and spans[at][0] < end and token != _MARK
         words.append(spans[at][2] if inside else None)
     return words
+
+
+@lru_cache(maxsize=1)
+def _mark_token() -> int | None:
+    return _load().token_to_id(_MARK)
 
 
 def _clean(text: str) -> str:
