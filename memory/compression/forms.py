@@ -114,9 +114,8 @@ class Forms:
             raise StoreCorrupt(f"a memory's vector can't be read back: {problem}") from None
 
     def _to_int8(self, stored: Sequence[StoredVector]) -> NDArray[np.int8]:
-        if all(
-            [number == FLOAT32 for number, _, _ in stored]
-        ):  # young ones, as most searches find them new
+        # Young ones, as most searches find them new: nothing to sort by codec.
+        if all([number == FLOAT32 for number, _, _ in stored]):
             return to_int8(self._decode(FLOAT32, [vector for _, vector, _ in stored]))
         rows_of = _by_codec(stored)
         result = np.empty((len(stored), self._dimensions), np.int8)
