@@ -119,6 +119,10 @@ class BenchmarkConfig:
     def _kind_of(self, name: str) -> Any:
         kinds = _setting_kinds()
         if name not in kinds:
+            owners = [category for category, each in self._sections.items() if each.has_parameter(name)]
+            if owners:
+                places = " or ".join(f"{category}.{name}" for category in owners)
+                raise InvalidBenchmarkConfig(f"{name} is a parameter, not a setting: write {places}")
             known = {*kinds, *self._sections}
             raise InvalidBenchmarkConfig(f"{name} is not a setting or a category: {nearest(name, known)}")
         return kinds[name]

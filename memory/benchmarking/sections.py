@@ -91,6 +91,10 @@ class Section:
     def benchmarks(self) -> list[str]:
         return list(self._kinds)
 
+    def has_parameter(self, name: str) -> bool:
+        """Whether one of its benchmarks takes it."""
+        return any(name in kinds for kinds in self._kinds.values())
+
     def kind_of(self, name: str, benchmark: str | None = None) -> Any:
         """The type of a parameter; an error that names the nearest one if there is none such."""
         homes = [benchmark] if benchmark is not None else list(self._kinds)

@@ -206,6 +206,12 @@ def test_settings_on_the_command_line() -> None:
         ("rounds", "--set rounds: write it as section.parameter=value"),
         ("=3", "--set =3: write it as section.parameter=value"),
         ("storage=3", "--set storage: name the parameter too: storage.parameter=value"),
+        ("data_sets=scifact", "data_sets is a parameter, not a setting: write quality.data_sets"),
+        (
+            "batch_sizes=3",
+            "batch_sizes is a parameter, not a setting: write storage.batch_sizes or "
+            "memory_transition.batch_sizes",
+        ),
         ("round=3", "round is not a setting or a category: did you mean 'rounds'?"),
         ("storag.batch_sizes=3", "storag is not a setting or a category: did you mean 'storage'?"),
         ("storage.batch_size=3", "storage.batch_size is not a parameter: did you mean 'batch_sizes'?"),
