@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from memory._read.finding import Moment, TierName
 from memory.entry import Hit, MemoryEntry
 from memory.errors import InvalidMemory
-from memory.finding import Moment, TierName
 from memory.system import AgentMemorySystem
 
 

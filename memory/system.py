@@ -15,22 +15,23 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from memory import transfer
-from memory.breathing import breathing
-from memory.checks import check_name, check_names, check_number
+from memory._base.checks import check_name, check_names, check_number
+from memory._base.yielding import breathing
+from memory._read.entry_cache import RecordCache
+from memory._read.finding import Finding, Moment, TierName
+from memory._tiers.maintenance_thread import Keeper
+from memory._tiers.transitions import TransitionReport, Transitions, step_back, take_breath
+from memory._transfer import jsonl as transfer
+from memory._write.intake import Intake
+from memory._write.intake import NewMemory as NewMemory
 from memory.clock import Clock, SystemClock
 from memory.compression import Forms, wanted_codecs
 from memory.config import MemoryConfig
 from memory.embedding import ContentEmbedder, Embedder, WordLlamaEmbedder
 from memory.entry import Tier
 from memory.errors import EmbedderMismatch, ImportDamaged, InvalidMemory, StoreError, short
-from memory.finding import Finding, Moment, TierName
-from memory.intake import Intake, NewMemory
-from memory.keeper import Keeper
-from memory.records import RecordCache
 from memory.search import IndexCache, query_vector_of
 from memory.storage import MemoryStore, Row, SQLiteStore
-from memory.transition import TransitionReport, Transitions, step_back, take_breath
 
 if TYPE_CHECKING:
     from memory.agent import AgentMemory

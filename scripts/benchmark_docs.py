@@ -10,8 +10,8 @@ import json
 import sys
 from pathlib import Path
 
-from memory.benchmarking.discovery import Benchmark, discover
-from memory.benchmarking.profiles import PROFILES
+from memory.benchmarking.model.profiles import PROFILES
+from memory.benchmarking.run.discovery import Benchmark, discover
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 INTRODUCTION = """# The benchmarks

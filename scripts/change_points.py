@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import ruptures
 
-from memory.benchmarking.display import table
+from memory.benchmarking.text.display import table
 from memory.benchmarking.verdicts.changes import SHORTEST, find_changes
 from memory.benchmarking.verdicts.history import MAGNITUDE
 

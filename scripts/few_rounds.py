@@ -15,8 +15,8 @@ import math
 import random
 import statistics
 
-from memory.benchmarking.display import table
 from memory.benchmarking.measure.statistics import Effect, beyond, student, welch
+from memory.benchmarking.text.display import table
 from memory.benchmarking.verdicts.moderation import moderated_welch, prior_of
 
 METRICS = 60

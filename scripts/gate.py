@@ -30,9 +30,7 @@ import numpy as np
 from _gate_rules import RULES, timings_of
 
 from memory.benchmarking.config import BenchmarkConfig
-from memory.benchmarking.discovery import discover
 from memory.benchmarking.errors import BenchmarkError
-from memory.benchmarking.files import encode_json, write_whole
 from memory.benchmarking.lockstep.calibration import stored_calibration
 from memory.benchmarking.lockstep.engine import TIMING_SECONDS, Engine
 from memory.benchmarking.lockstep.evidence import evidence_of
@@ -43,7 +41,9 @@ from memory.benchmarking.lockstep.sides import same_cases
 from memory.benchmarking.lockstep.store import blocks_of
 from memory.benchmarking.lockstep.trials import Share, slowed_sides
 from memory.benchmarking.measure.statistics import CONFIDENCE, student
-from memory.benchmarking.plan import make_cases
+from memory.benchmarking.model.files import encode_json, write_whole
+from memory.benchmarking.run.discovery import discover
+from memory.benchmarking.run.plan import make_cases
 from memory.benchmarking.runner import BenchmarkRunner
 from memory.benchmarking.verdicts.noise import load_noise, store_noise, uncalibrated
 from memory.benchmarking.verdicts.records import MetricVerdict
@@ -202,7 +202,7 @@ class Gate:
         )
 
     def _stored_table(self) -> str:
-        from memory.benchmarking.files import read_result, read_run
+        from memory.benchmarking.model.files import read_result, read_run
         from memory.benchmarking.verdicts.compare import compare_runs
 
         folders = sorted((self.folder / "run").glob("[0-9]*"))
@@ -266,7 +266,7 @@ def _raw(measured: dict[str, Measured]) -> bytes:
 def _apart(folders: Sequence[Path]) -> Iterator[tuple[Path, Path]]:
     from datetime import datetime
 
-    from memory.benchmarking.files import read_run
+    from memory.benchmarking.model.files import read_run
 
     at = {folder: datetime.fromisoformat(read_run(folder).started_at).timestamp() for folder in folders}
     for base in folders:

@@ -24,8 +24,8 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise, repeat
 
 from memory.benchmarking.bench import Bench
-from memory.benchmarking.display import figure_text, table
 from memory.benchmarking.measure.timing import clock_cost_ns, wall_ns
+from memory.benchmarking.text.display import figure_text, table
 
 MICROSECONDS = (0.2, 1.0, 10.0, 100.0)
 GATED = 1.0

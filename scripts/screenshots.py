@@ -23,7 +23,7 @@ from typing import Any
 
 import chromium
 
-from memory.benchmarking.files import DEFAULT_FOLDER, read_run, run_folders
+from memory.benchmarking.model.files import DEFAULT_FOLDER, read_run, run_folders
 from memory.benchmarking.results import BenchmarkResults
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"

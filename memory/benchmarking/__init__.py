@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from memory.benchmarking.bench import not_available as not_available
     from memory.benchmarking.config import BenchmarkConfig as BenchmarkConfig
     from memory.benchmarking.errors import BenchmarkError as BenchmarkError
+    from memory.benchmarking.framework import BenchmarkReport as BenchmarkReport
+    from memory.benchmarking.framework import BenchmarkResult as BenchmarkResult
+    from memory.benchmarking.framework import benchmark as benchmark
+    from memory.benchmarking.framework import calculate_percentiles as calculate_percentiles
     from memory.benchmarking.metrics import Metric as Metric
     from memory.benchmarking.metrics import declare as declare
     from memory.benchmarking.results import BenchmarkResults as BenchmarkResults
     from memory.benchmarking.runner import BenchmarkRunner as BenchmarkRunner
-    from memory.benchmarking.small import BenchmarkReport as BenchmarkReport
-    from memory.benchmarking.small import BenchmarkResult as BenchmarkResult
-    from memory.benchmarking.small import benchmark as benchmark
-    from memory.benchmarking.small import calculate_percentiles as calculate_percentiles
     from memory.benchmarking.targets.base import Target as Target
 
 _HOMES = {

@@ -18,18 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memory.benchmarking.measure.timing import Timing, time_calls
+from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.targets import DEFAULT, load_target
 
 if TYPE_CHECKING:
     from memory.benchmarking.measure.pace import Pace
     from memory.benchmarking.targets.base import Capabilities, Item, Settings, Target
-
-
-@dataclass(frozen=True)
-class NotAvailable:
-    """A leaf that has no figure, and why."""
-
-    reason: str
 
 
 @dataclass(frozen=True)

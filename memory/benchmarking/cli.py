@@ -25,7 +25,7 @@ from memory.benchmarking.commands import (
     view,
 )
 from memory.benchmarking.errors import EXIT_FAILED, EXIT_INTERRUPTED
-from memory.benchmarking.terminal import bear_all_signs
+from memory.benchmarking.text.terminal import bear_all_signs
 from memory.errors import AgentMemoryError
 
 _COMMANDS = (run, ab, compare, baseline, history, calibrate, selftest, listing, results, view, data)

@@ -19,9 +19,9 @@ import msgspec
 from msgspec import Meta
 
 from memory.benchmarking.errors import InvalidBenchmarkConfig, UnknownName, nearest, needs
-from memory.benchmarking.files import DEFAULT_FOLDER, write_whole
-from memory.benchmarking.profiles import DEFAULT_PROFILE, PROFILES, Profile
-from memory.benchmarking.sections import (
+from memory.benchmarking.model.files import DEFAULT_FOLDER, write_whole
+from memory.benchmarking.model.profiles import DEFAULT_PROFILE, PROFILES, Profile
+from memory.benchmarking.model.sections import (
     SECTIONS,
     AgentExecutionConfig,
     CompareSettings,

@@ -29,7 +29,8 @@ from memory.benchmarking.errors import (
     nearest,
     needs,
 )
-from memory.benchmarking.files import (
+from memory.benchmarking.metrics import metric_of
+from memory.benchmarking.model.files import (
     DEFAULT_FOLDER,
     RUN_FILE,
     ResultFile,
@@ -43,9 +44,10 @@ from memory.benchmarking.files import (
     write_new,
     write_whole,
 )
-from memory.benchmarking.metrics import metric_of
-from memory.benchmarking.records import SEPARATOR, Figure, Result, Run, Unit
-from memory.benchmarking.tidy import LoadedResult, columns_of, flatten, plain, rows, time_of
+from memory.benchmarking.model.loaded_result import LoadedResult
+from memory.benchmarking.model.paths import flatten, leaf_of, plain
+from memory.benchmarking.model.records import Figure, Result, Run, Unit
+from memory.benchmarking.model.tables import columns_of, rows, time_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Plot
@@ -340,7 +342,7 @@ class BenchmarkResults:
 
     def export(self, refs: Iterable[Ref], format: str, path: str | os.PathLike[str]) -> Path:
         """Write results for another tool: csv, parquet, json, pytest-benchmark or bmf."""
-        from memory.benchmarking.export import export
+        from memory.benchmarking.report.export import export
 
         loaded = self._load_or_warn(refs)
         write_whole(Path(path), export(loaded, format, self.runs_of(loaded)))
@@ -401,7 +403,7 @@ def as_dict(result: Result) -> dict[str, Any]:
 
 
 def _units(values: Iterable[str]) -> dict[str, Unit]:
-    leaves = dict.fromkeys(path.rpartition(SEPARATOR)[2] for path in values)
+    leaves = dict.fromkeys(leaf_of(path) for path in values)
     found = {leaf: metric_of(leaf) for leaf in leaves}
     return {leaf: Unit(unit=metric.unit, better=metric.better) for leaf, metric in found.items()}
 

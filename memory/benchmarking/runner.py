@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from memory.benchmarking.config import BenchmarkConfig
-from memory.benchmarking.discovery import Found, discover
 from memory.benchmarking.errors import BenchmarkError, InvalidBenchmarkConfig, NothingMeasured
-from memory.benchmarking.execution import Execution, Listener, new_run, old_run
-from memory.benchmarking.files import find_run, read_run, run_folders
-from memory.benchmarking.plan import make_cases
-from memory.benchmarking.records import Case, Run
-from memory.benchmarking.small import FunctionSuite
+from memory.benchmarking.framework import FunctionSuite
+from memory.benchmarking.model.files import find_run, read_run, run_folders
+from memory.benchmarking.model.records import Case, Run
+from memory.benchmarking.run.discovery import Found, discover
+from memory.benchmarking.run.execution import Execution, Listener, new_run, old_run
+from memory.benchmarking.run.plan import make_cases
 
 
 @dataclass(frozen=True)

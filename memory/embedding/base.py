@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from memory._base.unit_vectors import FloatMatrix as FloatMatrix
 from memory.errors import InvalidMemory
-
-FloatMatrix: TypeAlias = NDArray[np.float32]
 
 
 class Embedder(Protocol):
@@ -64,18 +62,3 @@ def checked_rows(vectors: Any, name: str, rows: int, dimensions: int) -> FloatMa
     peak = np.abs(wide).max(axis=1, keepdims=True, initial=0.0)
     scaled = np.divide(wide, peak, out=np.zeros_like(wide), where=peak > 0)
     return np.asarray(scaled, dtype=np.float32)
-
-
-def unit_rows(vectors: FloatMatrix) -> FloatMatrix:
-    """Each row scaled to length 1; a zero row stays zero."""
-    lengths = np.sqrt(np.vecdot(vectors, vectors))[:, None]
-    if not np.logical_and.reduce(lengths, axis=None):
-        lengths[lengths == 0] = 1.0
-    units: FloatMatrix = vectors / lengths
-    return units
-
-
-def unit(vector: FloatMatrix) -> FloatMatrix:
-    """One vector scaled to length 1; the same as `unit_rows` at a fifth of the cost."""
-    length = float(np.dot(vector, vector)) ** 0.5
-    return vector / np.float32(length) if length > 0 else np.zeros_like(vector)

@@ -14,8 +14,9 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from memory.content import Leaves
-from memory.embedding.base import Embedder, FloatMatrix, checked_rows, unit, unit_rows
+from memory._base.content import Leaves
+from memory._base.unit_vectors import FloatMatrix, unit, unit_rows
+from memory.embedding.base import Embedder, checked_rows
 from memory.embedding.wordllama import WordLlamaEmbedder
 
 _FREQUENCIES = (0.7, 2.0, 6.0)  # coarse to fine: far values stay a little alike, near ones very

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.embedding.base import FloatMatrix, unit, unit_rows
+from memory._base.unit_vectors import FloatMatrix, unit, unit_rows
 from memory.embedding.tokens import Piece, pieces_of, wheel_folder, words_of_tokens
 
 _WEIGHTS = "weights/l2_supercat_256.safetensors"

@@ -18,10 +18,10 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any, TypeAlias, TypeVar
 
-from memory.checks import MAX_NAME
+from memory._base.checks import MAX_NAME
+from memory._write.intake import NewMemory
 from memory.entry import MemoryEntry
 from memory.errors import IdConflict
-from memory.intake import NewMemory
 from memory.system import AgentMemorySystem
 
 try:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.content import Leaves, Scalar, leaves_of
+from memory._base.content import Leaves, Scalar, leaves_of
 from memory.entry import MemoryEntry
 from memory.errors import InvalidMemory, short
 from memory.search.index import AgentIndex

@@ -17,7 +17,7 @@ from functools import lru_cache
 
 import Stemmer
 
-from memory.content import Leaves, Scalar
+from memory._base.content import Leaves, Scalar
 
 ATTRIBUTE_BIT = 1 << 31
 KIND = "\0kind"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
-from memory.breathing import breathe
+from memory._base.yielding import breathe
 from memory.storage._writing import SQLiteWriting
 
 _SLICE_PAGES = 64

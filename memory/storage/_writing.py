@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from memory.breathing import breathe
+from memory._base.yielding import breathe
 from memory.entry import Tier
 from memory.errors import IdConflict
 from memory.storage._fresh import FreshRows

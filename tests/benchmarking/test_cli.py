@@ -16,7 +16,7 @@ from membench import COMMAND, GOOD, LIGHT, PATIENCE, membench, only_run, options
 
 import memory
 from memory.benchmarking.cli import main
-from memory.benchmarking.files import read_run
+from memory.benchmarking.model.files import read_run
 
 ROOT = Path(memory.__file__).parent.parent
 HEAVY = {"numpy", "pandas", "matplotlib", "scipy", "rich", "psutil", "pyarrow", "tokenizers"}

@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory.benchmarking import BenchmarkConfig
-from memory.benchmarking.discovery import discover
 from memory.benchmarking.errors import InvalidBenchmarkConfig, UnknownName
-from memory.benchmarking.profiles import PROFILES
-from memory.benchmarking.sections import (
+from memory.benchmarking.model.profiles import PROFILES
+from memory.benchmarking.model.sections import (
     SECTIONS,
     Count,
     Fraction,
@@ -27,6 +26,7 @@ from memory.benchmarking.sections import (
     Sizes,
     checked,
 )
+from memory.benchmarking.run.discovery import discover
 
 BUILT_IN = [each for each in discover().benchmarks if (each.module or "").startswith("memory.")]
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory.benchmarking.discovery import discover
 from memory.benchmarking.measure.timing import time_calls
 from memory.benchmarking.metrics import TIMED, Declaration, Metric, declaration_of, declare, metric_of
+from memory.benchmarking.run.discovery import discover
 
 
 @pytest.mark.parametrize(

@@ -26,11 +26,11 @@ from memory.benchmarking.errors import (
     NothingMeasured,
     UnknownName,
 )
-from memory.benchmarking.records import Figure
+from memory.benchmarking.model.paths import ROW_COLUMNS, flatten, read_path
+from memory.benchmarking.model.records import Figure
 from memory.benchmarking.report.markup import asset
 from memory.benchmarking.report.palette import COLOURS
 from memory.benchmarking.results import BenchmarkResults, as_dict
-from memory.benchmarking.tidy import COLUMNS, flatten, read_path
 
 SPEC_RESULT = {
     "complexity_1": {
@@ -288,7 +288,7 @@ def test_comparing_gives_one_row_per_run_and_metric(results: BenchmarkResults) -
     make_run(results.output_dir, "20260801_101500_ab12")
     make_run(results.output_dir, "20260802_101500_cd34")
     frame = results.compare_results(results.list_results())
-    assert set(COLUMNS) | {"batch_size", "complexity"} == set(frame.columns)
+    assert set(ROW_COLUMNS) | {"batch_size", "complexity"} == set(frame.columns)
     assert not frame.duplicated(["run_id", "path"]).any()
     row = frame[
         (frame["run_id"] == "20260801_101500_ab12")
@@ -321,7 +321,7 @@ def test_a_result_of_the_five_keys_alone_is_compared_and_plotted(results: Benchm
 
 
 def test_no_results_compare_to_an_empty_table(results: BenchmarkResults) -> None:
-    assert list(results.compare_results([]).columns) == list(COLUMNS)
+    assert list(results.compare_results([]).columns) == list(ROW_COLUMNS)
 
 
 def test_a_whole_run_is_compared_by_its_id(results: BenchmarkResults) -> None:

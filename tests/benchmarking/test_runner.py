@@ -13,10 +13,10 @@ from result_builders import make_run
 
 from memory.benchmarking import BenchmarkConfig, BenchmarkRunner
 from memory.benchmarking.errors import InvalidBenchmarkConfig, NothingMeasured, UnknownName
-from memory.benchmarking.execution import Listener, new_run
-from memory.benchmarking.executors.local import Outcome
-from memory.benchmarking.files import read_result, read_run
-from memory.benchmarking.records import Job, Run
+from memory.benchmarking.model.files import read_result, read_run
+from memory.benchmarking.model.records import Job, Run
+from memory.benchmarking.run.execution import Listener, new_run
+from memory.benchmarking.run.executors.local import Outcome
 from memory.benchmarking.runner import FinishedRun
 
 SOURCE = """

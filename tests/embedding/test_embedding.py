@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from small_embedder import small_embedder
 
 from memory import AgentMemorySystem
-from memory.content import leaves_of
+from memory._base.content import leaves_of
 from memory.embedding import (
     ContentEmbedder,
     FunctionEmbedder,
@@ -271,7 +271,7 @@ def test_the_order_of_keys_does_not_matter(contents: ContentEmbedder, state: dic
 
 def test_a_vector_is_the_same_in_every_process(contents: ContentEmbedder) -> None:
     program = (
-        "from memory.content import leaves_of; from memory.embedding import *; import sys;"
+        "from memory._base.content import leaves_of; from memory.embedding import *; import sys;"
         "state = {'x': 1.5, 'words': 'a cat'};"
         "sys.stdout.buffer.write(ContentEmbedder(WordLlamaEmbedder()).embed([render(leaves_of(state))]).tobytes())"
     )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory.content import leaves_of
+from memory._base.content import leaves_of
 from memory.search.words import (
     ATTRIBUTE_BIT,
     KIND,

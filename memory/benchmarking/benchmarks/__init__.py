@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from memory.benchmarking.framework import BenchmarkReport as BenchmarkReport
+    from memory.benchmarking.framework import BenchmarkResult as BenchmarkResult
+    from memory.benchmarking.framework import benchmark as benchmark
+    from memory.benchmarking.framework import calculate_percentiles as calculate_percentiles
     from memory.benchmarking.runner import BenchmarkRunner as BenchmarkRunner
-    from memory.benchmarking.small import BenchmarkReport as BenchmarkReport
-    from memory.benchmarking.small import BenchmarkResult as BenchmarkResult
-    from memory.benchmarking.small import benchmark as benchmark
-    from memory.benchmarking.small import calculate_percentiles as calculate_percentiles
 
 __all__ = ["BenchmarkReport", "BenchmarkResult", "BenchmarkRunner", "benchmark", "calculate_percentiles"]
 

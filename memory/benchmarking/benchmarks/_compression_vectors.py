@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from memory.benchmarking.bench import Bench, Score
 from memory.benchmarking.measure.ranking import clustered_mean
 from memory.benchmarking.targets.base import Codec
-from memory.content import leaves_of
+from memory.benchmarking.targets.memory_content import leaves_of
 from memory.embedding import ContentEmbedder, WordLlamaEmbedder, render
 
 Floats = NDArray[np.float32]

@@ -9,12 +9,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.content import decode_body
+from memory.benchmarking.targets.memory_content import decode_body
 from memory.entry import ALL_TIERS
-from memory.intake import NewMemory
 from memory.search import by_vector
 from memory.storage import Record, Row
-from memory.system import AgentMemorySystem
+from memory.system import AgentMemorySystem, NewMemory
 
 
 class Below:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.benchmarking.targets.base import Found, Item
-from memory.content import leaves_of
+from memory.benchmarking.targets.memory_content import leaves_of
 from memory.embedding import ContentEmbedder, WordLlamaEmbedder, render
 
 _ROUNDING = 1e-6

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memory.benchmarking.bench import Bench, NotAvailable, not_available
+from memory.benchmarking.bench import Bench, not_available
 from memory.benchmarking.errors import NotSupported
 from memory.benchmarking.measure.resources import disk_bytes, traced_peak_bytes
 from memory.benchmarking.metrics import SHARE, Metric, declare
+from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.targets import load_target
 from memory.benchmarking.targets.base import Coding, Item, Kept, Target
 from memory.benchmarking.workloads.kinds import contents_of, mixed_contents

@@ -11,12 +11,13 @@ from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from memory.benchmarking.bench import Bench, NotAvailable, not_available
+from memory.benchmarking.bench import Bench, not_available
 from memory.benchmarking.errors import InvalidBenchmarkConfig, NotSupported, nearest, needs
 from memory.benchmarking.measure.resources import disk_bytes, traced_peak_bytes
 from memory.benchmarking.measure.timing import Timing
 from memory.benchmarking.measure.turns import Inside, overhead_us, time_in_turns, turn_medians_us
 from memory.benchmarking.metrics import TIMED, Metric, declare
+from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.targets.base import WHOLE, Item, Settings, Target
 from memory.benchmarking.workloads.states import agent_states
 
@@ -178,7 +179,7 @@ def _reading(
 
 
 def _vectors(memory: AgentMemorySystem, contents: Sequence[Any]) -> list[Any]:
-    from memory.content import leaves_of
+    from memory.benchmarking.targets.memory_content import leaves_of
     from memory.embedding import ContentEmbedder, render
 
     embedder = ContentEmbedder(memory.embedder)

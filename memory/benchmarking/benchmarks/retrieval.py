@@ -25,7 +25,7 @@ _EXPONENT = Metric("", "lower")
 
 def _embedded(contents: Sequence[Any]) -> NDArray[np.float32]:
     """Vectors of the embedder that all targets use."""
-    from memory.content import leaves_of
+    from memory.benchmarking.targets.memory_content import leaves_of
     from memory.embedding import ContentEmbedder, WordLlamaEmbedder, render
 
     embedder = ContentEmbedder(WordLlamaEmbedder())

@@ -11,12 +11,13 @@ from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from memory.benchmarking.bench import Bench, NotAvailable, Score, not_available
+from memory.benchmarking.bench import Bench, Score, not_available
 from memory.benchmarking.benchmarks._growing import growth_leaves
 from memory.benchmarking.measure.resources import disk_bytes, give_back_free_memory, rss_bytes
 from memory.benchmarking.measure.statistics import percentiles
 from memory.benchmarking.measure.timing import Timing
 from memory.benchmarking.metrics import SHARE, TIMED, Metric, declare
+from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
 

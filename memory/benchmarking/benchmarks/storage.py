@@ -7,10 +7,11 @@ import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
-from memory.benchmarking.bench import Bench, NotAvailable, not_available
+from memory.benchmarking.bench import Bench, not_available
 from memory.benchmarking.measure.resources import disk_bytes
 from memory.benchmarking.measure.timing import Timing
 from memory.benchmarking.metrics import TIMED, Metric, declare
+from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads.states import agent_states
 

@@ -15,10 +15,10 @@ from memory.benchmarking.errors import EXIT_FAILED, EXIT_REGRESSED, InvalidBench
 
 if TYPE_CHECKING:
     from memory.benchmarking.config import BenchmarkConfig
-    from memory.benchmarking.discovery import Found
     from memory.benchmarking.lockstep.pair import Side
     from memory.benchmarking.lockstep.sequence import Subject
     from memory.benchmarking.lockstep.store import SavedComparison
+    from memory.benchmarking.run.discovery import Found
 
 _EXAMPLES = """examples:
   membench ab --base main                              that revision against the working tree
@@ -118,13 +118,13 @@ def _way(arguments: argparse.Namespace) -> str:
 
 
 def _compare(arguments: argparse.Namespace, way: str) -> SavedComparison:
-    from memory.benchmarking.discovery import discover
-    from memory.benchmarking.environment import describe
     from memory.benchmarking.lockstep.engine import Engine
     from memory.benchmarking.lockstep.pair import Limits
     from memory.benchmarking.lockstep.scratch import scratch_below
     from memory.benchmarking.lockstep.sequence import FIRST_PAIRS, Measured, Rules
     from memory.benchmarking.lockstep.store import AB, SavedComparison, figures_of, new_id, save
+    from memory.benchmarking.model.environment import describe
+    from memory.benchmarking.run.discovery import discover
     from memory.benchmarking.verdicts.noise import load_noise
     from memory.benchmarking.verdicts.records import Comparison
     from memory.benchmarking.verdicts.thresholds import LOCKSTEP_THRESHOLD, thresholds_from
@@ -186,7 +186,7 @@ def quick_unless_said(arguments: argparse.Namespace) -> None:
 def timing_seconds(config: BenchmarkConfig) -> float:
     """Of one timing in each process: what was asked for, else what a pair needs."""
     from memory.benchmarking.lockstep.engine import TIMING_SECONDS
-    from memory.benchmarking.profiles import PROFILES
+    from memory.benchmarking.model.profiles import PROFILES
 
     asked_for = config.seconds != PROFILES[config.profile].seconds
     return config.seconds if asked_for else TIMING_SECONDS
@@ -229,7 +229,7 @@ def _sides(
 def cases_of(arguments: argparse.Namespace, found: Found, config: BenchmarkConfig) -> Any:
     """What the options choose."""
     from memory.benchmarking.commands.run import params_of
-    from memory.benchmarking.plan import make_cases
+    from memory.benchmarking.run.plan import make_cases
 
     chosen = found.select(arguments.category, arguments.benchmark)
     return make_cases(chosen, config, params_of(arguments.params))
@@ -264,7 +264,7 @@ def _python(name: str) -> str:
 
 
 def _output_dir(arguments: argparse.Namespace) -> Path:
-    from memory.benchmarking.files import DEFAULT_FOLDER
+    from memory.benchmarking.model.files import DEFAULT_FOLDER
 
     return Path(arguments.output_dir or DEFAULT_FOLDER)
 

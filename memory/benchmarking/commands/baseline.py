@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from memory.benchmarking.errors import EXIT_FINE
-from memory.benchmarking.files import DEFAULT_FOLDER
+from memory.benchmarking.model.files import DEFAULT_FOLDER
 
 
 def add_parser(subparsers: Any) -> None:
@@ -44,7 +44,7 @@ def execute(arguments: argparse.Namespace) -> int:
 def _set(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from memory.benchmarking.files import find_run
+    from memory.benchmarking.model.files import find_run
     from memory.benchmarking.verdicts.baselines import set_baseline
     from memory.benchmarking.verdicts.runs import newest_complete
 
@@ -58,10 +58,10 @@ def _set(arguments: argparse.Namespace) -> int:
 def _list(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from memory.benchmarking.display import NOTHING, table
-    from memory.benchmarking.files import encode_json, read_run
+    from memory.benchmarking.model.files import encode_json, read_run
     from memory.benchmarking.report.facts import revision_text
-    from memory.benchmarking.terminal import print_for_machines
+    from memory.benchmarking.text.display import NOTHING, table
+    from memory.benchmarking.text.terminal import print_for_machines
     from memory.benchmarking.verdicts.baselines import baseline_folder, list_baselines
 
     output_dir = Path(arguments.output_dir)

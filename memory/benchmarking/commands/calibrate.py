@@ -13,7 +13,7 @@ from memory.benchmarking.commands.ab import add_sizes
 from memory.benchmarking.errors import EXIT_FAILED, EXIT_FINE, InvalidBenchmarkConfig
 
 if TYPE_CHECKING:
-    from memory.benchmarking.records import Result
+    from memory.benchmarking.model.records import Result
     from memory.benchmarking.runner import FinishedRun
     from memory.benchmarking.verdicts.noise import Calibration
 
@@ -52,14 +52,14 @@ def add_parser(subparsers: Any) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.commands.ab import cases_of, quick_unless_said, timing_seconds
     from memory.benchmarking.commands.run import config_of
-    from memory.benchmarking.discovery import discover
-    from memory.benchmarking.environment import describe
     from memory.benchmarking.lockstep.calibration import LEAST, lockstep_calibration, stored_calibration
     from memory.benchmarking.lockstep.engine import Engine
     from memory.benchmarking.lockstep.pair import Limits, Pair, Side
     from memory.benchmarking.lockstep.scratch import scratch_below
     from memory.benchmarking.lockstep.sides import same_cases
     from memory.benchmarking.lockstep.store import AB
+    from memory.benchmarking.model.environment import describe
+    from memory.benchmarking.run.discovery import discover
     from memory.benchmarking.runner import BenchmarkRunner
     from memory.benchmarking.verdicts.noise import store_noise
 
@@ -108,7 +108,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 def _results(finished: FinishedRun) -> list[Result]:
     from memory.benchmarking.errors import BenchmarkError
-    from memory.benchmarking.files import read_result
+    from memory.benchmarking.model.files import read_result
 
     if finished.interrupted:
         raise KeyboardInterrupt
@@ -122,7 +122,7 @@ def _print(lockstep: Calibration, stored: Calibration) -> None:
     """What effect can be trusted, by benchmark: from where on half of its metrics show it, and all."""
     import statistics
 
-    from memory.benchmarking.display import table
+    from memory.benchmarking.text.display import table
 
     rows = []
     names = dict.fromkeys(key.partition(":")[0] for key in (*lockstep.floors, *stored.floors))

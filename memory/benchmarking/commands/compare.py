@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from memory.benchmarking.errors import InvalidBenchmarkConfig
-from memory.benchmarking.files import DEFAULT_FOLDER
+from memory.benchmarking.model.files import DEFAULT_FOLDER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,8 +90,8 @@ def deliver(comparison: Comparison, arguments: argparse.Namespace) -> int:
     """Print a comparison, write it to files, and give its exit code."""
     from pathlib import Path
 
-    from memory.benchmarking.files import write_whole
-    from memory.benchmarking.terminal import print_for_machines
+    from memory.benchmarking.model.files import write_whole
+    from memory.benchmarking.text.terminal import print_for_machines
     from memory.benchmarking.verdicts.formats import render
 
     def rendered(format: str, **screen: Any) -> str:
@@ -123,7 +123,7 @@ def _screen() -> dict[str, Any]:
     """What a terminal bears; a pipe gets whole lines without colours."""
     import shutil
 
-    from memory.benchmarking.summary import Style
+    from memory.benchmarking.run.summary import Style
 
     if not sys.stdout.isatty():
         return {}
@@ -134,7 +134,7 @@ def _runs(arguments: argparse.Namespace) -> tuple[Path, Path, list[str]]:
     """Base and current, and what has to be said about the choice."""
     from pathlib import Path
 
-    from memory.benchmarking.files import find_run
+    from memory.benchmarking.model.files import find_run
     from memory.benchmarking.verdicts.baselines import baseline_folder
     from memory.benchmarking.verdicts.runs import newest_complete, two_newest
 
@@ -196,7 +196,7 @@ def _noise(arguments: argparse.Namespace, current: Path) -> Any:
     """What `calibrate` stored beside the current run, or else where runs are usually kept."""
     from pathlib import Path
 
-    from memory.benchmarking.files import read_run
+    from memory.benchmarking.model.files import read_run
     from memory.benchmarking.verdicts.noise import load_noise
 
     fingerprint = read_run(current).environment.fingerprint

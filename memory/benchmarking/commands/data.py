@@ -28,7 +28,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from memory.benchmarking.display import table
+    from memory.benchmarking.text.display import table
     from memory.benchmarking.workloads.published import PUBLISHED, data_folder
 
     rows = [

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from memory.benchmarking.errors import EXIT_FINE, InvalidBenchmarkConfig
-from memory.benchmarking.files import DEFAULT_FOLDER
+from memory.benchmarking.model.files import DEFAULT_FOLDER
 
 _EXAMPLES = """examples:
   membench history 'stm/batch_100/p50_ms' --benchmark read_latency
@@ -45,8 +45,8 @@ def execute(arguments: argparse.Namespace) -> int:
     import shutil
     from pathlib import Path
 
-    from memory.benchmarking.files import encode_json, write_whole
-    from memory.benchmarking.terminal import print_for_machines
+    from memory.benchmarking.model.files import encode_json, write_whole
+    from memory.benchmarking.text.terminal import print_for_machines
     from memory.benchmarking.verdicts.history import series_of
     from memory.benchmarking.verdicts.history_text import history_text, signs_for
 

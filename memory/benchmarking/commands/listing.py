@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from memory.benchmarking.errors import EXIT_FAILED, EXIT_FINE
 
 if TYPE_CHECKING:
-    from memory.benchmarking.discovery import Benchmark
+    from memory.benchmarking.run.discovery import Benchmark
 
 
 def add_parser(subparsers: Any) -> None:
@@ -27,8 +27,8 @@ def add_parser(subparsers: Any) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    from memory.benchmarking.discovery import discover
-    from memory.benchmarking.profiles import PROFILES
+    from memory.benchmarking.model.profiles import PROFILES
+    from memory.benchmarking.run.discovery import discover
     from memory.benchmarking.targets import target_names
 
     found = discover(arguments.path)

@@ -16,13 +16,13 @@ from memory.benchmarking.errors import (
     UnknownName,
     nearest,
 )
-from memory.benchmarking.files import DEFAULT_FOLDER
+from memory.benchmarking.model.files import DEFAULT_FOLDER
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memory.benchmarking.files import ResultFile
-    from memory.benchmarking.records import Run
+    from memory.benchmarking.model.files import ResultFile
+    from memory.benchmarking.model.records import Run
 
 FORMATS = ("csv", "parquet", "json", "pytest-benchmark", "bmf")
 SHOWN_RUNS = 20
@@ -118,9 +118,9 @@ def warn(problems: Sequence[object]) -> None:
 
 def _list(arguments: argparse.Namespace) -> int:
     """Exit code 1 only if there are results and none of them can be read."""
-    from memory.benchmarking.display import table
-    from memory.benchmarking.files import read_run, run_folders
+    from memory.benchmarking.model.files import read_run, run_folders
     from memory.benchmarking.results import BenchmarkResults
+    from memory.benchmarking.text.display import table
 
     manager = BenchmarkResults(arguments.output_dir)
     folder = manager.output_dir
@@ -188,7 +188,7 @@ def cut_short(file: ResultFile) -> DamagedResult | None:
 
 
 def _run_line(path: Path, run: Run | None, files: Sequence[ResultFile]) -> list[str]:
-    from memory.benchmarking.display import NOTHING
+    from memory.benchmarking.text.display import NOTHING
 
     results = _by_category(files) or NOTHING
     if run is None:
@@ -207,8 +207,8 @@ def _by_category(files: Iterable[ResultFile]) -> str:
 def _age(run: Run) -> str:
     from datetime import datetime
 
-    from memory.benchmarking.display import NOTHING
     from memory.benchmarking.report.facts import moment
+    from memory.benchmarking.text.display import NOTHING
 
     start = moment(run.started_at)
     if start is None:
@@ -251,8 +251,8 @@ def _file_json(file: ResultFile) -> dict[str, str]:
 
 
 def _print_json(record: object) -> None:
-    from memory.benchmarking.files import encode_json
-    from memory.benchmarking.terminal import print_for_machines
+    from memory.benchmarking.model.files import encode_json
+    from memory.benchmarking.text.terminal import print_for_machines
 
     print_for_machines(encode_json(record).decode())
 
@@ -276,10 +276,10 @@ def _show(arguments: argparse.Namespace) -> int:
 def _export(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from memory.benchmarking.export import export
-    from memory.benchmarking.files import write_whole
+    from memory.benchmarking.model.files import write_whole
+    from memory.benchmarking.report.export import export
     from memory.benchmarking.results import BenchmarkResults
-    from memory.benchmarking.terminal import print_for_machines
+    from memory.benchmarking.text.terminal import print_for_machines
 
     if arguments.format == "parquet" and not arguments.output:
         raise InvalidBenchmarkConfig("parquet is no text: say where it goes with --output FILE")
@@ -325,7 +325,7 @@ def _compare_report(arguments: argparse.Namespace) -> int:
 def _remove(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from memory.benchmarking.files import RUN_FILE, remove_run, run_folders
+    from memory.benchmarking.model.files import RUN_FILE, remove_run, run_folders
     from memory.benchmarking.results import BenchmarkResults
 
     known = {

@@ -14,8 +14,8 @@ from memory.benchmarking.errors import EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED,
 
 if TYPE_CHECKING:
     from memory.benchmarking.config import BenchmarkConfig
-    from memory.benchmarking.earlier import Estimator
-    from memory.benchmarking.records import Case
+    from memory.benchmarking.model.records import Case
+    from memory.benchmarking.run.previous_runs import Estimator
     from memory.benchmarking.runner import BenchmarkRunner, FinishedRun
 
 _EXAMPLES = """examples:
@@ -86,7 +86,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _runner(arguments: argparse.Namespace) -> BenchmarkRunner:
-    from memory.benchmarking.discovery import discover
+    from memory.benchmarking.run.discovery import discover
     from memory.benchmarking.runner import BenchmarkRunner
 
     _check(arguments)
@@ -110,7 +110,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _workers(arguments: argparse.Namespace) -> int:
-    from memory.benchmarking.environment import available_cores
+    from memory.benchmarking.model.environment import available_cores
 
     if not arguments.parallel:
         return 1
@@ -121,7 +121,7 @@ def _workers(arguments: argparse.Namespace) -> int:
 def config_of(arguments: argparse.Namespace, found: Any) -> BenchmarkConfig:
     """What file, profile and options ask for together."""
     from memory.benchmarking.config import BenchmarkConfig
-    from memory.benchmarking.profiles import DEFAULT_PROFILE
+    from memory.benchmarking.model.profiles import DEFAULT_PROFILE
 
     known = [(each.category, each.name, each.kinds) for each in found.benchmarks]
     file = arguments.config or os.environ.get("MEMBENCH_CONFIG")
@@ -165,9 +165,9 @@ def params_of(text: str | None) -> dict[str, Any]:
 def _with_progress(
     arguments: argparse.Namespace, runner: BenchmarkRunner, cases: list[Case] | None
 ) -> FinishedRun:
-    from memory.benchmarking.earlier import Estimator
-    from memory.benchmarking.execution import Listener
-    from memory.benchmarking.progress import make_progress
+    from memory.benchmarking.run.execution import Listener
+    from memory.benchmarking.run.previous_runs import Estimator
+    from memory.benchmarking.run.progress import make_progress
 
     config = runner.config
     silent = arguments.quiet or arguments.json
@@ -181,8 +181,8 @@ def _with_progress(
 
 
 def _finish(arguments: argparse.Namespace, finished: FinishedRun) -> int:
-    from memory.benchmarking.summary import print_summary, summary_for_machines, timings_text
-    from memory.benchmarking.terminal import print_for_machines
+    from memory.benchmarking.run.summary import print_summary, summary_for_machines, timings_text
+    from memory.benchmarking.text.terminal import print_for_machines
 
     if arguments.json:
         import msgspec
@@ -209,9 +209,9 @@ def _finish(arguments: argparse.Namespace, finished: FinishedRun) -> int:
 
 
 def _print_plan(arguments: argparse.Namespace, runner: BenchmarkRunner, cases: list[Case]) -> None:
-    from memory.benchmarking.display import table
-    from memory.benchmarking.earlier import Estimator
-    from memory.benchmarking.progress import clock_text
+    from memory.benchmarking.run.previous_runs import Estimator
+    from memory.benchmarking.run.progress import clock_text
+    from memory.benchmarking.text.display import table
 
     config = runner.config
     estimator = Estimator(Path(config.output_dir), config.profile)

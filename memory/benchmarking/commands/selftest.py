@@ -52,8 +52,6 @@ def add_parser(subparsers: Any) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.commands.ab import cases_of, quick_unless_said, timing_seconds
     from memory.benchmarking.commands.run import config_of
-    from memory.benchmarking.discovery import discover
-    from memory.benchmarking.environment import describe
     from memory.benchmarking.lockstep.engine import Engine
     from memory.benchmarking.lockstep.pair import Limits
     from memory.benchmarking.lockstep.scratch import scratch_below
@@ -61,6 +59,8 @@ def execute(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.lockstep.sides import same_cases
     from memory.benchmarking.lockstep.store import AB
     from memory.benchmarking.lockstep.trials import found_by_gate, found_by_usual_rule, slowed_sides
+    from memory.benchmarking.model.environment import describe
+    from memory.benchmarking.run.discovery import discover
     from memory.benchmarking.verdicts.noise import load_noise
     from memory.benchmarking.verdicts.thresholds import LOCKSTEP_THRESHOLD, thresholds_from
 
@@ -137,8 +137,8 @@ def _report(
 ) -> int:
     import json
 
-    from memory.benchmarking.display import table
     from memory.benchmarking.lockstep.trials import Share
+    from memory.benchmarking.text.display import table
 
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr)

@@ -18,7 +18,22 @@ from fnmatch import fnmatchcase
 from itertools import takewhile
 
 from memory.benchmarking.commands.results import warn
-from memory.benchmarking.display import (
+from memory.benchmarking.errors import (
+    EXIT_FAILED,
+    EXIT_FINE,
+    DamagedResult,
+    NothingMeasured,
+    UnknownName,
+    nearest,
+)
+from memory.benchmarking.model.files import encode_json, find_run, read_run
+from memory.benchmarking.model.loaded_result import LoadedResult
+from memory.benchmarking.model.paths import join, leaf_of, read_path, segments_of
+from memory.benchmarking.model.records import Failure, Figure, Run
+from memory.benchmarking.report.facts import result_facts, run_facts
+from memory.benchmarking.results import BenchmarkResults
+from memory.benchmarking.run.summary import Style
+from memory.benchmarking.text.display import (
     NOTHING,
     TOO_FEW,
     clean,
@@ -29,22 +44,8 @@ from memory.benchmarking.display import (
     text_width,
     with_interval,
 )
-from memory.benchmarking.errors import (
-    EXIT_FAILED,
-    EXIT_FINE,
-    DamagedResult,
-    NothingMeasured,
-    UnknownName,
-    nearest,
-)
-from memory.benchmarking.files import encode_json, find_run, read_run
-from memory.benchmarking.records import SEPARATOR, Failure, Figure, Run
-from memory.benchmarking.remarks import Remark, remarks
-from memory.benchmarking.report.facts import result_facts, run_facts
-from memory.benchmarking.results import BenchmarkResults
-from memory.benchmarking.summary import Style
-from memory.benchmarking.terminal import DRAWN, bar, draws, print_for_machines, sparkline
-from memory.benchmarking.tidy import LoadedResult, read_path
+from memory.benchmarking.text.remarks import Remark, remarks
+from memory.benchmarking.text.terminal import DRAWN, bar, draws, print_for_machines, sparkline
 
 MOST_LINES = 24
 """In one table, unless all are asked for."""
@@ -141,12 +142,12 @@ def _selected(manager: BenchmarkResults, refs: Iterable[str]) -> tuple[dict[str,
 def _check_pattern(results: Sequence[LoadedResult], pattern: str) -> None:
     paths = [path for each in results for path in each.result.metrics]
     if not any(_fits(path, pattern) for path in paths):
-        leaves = {path.rpartition(SEPARATOR)[2] for path in paths}
+        leaves = {leaf_of(path) for path in paths}
         raise UnknownName(f"no figure fits {pattern!r}: {nearest(pattern, leaves)}")
 
 
 def _fits(path: str, pattern: str) -> bool:
-    return fnmatchcase(path, pattern) or fnmatchcase(path.rpartition(SEPARATOR)[2], pattern)
+    return fnmatchcase(path, pattern) or fnmatchcase(leaf_of(path), pattern)
 
 
 # -- one run ----------------------------------------------------------------------------------
@@ -341,10 +342,10 @@ def _pivot(each: LoadedResult, groups: Mapping[str, Mapping[str, Figure]], scree
 
 def _nearest(groups: Mapping[str, Mapping[str, Figure]], headline: str) -> dict[str, Mapping[str, Figure]]:
     """As many places as there is room for, in their order: those nearest to the headline."""
-    segments = headline.split(SEPARATOR)[:-1]
+    segments = segments_of(headline)[:-1]
 
     def shared(where: str) -> int:
-        pairs = zip(where.split(SEPARATOR), segments, strict=False)
+        pairs = zip(segments_of(where), segments, strict=False)
         return len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
 
     kept = {*sorted(groups, key=shared, reverse=True)[:MOST_LINES]}
@@ -363,7 +364,7 @@ def _columns(each: LoadedResult, leaves: Iterable[str]) -> list[str]:
     """The figures with a direction, or else all; the headline's own first."""
     known = [*leaves]
     useful = [leaf for leaf in known if each.metric(leaf).better != "neither"] or known
-    first = [each.headline.rpartition(SEPARATOR)[2], *_FIRST]
+    first = [leaf_of(each.headline), *_FIRST]
     return sorted(useful, key=lambda leaf: first.index(leaf) if leaf in first else len(first))
 
 
@@ -405,4 +406,4 @@ def _with_spread(figure: Figure, unit: str) -> str:
 
 
 def _join(where: str, leaf: str) -> str:
-    return f"{where}{SEPARATOR}{leaf}" if where else leaf
+    return join(where, leaf)

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from memory.benchmarking.errors import EXIT_FINE
-from memory.benchmarking.files import DEFAULT_FOLDER
+from memory.benchmarking.model.files import DEFAULT_FOLDER
 
 HIGHEST_PORT = 65535
 

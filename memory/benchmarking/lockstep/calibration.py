@@ -21,7 +21,8 @@ from memory.benchmarking.lockstep.pair import Pair
 from memory.benchmarking.lockstep.sequence import FIRST_PAIRS, Subject
 from memory.benchmarking.measure.statistics import CONFIDENCE, student
 from memory.benchmarking.metrics import is_timed
-from memory.benchmarking.records import SEPARATOR, Result
+from memory.benchmarking.model.paths import leaf_of
+from memory.benchmarking.model.records import Result
 from memory.benchmarking.verdicts.moderation import Prior, prior_of
 from memory.benchmarking.verdicts.noise import Calibration, metric_key
 from memory.benchmarking.verdicts.thresholds import Thresholds
@@ -68,7 +69,7 @@ def stored_calibration(runs: Sequence[Sequence[Result]], made_at: str) -> Calibr
         for result in results:
             target = str(result.metadata.get("target", ""))
             for path, figure in result.metrics.items():
-                unit = result.units.get(path.rpartition(SEPARATOR)[2])
+                unit = result.units.get(leaf_of(path))
                 if (
                     unit is not None
                     and is_timed(unit.unit)

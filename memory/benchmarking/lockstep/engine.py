@@ -9,7 +9,7 @@ from pathlib import Path
 from memory.benchmarking.lockstep.evidence import has_other_clocks
 from memory.benchmarking.lockstep.pair import Limits, Pair, Side, SideFailed, run_pair
 from memory.benchmarking.lockstep.sequence import Measured, Rules, Subject, compare
-from memory.benchmarking.plan import round_seed
+from memory.benchmarking.run.plan import round_seed
 from memory.benchmarking.verdicts.records import MetricVerdict
 
 TIMING_SECONDS = 0.04

@@ -20,7 +20,8 @@ from memory.benchmarking.lockstep.pair import Pair
 from memory.benchmarking.lockstep.ratios import Clock, timing_ratio
 from memory.benchmarking.measure.statistics import one_sample
 from memory.benchmarking.metrics import Declaration, Metric, is_timed
-from memory.benchmarking.records import SEPARATOR, Case
+from memory.benchmarking.model.paths import join, leaf_of, split_leaf, where_of
+from memory.benchmarking.model.records import Case
 from memory.benchmarking.verdicts.decide import Evidence
 from memory.benchmarking.verdicts.gating import why_not
 from memory.benchmarking.verdicts.records import Scale
@@ -58,7 +59,7 @@ def evidence_of(
         path for pair in pairs for side in (pair.base, pair.current) for path in side.figures
     )
     for path in figures:
-        if path.rpartition(SEPARATOR)[0] not in timings:
+        if where_of(path) not in timings:
             found.extend(_of_figure(subject, path, pairs))
     return found
 
@@ -68,7 +69,7 @@ def has_other_clocks(pair: Pair, declaration: Declaration) -> bool:
     for side in (pair.base, pair.current):
         in_turns = {path for path, samples in side.samples.items() if samples.turn_blocks}
         for path in side.figures:
-            where, _, leaf = path.rpartition(SEPARATOR)
+            where, leaf = split_leaf(path)
             if where not in in_turns and is_timed(declaration.metric(leaf).unit):
                 return True
     return False
@@ -78,7 +79,7 @@ def has_other_clocks(pair: Pair, declaration: Declaration) -> bool:
 
 
 def _of_timing(subject: _Subject, path: str, pairs: Sequence[Pair]) -> Iterator[Evidence]:
-    cpu_path, wall_path = (f"{path}{SEPARATOR}{name}" if path else name for name in (CPU, WALL))
+    cpu_path, wall_path = (join(path, name) for name in (CPU, WALL))
     in_base = any(path in pair.base.samples for pair in pairs)
     in_current = any(path in pair.current.samples for pair in pairs)
     if not (in_base and in_current):
@@ -113,7 +114,7 @@ def _of_clock(subject: _Subject, path: str, clocks: Sequence[Clock], not_judged:
 
 
 def _of_figure(subject: _Subject, path: str, pairs: Sequence[Pair]) -> Iterator[Evidence]:
-    leaf = path.rpartition(SEPARATOR)[2]
+    leaf = leaf_of(path)
     metric = subject.declaration.metric(leaf)
     base = [pair.base.figures[path] for pair in pairs if path in pair.base.figures]
     current = [pair.current.figures[path] for pair in pairs if path in pair.current.figures]
@@ -147,12 +148,8 @@ def _of_figure(subject: _Subject, path: str, pairs: Sequence[Pair]) -> Iterator[
 
 
 def _siblings(path: str, pairs: Sequence[Pair]) -> set[str]:
-    where = path.rpartition(SEPARATOR)[0]
-    return {
-        other.rpartition(SEPARATOR)[2]
-        for other in pairs[0].current.figures
-        if other.rpartition(SEPARATOR)[0] == where
-    }
+    where = where_of(path)
+    return {leaf_of(other) for other in pairs[0].current.figures if where_of(other) == where}
 
 
 # -- both -------------------------------------------------------------------------------------

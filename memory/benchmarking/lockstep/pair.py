@@ -16,10 +16,10 @@ import msgspec
 
 import memory.benchmarking
 from memory.benchmarking.errors import BenchmarkError
-from memory.benchmarking.executors.local import Launch, LocalExecutor
 from memory.benchmarking.lockstep.baton import SIDES, Baton, Meeting
 from memory.benchmarking.measure.pace import Proposal
-from memory.benchmarking.records import Case, Job, Round
+from memory.benchmarking.model.records import Case, Job, Round
+from memory.benchmarking.run.executors.local import Launch, LocalExecutor
 
 HARNESS = Path(memory.benchmarking.__file__).parent
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from memory.benchmarking.records import Samples
+from memory.benchmarking.model.records import Samples
 
 if TYPE_CHECKING:
     import numpy as np

@@ -21,7 +21,7 @@ import msgspec
 from memory.benchmarking.lockstep.evidence import evidence_of
 from memory.benchmarking.lockstep.pair import Pair
 from memory.benchmarking.metrics import Declaration
-from memory.benchmarking.records import Case
+from memory.benchmarking.model.records import Case
 from memory.benchmarking.verdicts.decide import ALPHA, Evidence, decide
 from memory.benchmarking.verdicts.noise import NoiseFloor
 from memory.benchmarking.verdicts.records import MetricVerdict

@@ -39,7 +39,7 @@ def main() -> None:
         use_harness(harness)
         from memory.benchmarking.lockstep.handicap import handicap
         from memory.benchmarking.lockstep.relay import Relay, Wires
-        from memory.benchmarking.worker import main as work
+        from memory.benchmarking.run.worker import main as work
 
         if "extra_work" in options:
             handicap(options["target"], options["extra_work"])

@@ -15,8 +15,8 @@ from memory.benchmarking.lockstep.checkout import Checkout
 from memory.benchmarking.lockstep.pair import Side
 from memory.benchmarking.lockstep.sequence import Subject
 from memory.benchmarking.metrics import Declaration, declaration_of
-from memory.benchmarking.records import Case
-from memory.benchmarking.worker import load_benchmark
+from memory.benchmarking.model.records import Case
+from memory.benchmarking.run.worker import load_benchmark
 
 
 def two_targets(base: Sequence[Case], current: Sequence[Case]) -> list[Subject]:

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from memory.benchmarking.errors import DamagedResult, UnknownName, nearest
-from memory.benchmarking.files import encode_json, timestamp_now, write_whole
 from memory.benchmarking.lockstep.sequence import Measured
-from memory.benchmarking.records import FORMAT, Environment, Round
+from memory.benchmarking.model.files import encode_json, timestamp_now, write_whole
+from memory.benchmarking.model.records import FORMAT, Environment, Round
 from memory.benchmarking.verdicts.records import Comparison
 
 AB = "ab"

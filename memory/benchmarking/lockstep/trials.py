@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from memory.benchmarking.lockstep.pair import Pair, Side
 from memory.benchmarking.lockstep.sequence import Measured, Subject
 from memory.benchmarking.measure.statistics import CONFIDENCE
-from memory.benchmarking.records import SEPARATOR
+from memory.benchmarking.model.paths import join
 from memory.benchmarking.verdicts.records import MetricVerdict
 
 USUAL_THRESHOLD = 0.10
@@ -68,7 +68,7 @@ def found_by_usual_rule(subjects: Sequence[Subject], measured: dict[str, Measure
 
 def _mean_ratios(earlier: Pair, later: Pair) -> Iterable[float]:
     for path in earlier.base.samples:
-        mean = f"{path}{SEPARATOR}mean_ms"
+        mean = join(path, "mean_ms")
         before, now = earlier.base.figures.get(mean), later.current.figures.get(mean)
         if before and now:
             yield now / before

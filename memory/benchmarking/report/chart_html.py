@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memory.benchmarking.display import NOTHING, figure_text, with_interval
 from memory.benchmarking.report.charts import Chart, Line, Panel, Point
 from memory.benchmarking.report.markup import Child, Markup, element, join
 from memory.benchmarking.report.svg import COLOURS, SHAPES, draw, x_text
+from memory.benchmarking.text.display import NOTHING, figure_text, with_interval
 
 MOST_KEYS = 12
 """Lines and sources that charts.css can switch off."""

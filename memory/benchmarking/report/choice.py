@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memory.benchmarking.errors import BenchmarkError, InvalidBenchmarkConfig, UnknownName, nearest
-from memory.benchmarking.files import find_run, read_run, run_folders
+from memory.benchmarking.model.files import find_run, read_run, run_folders
 from memory.benchmarking.verdicts.baselines import baseline_folder, list_baselines
 
 AT = "@"

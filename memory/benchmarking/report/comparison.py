@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from memory.benchmarking.display import with_interval
-from memory.benchmarking.records import Figure, Run
+from memory.benchmarking.model.loaded_result import LoadedResult
+from memory.benchmarking.model.records import Figure, Run
 from memory.benchmarking.report.chart_html import figure
 from memory.benchmarking.report.differences import Difference, clear_ones, differences, forest
 from memory.benchmarking.report.document import document
@@ -32,7 +32,7 @@ from memory.benchmarking.report.parts import (
     verdict_tables,
 )
 from memory.benchmarking.report.sources import Source, names, sources_of
-from memory.benchmarking.tidy import LoadedResult
+from memory.benchmarking.text.display import with_interval
 from memory.benchmarking.verdicts.compare import environment_differences
 from memory.benchmarking.verdicts.records import Comparison
 

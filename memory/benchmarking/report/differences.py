@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from memory.benchmarking.measure.statistics import Change, change
 from memory.benchmarking.metrics import Better
-from memory.benchmarking.records import SEPARATOR, Figure
+from memory.benchmarking.model.loaded_result import LoadedResult
+from memory.benchmarking.model.paths import leaf_of, read_path
+from memory.benchmarking.model.records import Figure
 from memory.benchmarking.report.charts import Axis, Chart, Line, Panel, Point
 from memory.benchmarking.report.gather import Gathered
-from memory.benchmarking.tidy import LoadedResult, read_path
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ def _change(
 
 
 def _leaf(path: str) -> str:
-    return path.rpartition(SEPARATOR)[2]
+    return leaf_of(path)
 
 
 def _inverse(value: float) -> float:

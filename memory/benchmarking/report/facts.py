@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from memory.benchmarking.records import Run
-from memory.benchmarking.tidy import LoadedResult
+from memory.benchmarking.model.loaded_result import LoadedResult
+from memory.benchmarking.model.records import Run
 
 
 def run_facts(run: Run) -> dict[str, str]:

@@ -11,8 +11,9 @@ from functools import cached_property
 from typing import Any
 
 from memory.benchmarking.metrics import Metric, metric_of
-from memory.benchmarking.records import SEPARATOR, Figure
-from memory.benchmarking.tidy import TIERS, LoadedResult, Place, read_path
+from memory.benchmarking.model.loaded_result import LoadedResult
+from memory.benchmarking.model.paths import TIERS, Place, read_path, segments_of, where_of
+from memory.benchmarking.model.records import Figure
 
 Value = str | int | float | None
 _COUNTED = {
@@ -47,7 +48,7 @@ class Row:
     @property
     def where(self) -> str:
         """The path without the figure's own name."""
-        return self.path.rpartition(SEPARATOR)[0]
+        return where_of(self.path)
 
     def of(self, dimension: str) -> Value:
         """`tier`, `part` (all that is neither tier nor parameter), `part0` and so on, `metric`, or a
@@ -63,7 +64,7 @@ def value_of(place: Place, dimension: str) -> Value:
     if dimension == "part":
         return place.part or None
     if dimension.startswith("part") and dimension[4:].isdigit():
-        parts = place.part.split(SEPARATOR) if place.part else []
+        parts = segments_of(place.part) if place.part else []
         number = int(dimension[4:])
         return parts[number] if number < len(parts) else None
     return place.parameters.get(dimension)
@@ -153,7 +154,7 @@ def short_name(leaf: str) -> str:
 
 def plain(name: str) -> str:
     """`one by one` for `one_by_one`."""
-    return name.replace(SEPARATOR, ", ").replace("_", " ").strip()
+    return ", ".join(segments_of(name)).replace("_", " ").strip()
 
 
 def _named(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memory.benchmarking.metrics import Metric
-from memory.benchmarking.records import SEPARATOR
+from memory.benchmarking.model.paths import leaf_of
 from memory.benchmarking.report.charts import Chart
 from memory.benchmarking.report.gather import Gathered, Row, plain, short_name
 from memory.benchmarking.report.makers import MOST_LINES, Shown, bars, over, percentiles
@@ -55,7 +55,7 @@ def _chosen(gathered: Gathered) -> list[str]:
         if gathered.metric(leaf) != Metric() and gathered.metric(leaf).better != "neither"
         and not (timed and leaf in _OF_THE_SAME_TIMES)
     ]  # fmt: skip
-    headline = gathered.headline.rpartition(SEPARATOR)[2]
+    headline = leaf_of(gathered.headline)
     first = [headline] if headline in metrics else []
     return [*dict.fromkeys([*first, *useful])][: MOST_CHARTS - 1]
 

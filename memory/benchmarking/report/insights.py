@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from memory.benchmarking.display import TOO_FEW, figure_text, interval_text, is_unknown
-from memory.benchmarking.records import SEPARATOR, Figure, Run
-from memory.benchmarking.remarks import remarks
+from memory.benchmarking.model.paths import leaf_of, segments_of
+from memory.benchmarking.model.records import Figure, Run
 from memory.benchmarking.report.gather import Gathered, Row, plain, short_name, words
+from memory.benchmarking.text.display import TOO_FEW, figure_text, interval_text, is_unknown
+from memory.benchmarking.text.remarks import remarks
 
 Tone = Literal["good", "warn", "bad", ""]
 MOST_NAMED = 3
@@ -191,7 +192,7 @@ def _quality(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
         by_set: dict[str, dict[str, Figure]] = {}
         for row in _rows(each, source):
             if row.metric == "recall_at_5" and row.place.part.endswith("all_questions"):
-                data_set, method, *_ = row.place.part.split(SEPARATOR)
+                data_set, method, *_ = segments_of(row.place.part)
                 by_set.setdefault(data_set, {})[method] = row.figure
         for data_set, figures in by_set.items():
             ours, plainly = figures.get("target"), figures.get("bm25")
@@ -217,7 +218,7 @@ def _known_badly(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]
                 continue
             if figure.low > 0 and figure.high / figure.low > WIDE**2:
                 factor = (figure.high / figure.low) ** 0.5
-                unit = each.metric(result.headline.rpartition(SEPARATOR)[2]).unit
+                unit = each.metric(leaf_of(result.headline)).unit
                 unknown = is_unknown(figure.value, figure.low, figure.high, unit)
                 wide.append((factor, each.name, TOO_FEW if unknown else f"×÷ {factor:.1f}"))
     if wide:

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from memory.benchmarking.display import figure_text
 from memory.benchmarking.measure.growth import growth
 from memory.benchmarking.measure.statistics import CONFIDENCE, Estimate, one_sample, student
 from memory.benchmarking.metrics import Metric
+from memory.benchmarking.model.paths import TIERS, Place
 from memory.benchmarking.report.charts import (
     Axis,
     Chart,
@@ -27,7 +27,7 @@ from memory.benchmarking.report.charts import (
 )
 from memory.benchmarking.report.curves import curves
 from memory.benchmarking.report.gather import Gathered, Row, Value, in_order, value_of, words
-from memory.benchmarking.tidy import TIERS, Place
+from memory.benchmarking.text.display import figure_text
 
 Maker = Callable[[Gathered], Chart | None]
 Keep = Callable[[Place], bool]

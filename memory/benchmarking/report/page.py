@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from memory.benchmarking.display import TOO_FEW
-from memory.benchmarking.records import Run
-from memory.benchmarking.remarks import GROWTH, Remark, remarks
+from memory.benchmarking.model.loaded_result import LoadedResult
+from memory.benchmarking.model.records import Run
 from memory.benchmarking.report.chart_html import MOST_KEYS, figure
 from memory.benchmarking.report.charts import Chart
 from memory.benchmarking.report.document import document
@@ -31,7 +30,8 @@ from memory.benchmarking.report.parts import (
 )
 from memory.benchmarking.report.pictures import CATEGORIES, STORIES, pictures, question
 from memory.benchmarking.report.sources import Source, names, sources_of
-from memory.benchmarking.tidy import LoadedResult
+from memory.benchmarking.text.display import TOO_FEW
+from memory.benchmarking.text.remarks import GROWTH, Remark, remarks
 from memory.benchmarking.verdicts.records import Comparison
 
 ORDER = (*CATEGORIES,)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from memory.benchmarking.display import NOTHING, figure_text, interval_text, with_interval
 from memory.benchmarking.metrics import Metric
-from memory.benchmarking.records import SEPARATOR, Figure, Run
+from memory.benchmarking.model.paths import leaf_of, read_path, split_leaf
+from memory.benchmarking.model.records import Figure, Run
 from memory.benchmarking.report.charts import Chart
 from memory.benchmarking.report.facts import run_facts
 from memory.benchmarking.report.gather import Gathered, short_name, words
 from memory.benchmarking.report.insights import Insight
 from memory.benchmarking.report.markup import Child, Markup, element, join, with_code
 from memory.benchmarking.report.sources import Source, names
-from memory.benchmarking.tidy import read_path
+from memory.benchmarking.text.display import NOTHING, figure_text, interval_text, with_interval
 from memory.benchmarking.verdicts.records import Comparison, MetricVerdict, Verdict
 from memory.benchmarking.verdicts.words import change_text, count_text, in_order
 
@@ -175,14 +175,14 @@ def _headline_row(
     each: Gathered, sources: Sequence[Source], leads_to: Callable[[Gathered], str] | None
 ) -> Markup:
     path = each.headline
-    leaf = path.rpartition(SEPARATOR)[2]
+    leaf = leaf_of(path)
     link = element("a", each.benchmark, href=f"#{anchor(each.name)}")
     metric = each.metric(leaf)
     # Each by its own headline: a target without tiers has that figure at another place.
     found = {
         number: result.result.metrics.get(result.headline)
         for number, result in each.results
-        if result.headline.rpartition(SEPARATOR)[2] == leaf
+        if leaf_of(result.headline) == leaf
     }
     cells: list[Markup] = []
     if len(sources) > 1:
@@ -234,7 +234,7 @@ def all_figures(each: Gathered, sources: Sequence[Source], judged: Judged) -> Ma
     rows = []
     group = None
     for path, figures in by_path.items():
-        where, _, leaf = path.rpartition(SEPARATOR)
+        where, leaf = split_leaf(path)
         if where != group:
             group = where
             if where:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memory.benchmarking.records import SEPARATOR
-from memory.benchmarking.remarks import PICK, remarks
+from memory.benchmarking.model.paths import Place, segments_of
 from memory.benchmarking.report.charts import Chart
 from memory.benchmarking.report.gather import Gathered
 from memory.benchmarking.report.generic import generic
@@ -24,7 +23,7 @@ from memory.benchmarking.report.makers import (
     percentiles,
     timeline,
 )
-from memory.benchmarking.tidy import Place
+from memory.benchmarking.text.remarks import PICK, remarks
 
 RATE = "throughput_ops_per_second"
 MEDIAN = Shown("median time")
@@ -73,7 +72,7 @@ def _is_codec(place: Place) -> bool:
 def _picks(gathered: Gathered) -> tuple[str, ...]:
     """Which codec keeps most neighbours within so much room, where the benchmark picked one."""
     return tuple(
-        f"Best for {', '.join(path.partition(SEPARATOR)[0] for path in remark.paths)}: {remark.text}."
+        f"Best for {', '.join(segments_of(path)[0] for path in remark.paths)}: {remark.text}."
         for source, result in gathered.results
         for remark in remarks(result.result.results)
         if source == 0 and remark.name == PICK

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
-from memory.benchmarking.display import in_other_unit, unit_for
 from memory.benchmarking.errors import NothingMeasured, UnknownName, nearest, needs
+from memory.benchmarking.model.paths import ROW_COLUMNS, TIERS
 from memory.benchmarking.report.charts import LOG_FROM
 from memory.benchmarking.report.gather import plain, short_name, words
 from memory.benchmarking.report.palette import COLOURS
-from memory.benchmarking.tidy import COLUMNS, TIERS
+from memory.benchmarking.text.display import in_other_unit, unit_for
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +55,7 @@ def plot(frame: DataFrame, metric: str, x_axis: str | None = None) -> Figure:
     except ImportError:
         raise needs("matplotlib", "bench", "plotting") from None
     chosen = _select(frame, metric)
-    parameters = [name for name in frame.columns if name not in COLUMNS]
+    parameters = [name for name in frame.columns if name not in ROW_COLUMNS]
     dimensions = [name for name in (*parameters, *_NAMES) if chosen[name].nunique() > 1]
     x = _x_column(chosen, x_axis, parameters)
     chosen = chosen.dropna(subset=[x]).sort_values(x, kind="stable")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from memory.benchmarking.records import Run
-from memory.benchmarking.tidy import LoadedResult, time_of
+from memory.benchmarking.model.loaded_result import LoadedResult
+from memory.benchmarking.model.records import Run
+from memory.benchmarking.model.tables import time_of
 
 BY_HAND = "saved by hand"
 

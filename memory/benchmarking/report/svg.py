@@ -17,10 +17,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from memory.benchmarking.display import clean, figure_text, interval_text, shorten
 from memory.benchmarking.report.charts import Axis, Chart, Line, Panel, Point
 from memory.benchmarking.report.markup import Markup, element, join
 from memory.benchmarking.report.ticks import Marks, load_d3, marks
+from memory.benchmarking.text.display import clean, figure_text, interval_text, shorten
 
 HEIGHT = 224
 COLOURS = 7

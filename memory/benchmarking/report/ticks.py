@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memory.benchmarking.display import in_other_unit, unit_for
 from memory.benchmarking.errors import needs
 from memory.benchmarking.report.charts import Axis
+from memory.benchmarking.text.display import in_other_unit, unit_for
 
 ABOUT = 5
 """Marks on an axis that has round numbers."""

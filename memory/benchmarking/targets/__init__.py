@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from memory.benchmarking.errors import BrokenBenchmark, UnknownName, nearest
-from memory.benchmarking.loading import cause_of, load_file
+from memory.benchmarking.model.user_files import cause_of, load_file
 from memory.benchmarking.targets.base import Capabilities as Capabilities
 from memory.benchmarking.targets.base import Item as Item
 from memory.benchmarking.targets.base import Target as Target

@@ -26,13 +26,12 @@ from memory.benchmarking.targets.base import (
     Target,
     VectorForm,
 )
+from memory.benchmarking.targets.memory_content import decode_body, encode_body
 from memory.compression.vectors import CODEC_NAMES, VectorCodec, make_codec
 from memory.config import MemoryConfig
-from memory.content import decode_body, encode_body
 from memory.embedding import WordLlamaEmbedder
 from memory.entry import Tier
-from memory.intake import NewMemory
-from memory.system import AgentMemorySystem
+from memory.system import AgentMemorySystem, NewMemory
 
 _TRAINER = "agent of the sample"
 

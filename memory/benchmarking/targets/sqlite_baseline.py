@@ -26,7 +26,7 @@ from memory.benchmarking.targets.base import (
     Target,
     VectorForm,
 )
-from memory.content import leaves_of
+from memory.benchmarking.targets.memory_content import leaves_of
 from memory.embedding import ContentEmbedder, WordLlamaEmbedder, render
 
 _TABLE = """

@@ -5,7 +5,7 @@ GitHub shows ten annotations of a kind for each step, so the worst come first an
 
 from __future__ import annotations
 
-from memory.benchmarking.display import clean
+from memory.benchmarking.text.display import clean
 from memory.benchmarking.verdicts.records import UNDECIDED, Comparison
 from memory.benchmarking.verdicts.words import conclusion, count_text, has_targets, in_order, sentence
 

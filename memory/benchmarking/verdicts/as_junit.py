@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memory.benchmarking.display import clean
+from memory.benchmarking.text.display import clean
 from memory.benchmarking.verdicts.records import UNDECIDED, Comparison, MetricVerdict
 from memory.benchmarking.verdicts.words import change_text, conclusion, figures_text, has_targets
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from memory.benchmarking.display import clean
+from memory.benchmarking.text.display import clean
 from memory.benchmarking.verdicts.records import Comparison, MetricVerdict, Verdict
 from memory.benchmarking.verdicts.words import (
     change_text,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 
-from memory.benchmarking.display import clean, table, text_width
+from memory.benchmarking.text.display import clean, table, text_width
 from memory.benchmarking.verdicts.records import Comparison, MetricVerdict
 from memory.benchmarking.verdicts.words import (
     ORDER,

@@ -29,7 +29,7 @@ from memory.benchmarking.errors import (
     UnknownName,
     nearest,
 )
-from memory.benchmarking.files import LOGS, ROUNDS, RUN_FILE, encode_json, read_run, write_whole
+from memory.benchmarking.model.files import LOGS, ROUNDS, RUN_FILE, encode_json, read_run, write_whole
 
 BASELINES = "baselines"
 _NO_NAME = re.compile(r"[^\w-]", re.ASCII)

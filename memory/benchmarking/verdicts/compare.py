@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from memory.benchmarking.errors import BenchmarkError, NothingMeasured
-from memory.benchmarking.files import read_result, read_run
 from memory.benchmarking.measure.statistics import (
     CONFIDENCE,
     Effect,
@@ -27,7 +26,9 @@ from memory.benchmarking.measure.statistics import (
     welch,
 )
 from memory.benchmarking.metrics import Metric, is_timed, metric_of
-from memory.benchmarking.records import SEPARATOR, Environment, Figure, Result, Run
+from memory.benchmarking.model.files import read_result, read_run
+from memory.benchmarking.model.paths import leaf_of, split_leaf, where_of
+from memory.benchmarking.model.records import Environment, Figure, Result, Run
 from memory.benchmarking.verdicts.decide import ALPHA, Evidence, decide
 from memory.benchmarking.verdicts.gating import why_not
 from memory.benchmarking.verdicts.moderation import Prior, moderated_welch, prior_of
@@ -230,7 +231,7 @@ def _case_evidence(
     )
     leaves: dict[str, set[str]] = {}
     for path in now.metrics:
-        where, _, leaf = path.rpartition(SEPARATOR)
+        where, leaf = split_leaf(path)
         leaves.setdefault(where, set()).add(leaf)
     for path in dict.fromkeys((*now.metrics, *before.metrics)):
         old, new = before.metrics.get(path), now.metrics.get(path)
@@ -244,7 +245,7 @@ def _case_evidence(
                 metric.better,
                 kind="stored",
                 name=name,
-                siblings=leaves.get(path.rpartition(SEPARATOR)[0], ()),
+                siblings=leaves.get(where_of(path), ()),
                 samples=min(old.samples, new.samples),
                 times_count=rules.times_count,
                 thresholds=rules.thresholds,
@@ -265,7 +266,7 @@ def _case_evidence(
 
 
 def _metric(result: Result, path: str) -> Metric:
-    leaf = path.rpartition(SEPARATOR)[2]
+    leaf = leaf_of(path)
     unit = result.units.get(leaf)
     return metric_of(leaf) if unit is None else Metric(unit.unit, unit.better)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from memory.benchmarking.files import encode_json
+from memory.benchmarking.model.files import encode_json
 from memory.benchmarking.verdicts.as_github import as_github
 from memory.benchmarking.verdicts.as_junit import as_junit
 from memory.benchmarking.verdicts.as_markdown import as_markdown

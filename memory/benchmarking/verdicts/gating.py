@@ -13,7 +13,7 @@ from collections.abc import Collection
 from fnmatch import fnmatchcase
 
 from memory.benchmarking.metrics import TIMED, Better, is_timed
-from memory.benchmarking.records import SEPARATOR
+from memory.benchmarking.model.paths import leaf_of
 from memory.benchmarking.verdicts.records import Kind
 from memory.benchmarking.verdicts.thresholds import Thresholds
 
@@ -51,7 +51,7 @@ def why_not(
     `name` is `category.benchmark`; `siblings` are the figures that stand beside it, by their last names;
     `times_count` is `Run.gates`. A tail is judged only where a pattern of the thresholds asks for it.
     """
-    leaf = path.rpartition(SEPARATOR)[2]
+    leaf = leaf_of(path)
     asked_for = thresholds is not None and thresholds.named(name, path) is not None
     if better == "neither":
         return "no direction is better"

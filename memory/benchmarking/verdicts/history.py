@@ -16,9 +16,10 @@ from typing import Literal
 import msgspec
 
 from memory.benchmarking.errors import BenchmarkError, NothingMeasured, UnknownName, nearest
-from memory.benchmarking.files import read_result, read_run, run_folders
 from memory.benchmarking.metrics import Better, Metric, is_timed, metric_of
-from memory.benchmarking.records import SEPARATOR, Figure, ResultRef, Run
+from memory.benchmarking.model.files import read_result, read_run, run_folders
+from memory.benchmarking.model.paths import leaf_of
+from memory.benchmarking.model.records import Figure, ResultRef, Run
 from memory.benchmarking.verdicts.changes import SHORTEST, find_changes
 from memory.benchmarking.verdicts.patterns import fits
 
@@ -117,7 +118,7 @@ def _figures(folder: Path, run: Run, ref: ResultRef, pattern: str) -> Iterator[t
         return
     for path, figure in result.metrics.items():
         if fits(pattern, f"{ref.category}.{ref.benchmark}", path):
-            leaf = path.rpartition(SEPARATOR)[2]
+            leaf = leaf_of(path)
             unit = result.units.get(leaf)
             metric = metric_of(leaf) if unit is None else Metric(unit.unit, unit.better)
             if run.gates or not is_timed(metric.unit):
@@ -201,7 +202,7 @@ def _nothing(output_dir: Path, pattern: str, benchmark: str | None, last: int) -
                     metrics = read_result(folder / ref.file).metrics
                 except BenchmarkError:
                     continue
-                leaves.update(path.rpartition(SEPARATOR)[2] for path in metrics)
+                leaves.update(leaf_of(path) for path in metrics)
     if not benchmarks:
         return NothingMeasured(f"there are no runs in {output_dir}: make some with `membench run`")
     if benchmark is not None and not leaves:

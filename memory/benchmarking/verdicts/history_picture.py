@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from memory.benchmarking.display import clean
 from memory.benchmarking.errors import InvalidBenchmarkConfig, needs
+from memory.benchmarking.text.display import clean
 from memory.benchmarking.verdicts.history import Series
 from memory.benchmarking.verdicts.history_text import change_text
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from memory.benchmarking.display import clean, figure_text, shorten, table, text_width
 from memory.benchmarking.metrics import is_timed
+from memory.benchmarking.text.display import clean, figure_text, shorten, table, text_width
 from memory.benchmarking.verdicts.changes import SHORTEST
 from memory.benchmarking.verdicts.history import LevelChange, Point, Series
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from memory.benchmarking.errors import DamagedResult, InvalidResult
-from memory.benchmarking.files import encode_json, write_whole
 from memory.benchmarking.metrics import is_timed
+from memory.benchmarking.model.files import encode_json, write_whole
 from memory.benchmarking.verdicts.records import Kind
 
 NOISE = "noise"

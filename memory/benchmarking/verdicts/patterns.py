@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from memory.benchmarking.records import SEPARATOR
+from memory.benchmarking.model.paths import leaf_of
 
 
 def fits(pattern: str, name: str, path: str) -> bool:
@@ -13,5 +13,5 @@ def fits(pattern: str, name: str, path: str) -> bool:
     It may give the metric alone (`p50_ms`), its path (`*/stm/*/p50_ms`), or both with the benchmark before
     them (`storage.read_latency:*/p50_ms`).
     """
-    ways = (path, path.rpartition(SEPARATOR)[2], f"{name}:{path}")
+    ways = (path, leaf_of(path), f"{name}:{path}")
     return any(fnmatchcase(way, pattern) for way in ways)

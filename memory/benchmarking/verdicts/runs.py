@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from memory.benchmarking.errors import BenchmarkError, NothingMeasured, UnknownName
-from memory.benchmarking.files import RUN_FILE, read_run, run_folders
-from memory.benchmarking.records import Run
+from memory.benchmarking.model.files import RUN_FILE, read_run, run_folders
+from memory.benchmarking.model.records import Run
 
 
 def newest_complete(folder: Path) -> tuple[Path, list[str]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from memory.benchmarking.display import NOTHING, figure_text
 from memory.benchmarking.metrics import is_timed
+from memory.benchmarking.text.display import NOTHING, figure_text
 from memory.benchmarking.verdicts.records import Comparison, MetricVerdict, Verdict
 
 ORDER: tuple[Verdict, ...] = (

@@ -8,10 +8,10 @@ from functools import lru_cache
 from pathlib import Path
 from urllib.parse import urlencode
 
-from memory.benchmarking.display import NOTHING, figure_text
 from memory.benchmarking.errors import BenchmarkError, UnknownName
 from memory.benchmarking.report.markup import Markup, element, join
 from memory.benchmarking.report.parts import mark, note, table
+from memory.benchmarking.text.display import NOTHING, figure_text
 from memory.benchmarking.verdicts.compare import compare_runs
 from memory.benchmarking.verdicts.records import UNDECIDED, Comparison, MetricVerdict
 from memory.benchmarking.verdicts.words import (

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from memory.benchmarking.display import NOTHING
-from memory.benchmarking.files import LOGS
-from memory.benchmarking.records import Run
+from memory.benchmarking.model.files import LOGS
+from memory.benchmarking.model.records import Run
 from memory.benchmarking.report.markup import Markup, element, join
 from memory.benchmarking.report.parts import count, table
+from memory.benchmarking.text.display import NOTHING
 from memory.benchmarking.view.index import RunLine
 from memory.benchmarking.view.layout import Page, run_address
 

@@ -11,13 +11,13 @@ from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 
-from memory.benchmarking.display import NOTHING, figure_text, interval_text
-from memory.benchmarking.earlier import Estimator
-from memory.benchmarking.records import Run
+from memory.benchmarking.model.loaded_result import LoadedResult
+from memory.benchmarking.model.records import Run
 from memory.benchmarking.report.facts import duration_text, moment
 from memory.benchmarking.report.markup import Markup, element, join
 from memory.benchmarking.report.parts import note, path_words, table
-from memory.benchmarking.tidy import LoadedResult
+from memory.benchmarking.run.previous_runs import Estimator
+from memory.benchmarking.text.display import NOTHING, figure_text, interval_text
 from memory.benchmarking.view.index import RunLine, rounds_going_on
 from memory.benchmarking.view.layout import progress
 

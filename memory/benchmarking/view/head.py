@@ -10,7 +10,7 @@ import os
 
 import msgspec
 
-from memory.benchmarking.records import FORMAT, Status
+from memory.benchmarking.model.records import FORMAT, Status
 
 
 class HeadCase(msgspec.Struct, frozen=True, gc=False):

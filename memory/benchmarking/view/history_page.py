@@ -9,14 +9,14 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
-from memory.benchmarking.display import NOTHING, figure_text, interval_text
 from memory.benchmarking.errors import BenchmarkError
-from memory.benchmarking.files import read_result, read_run
-from memory.benchmarking.records import SEPARATOR
+from memory.benchmarking.model.files import read_result, read_run
+from memory.benchmarking.model.paths import leaf_of
 from memory.benchmarking.report.charts import Axis, Chart, Drawn, Line, Panel, Point, with_fitting_y
 from memory.benchmarking.report.markup import Markup, element, join
 from memory.benchmarking.report.parts import mark, note, table
 from memory.benchmarking.report.svg import draw, shapes
+from memory.benchmarking.text.display import NOTHING, figure_text, interval_text
 from memory.benchmarking.verdicts.history import LevelChange, Series, series_of
 from memory.benchmarking.view.index import RunIndex, RunLine, benchmarks_of
 from memory.benchmarking.view.layout import Page, case_text, compare_address, run_address, select
@@ -172,7 +172,7 @@ def _chart(series: Series) -> Chart:
     chart = Chart(
         title=f"{series.name} {series.path}",
         x=Axis("run", scale="names", names=names),
-        y=Axis(series.path.rpartition(SEPARATOR)[2], series.unit, low=_lowest(series)),
+        y=Axis(leaf_of(series.path), series.unit, low=_lowest(series)),
         panels=(_panel(series),),
         width=WIDTH,
     )

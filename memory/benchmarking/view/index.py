@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from memory.benchmarking.errors import BenchmarkError, UnknownName
-from memory.benchmarking.files import LOCK_FILE, RUN_FILE, SCRATCH, read_run
+from memory.benchmarking.model.files import LOCK_FILE, RUN_FILE, SCRATCH, read_run
 from memory.benchmarking.view.head import Head, read_head
 
 DAMAGED = "damaged"

@@ -7,8 +7,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from memory.benchmarking.errors import BenchmarkError
-from memory.benchmarking.files import read_run
-from memory.benchmarking.records import Run
+from memory.benchmarking.model.files import read_run
+from memory.benchmarking.model.loaded_result import LoadedResult
+from memory.benchmarking.model.records import Run
 from memory.benchmarking.report.gather import Gathered, gather
 from memory.benchmarking.report.markup import Child, Markup, element, join
 from memory.benchmarking.report.page import (
@@ -24,7 +25,6 @@ from memory.benchmarking.report.parts import about_run, headlines, note
 from memory.benchmarking.report.sources import sources_of
 from memory.benchmarking.report.svg import shapes
 from memory.benchmarking.results import BenchmarkResults
-from memory.benchmarking.tidy import LoadedResult
 from memory.benchmarking.view.failed import failures
 from memory.benchmarking.view.going_on import so_far, standing
 from memory.benchmarking.view.index import RunLine

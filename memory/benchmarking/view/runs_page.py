@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from memory.benchmarking.display import NOTHING
-from memory.benchmarking.files import RUN_FILE
+from memory.benchmarking.model.files import RUN_FILE
 from memory.benchmarking.report.facts import duration_text, moment
 from memory.benchmarking.report.markup import Markup, element, join
 from memory.benchmarking.report.parts import note
+from memory.benchmarking.text.display import NOTHING
 from memory.benchmarking.view.choice import PER_PAGE, Choice
 from memory.benchmarking.view.index import DAMAGED, RunLine
 from memory.benchmarking.view.layout import Page, field, progress, run_address, select, status_mark

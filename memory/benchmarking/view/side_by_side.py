@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import urlencode
 
 from memory.benchmarking.errors import BenchmarkError
-from memory.benchmarking.files import read_run
+from memory.benchmarking.model.files import read_run
 from memory.benchmarking.report.comparison import comparison_body
 from memory.benchmarking.report.gather import gather
 from memory.benchmarking.report.markup import element, join

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from memory.breathing import breathe
+from memory._base.yielding import breathe
 from memory.compression.vectors._arrays import SMALL_PRODUCT, Codes, Floats
 
 CENTROIDS = 256

@@ -1,0 +1,131 @@
+"""What callers give, checked before anything is done: each refusal names the value and what to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import simsimd
+from numpy.typing import NDArray
+
+from memory._base.unit_vectors import unit
+from memory.errors import InvalidMemory, short
+
+MAX_NAME = 512
+MAX_WHOLE = 2**63 - 1
+_FLOAT32 = np.dtype(np.float32)
+
+
+def check_name(field: str, value: object) -> None:
+    """Refuse what can't name something: not text, empty, too long, not representable."""
+    if type(value) is str and 0 < len(value) <= MAX_NAME and value.isascii():
+        return
+    if not isinstance(value, str) or not value or len(value) > MAX_NAME:
+        raise InvalidMemory(f"{field} is {short(value)}: use text of 1 to {MAX_NAME} characters")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidMemory(f"{field} {short(value)} holds half a surrogate pair") from None
+
+
+def check_names(field: str, values: Iterable[object]) -> list[str]:
+    """A list of names; one text alone is not a list of its letters."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InvalidMemory(f"{field} is {short(values)}: give a list of texts")
+    names = list(values)
+    for name in names:
+        check_name(field, name)
+    return names  # type: ignore[return-value]
+
+
+def check_count(field: str, value: object) -> int:
+    """A whole number that can count something."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InvalidMemory(f"{field} is {short(value)}: use a whole number ≥ 0")
+    return min(value, MAX_WHOLE)
+
+
+def check_number(field: str, value: object) -> float:
+    """Any number that is not NaN."""
+    number = _as_float(value)
+    if number is None or math.isnan(number):
+        raise InvalidMemory(f"{field} is {short(value)}: use a number")
+    return number
+
+
+def check_importance(value: object) -> float:
+    number = _as_float(value)
+    if number is None or not math.isfinite(number) or number < 0:
+        raise InvalidMemory(f"importance is {short(value)}: use a finite number ≥ 0")
+    return number
+
+
+def check_step(field: str, value: object) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > MAX_WHOLE:
+        raise InvalidMemory(f"{field} is {short(value)}: use a whole number of 64 bits or None")
+    return int(value)
+
+
+def check_moment(field: str, value: object) -> float:
+    """A moment as seconds since 1970."""
+    if isinstance(value, datetime):
+        try:
+            return value.timestamp()
+        except (ValueError, OverflowError, OSError):
+            raise InvalidMemory(f"{field} is {short(value)}: this machine has no such time") from None
+    number = _as_float(value)
+    if number is None or not math.isfinite(number):
+        raise InvalidMemory(f"{field} is {short(value)}: use seconds since 1970 or a datetime")
+    return number
+
+
+def check_vector(value: Any, dimensions: int) -> NDArray[np.float32]:
+    """A unit vector of the right size."""
+    if (
+        type(value) is np.ndarray
+        and value.dtype is _FLOAT32
+        and value.shape == (dimensions,)
+        and value.flags.c_contiguous
+        and abs(_square(value) - 1) < 1e-6
+    ):
+        return value  # every search by vector passes here, mostly with one of the embedder's own
+    try:
+        given = np.asarray(value)
+    except (TypeError, ValueError):
+        given = np.asarray(None)
+    if given.dtype.kind not in "fiu":
+        raise InvalidMemory(f"vector is {short(value)}: use {dimensions} numbers")
+    if given.shape != (dimensions,):
+        raise InvalidMemory(f"vector has shape {given.shape}: this memory uses ({dimensions},)")
+    if given.dtype != np.float32:
+        given = given.astype(np.float64)
+    elif given.flags.c_contiguous:
+        square = _square(given)
+        if 1e-12 < square < 1e12:
+            return np.asarray(given / np.float32(math.sqrt(square)))
+    peak = max(float(given.max()), -float(given.min()))  # NaN and infinity show in it, too
+    if not math.isfinite(peak):
+        raise InvalidMemory("vector holds NaN or infinity: use finite numbers")
+    if peak > 0 and not 1e-9 < peak < 1e9:
+        given = given / peak  # the squares of very large or small numbers leave the range
+    return unit(given.astype(np.float32, copy=False))
+
+
+def _square(vector: NDArray[np.float32]) -> float:
+    product: Any = simsimd.inner(vector, vector)
+    return float(product)
+
+
+def _as_float(value: object) -> float | None:
+    """A number as a float, None for what is none; a whole number past the range of floats is infinite."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf

@@ -1,0 +1,1 @@
+"""Moving memories down the tiers: rules, importance, the maintenance thread."""

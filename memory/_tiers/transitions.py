@@ -1,0 +1,220 @@
+"""Moving memories down the tiers: by age, by capacity, by hand; and forgetting, only where a limit says so.
+
+Every batch is one transaction of the store, made of rows that still are where they were read: a crash,
+a deletion or another process that moves the same rows can't lose or double one.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+
+import msgspec
+
+from memory._base.yielding import breathe
+from memory._tiers.importance import least_first
+from memory.clock import Clock
+from memory.compression import Forms
+from memory.config import MemoryConfig
+from memory.entry import Tier
+from memory.errors import StoreCorrupt
+from memory.storage import MemoryStore, Move, Row
+
+_log = logging.getLogger(__name__)
+
+_BELOW = {Tier.STM: Tier.IM, Tier.IM: Tier.LTM}
+_SAMPLED_AGENTS = 64
+
+STEP_BACK_SECONDS = 0.002
+_BREATH_SECONDS = 0.0002
+
+
+class TransitionReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one round of maintenance did."""
+
+    moved_to_im: int = 0
+    moved_to_ltm: int = 0
+    forgotten: int = 0
+
+    def __add__(self, other: TransitionReport) -> TransitionReport:
+        return TransitionReport(
+            moved_to_im=self.moved_to_im + other.moved_to_im,
+            moved_to_ltm=self.moved_to_ltm + other.moved_to_ltm,
+            forgotten=self.forgotten + other.forgotten,
+        )
+
+
+class Transitions:
+    """The rules and the moves. `pause` is called between batches: where the background lets others run,
+    and where it is told to stop by returning False."""
+
+    def __init__(self, store: MemoryStore, forms: Forms, config: MemoryConfig, clock: Clock) -> None:
+        self._store = store
+        self._forms = forms
+        self._config = config
+        self._clock = clock
+        self._unreadable: set[tuple[str, int]] = set()
+        self._limits = {
+            Tier.STM: config.stm_config.memory_limit,
+            Tier.IM: config.im_config.memory_limit,
+            Tier.LTM: config.ltm_config.memory_limit,
+        }
+        self._ages = {
+            Tier.STM: config.stm_config.ttl_seconds,
+            Tier.IM: config.im_config.ttl_seconds,
+        }
+
+    def by_age(self, pause: Callable[[], bool] = lambda: True) -> tuple[TransitionReport, set[str]]:
+        """Move what has been here for its time; also the agents whose memories moved."""
+        report, touched = TransitionReport(), set[str]()
+        for tier, age in self._ages.items():
+            while age is not None:
+                due = self._store.stored_before(
+                    tier,
+                    self._clock.now() - age,
+                    self._config.transition_batch + len(self._unreadable),
+                )
+                moved = 0
+                for agent, seqs in due.items():
+                    moved += self._move(agent, seqs, tier)
+                    touched.add(agent)
+                report += _moved(_BELOW[tier], moved)
+                if moved == 0:
+                    break
+                if not pause():
+                    return report, touched
+        return report, touched
+
+    def by_capacity(
+        self, agents: Iterable[str], pause: Callable[[], bool] = lambda: True
+    ) -> TransitionReport:
+        """Bring agents' tiers back within their limits, the least important memories first."""
+        report = TransitionReport()
+        for agent in agents:
+            for tier, limit in self._limits.items():
+                if limit is not None:
+                    surplus = self._store.counts(agent)[tier] - limit
+                    report += self.demote(agent, tier, surplus, pause)
+                    if surplus > 0 and not pause():
+                        return report
+        return report
+
+    def demote(
+        self, agent: str, tier: Tier, count: int, pause: Callable[[], bool] = lambda: True
+    ) -> TransitionReport:
+        """Move an agent's `count` least important memories of a tier one down, or forget them."""
+        report = TransitionReport()
+        if count <= 0:
+            return report
+        leaving = least_first(self._store.standing(agent, tier), self._clock.now())[:count]
+        for batch in _batches(leaving, self._config.transition_batch):
+            if tier is Tier.LTM:
+                report += TransitionReport(forgotten=self._store.forget(agent, batch, tier))
+            else:
+                report += _moved(_BELOW[tier], self._move(agent, batch, tier))
+            if not pause():
+                break
+        return report
+
+    def fit_codecs(self) -> bool:
+        """Fit the codecs that still wait for data, if there is enough; whether anything was fitted."""
+        wanted = self._forms.samples_wanted()
+        if wanted == 0:
+            return False
+        rows = self._sample(wanted)
+        if len(rows) < wanted:
+            return False
+        try:
+            vectors = self._forms.to_float32([(row.vector_codec, row.vector, row.fine) for row in rows])
+            bodies = [self._forms.raw_body(row.body_codec, row.body) for row in rows]
+        except StoreCorrupt as problem:
+            _log.warning("codecs are not fitted: %s", problem)
+            return False
+        self._forms.fit(vectors, bodies)
+        return True
+
+    def give_back_space(self, pause: Callable[[], bool]) -> None:
+        """Let the store return what moves and deletions have left free, where that is worth it."""
+        for _ in self._store.shrink():
+            if not pause():
+                return
+
+    def _move(self, agent: str, seqs: Sequence[int], source: Tier) -> int:
+        target = _BELOW[source]
+        readable = [seq for seq in seqs if (agent, seq) not in self._unreadable]
+        rows = [row for row in self._store.rows(agent, readable) if row.tier is source]
+        moves = self._moves(rows, target) if rows else []
+        breathe()
+        return self._store.move(agent, moves, source, target) if moves else 0
+
+    def _moves(self, rows: Sequence[Row], target: Tier) -> list[Move]:
+        """Rows in the form they have in another tier, without those that can't be read any more."""
+        try:
+            return self._encode(rows, target)
+        except StoreCorrupt as problem:
+            if len(rows) > 1:
+                return [move for row in rows for move in self._moves([row], target)]
+            # One damaged memory must not keep all others from moving: it stays where it is.
+            self._unreadable.add((rows[0].agent, rows[0].seq))
+            _log.warning("memory %r of %r stays in its tier: %s", rows[0].id, rows[0].agent, problem)
+            return []
+
+    def _encode(self, rows: Sequence[Row], target: Tier) -> list[Move]:
+        vectors = self._forms.vectors_for(
+            target,
+            self._forms.to_float32([(row.vector_codec, row.vector, row.fine) for row in rows]),
+        )
+        moves = []
+        for row, (vector_codec, vector, fine) in zip(rows, vectors, strict=True):
+            breathe()
+            raw = self._forms.raw_body(row.body_codec, row.body)
+            body_codec, body = self._forms.body_for(target, raw)
+            moves.append(
+                Move(
+                    seq=row.seq,
+                    revision=row.revision,
+                    body_codec=body_codec,
+                    body=body,
+                    vector_codec=vector_codec,
+                    vector=vector,
+                    fine=fine,
+                )
+            )
+        return moves
+
+    def _sample(self, wanted: int) -> list[Row]:
+        """Rows of many agents: what is fitted on them serves everybody."""
+        agents = self._store.agents()
+        some = agents[:: max(len(agents) // _SAMPLED_AGENTS, 1)]
+        share = -(-wanted // max(len(some), 1))
+        rows: list[Row] = []
+        for agent in some:
+            rows.extend(islice(self._store.all_rows(agent), share))
+        if len(rows) < wanted:  # few agents have much: take it from whoever has
+            rows = list(islice(self._store.all_rows(), wanted))
+        return rows[:wanted]
+
+
+def step_back() -> bool:
+    """A pause for whoever has nothing to do between two transactions: writers get their turn."""
+    time.sleep(STEP_BACK_SECONDS)
+    return True
+
+
+def take_breath() -> bool:
+    """The least pause between two transactions in which a writer who waits for the lock gets it: Python's
+    locks are not fair, and whoever takes one again at once keeps it."""
+    time.sleep(_BREATH_SECONDS)
+    return True
+
+
+def _moved(target: Tier, count: int) -> TransitionReport:
+    if target is Tier.IM:
+        return TransitionReport(moved_to_im=count)
+    return TransitionReport(moved_to_ltm=count)
+
+
+def _batches(seqs: Sequence[int], size: int) -> Iterable[Sequence[int]]:
+    return (seqs[start : start + size] for start in range(0, len(seqs), size))

@@ -1,0 +1,1 @@
+"""Export to files and import from them."""

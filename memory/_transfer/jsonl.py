@@ -1,0 +1,182 @@
+"""Export and import: JSON lines with a head, a checksum at the end, and exact content between.
+
+    {"format": "agentmemory", "version": 1, "embedder": "…"}
+    {"agent_id": "ann", "id": "…", "tier": "stm", "content": …, "vector": "<base64 of float32>", …}
+    {"end": true, "count": 2, "sha256": "<of all lines before>"}
+
+The whole file is checked before the first memory is stored, and ids make a repeated import harmless.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from memory._base.checks import check_moment
+from memory._base.content import to_json_bytes
+from memory._write.intake import NewMemory
+from memory.entry import MemoryEntry
+from memory.errors import ImportDamaged, short
+from memory.storage import Row
+
+_FORMAT = "agentmemory"
+_VERSION = 1
+_BATCH = 1000
+
+
+@dataclass(frozen=True)
+class Imported:
+    """One memory of an export, and when it was first stored."""
+
+    memory: NewMemory
+    stored_at: float
+    dated: bool
+
+    def restored(self, row: Row) -> Row:
+        """The row with the age it had: an import does not make memories young again."""
+        return msgspec.structs.replace(row, stored_at=self.stored_at)
+
+
+def export_rows(
+    path: Path,
+    rows: Iterable[tuple[Row, MemoryEntry, NDArray[np.float32]]],
+    *,
+    embedder: str,
+) -> int:
+    """Write an export, whole or not at all; how many memories."""
+    draft = path.with_name(f"{path.name}.new-{os.getpid()}")
+    checksum = hashlib.sha256()
+    count = 0
+    try:
+        with draft.open("wb") as file:
+            for line in _lines(rows, embedder):
+                checksum.update(line)
+                file.write(line)
+                count += 1
+            end = {"end": True, "count": count - 1, "sha256": checksum.hexdigest()}
+            file.write(_line(end))
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return count - 1
+
+
+def read_batches(path: Path, *, embedder: str) -> Iterator[list[Imported]]:
+    """The memories of an export, after the whole file was checked.
+
+    Vectors of another embedder are left out: the memories are embedded anew.
+    """
+    same_embedder = _check(path) == embedder
+    batch: list[Imported] = []
+    for line in _memory_lines(path):
+        batch.append(_imported(line, same_embedder))
+        if len(batch) == _BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _lines(rows: Iterable[tuple[Row, MemoryEntry, NDArray[np.float32]]], embedder: str) -> Iterator[bytes]:
+    yield _line({"format": _FORMAT, "version": _VERSION, "embedder": embedder})
+    for row, entry, vector in rows:
+        fields = msgspec.structs.asdict(entry)
+        fields["stored_at"] = row.stored_at
+        fields["dated"] = row.dated
+        fields["vector"] = base64.b64encode(vector.astype("<f4").tobytes()).decode()
+        yield _line(fields)
+
+
+def _line(fields: dict[str, Any]) -> bytes:
+    return to_json_bytes(fields) + b"\n"
+
+
+def _check(path: Path) -> str:
+    """The embedder that an export names, if the file is whole."""
+    checksum = hashlib.sha256()
+    count = -1
+    embedder = ""
+    end: dict[str, Any] | None = None
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if end is not None:
+                raise ImportDamaged(f"{path} goes on after its end, at line {number}")
+            if number == 1:
+                embedder = _head(path, line)
+            if line.startswith(b'{"end":true'):
+                end = _parse(path, number, line)
+                continue
+            checksum.update(line)
+            count += 1
+    if end is None:
+        raise ImportDamaged(f"{path} is cut short: it has no closing line; export it again")
+    if end.get("count") != count or end.get("sha256") != checksum.hexdigest():
+        raise ImportDamaged(f"{path} was changed: its checksum does not fit; export it again")
+    return embedder
+
+
+def _head(path: Path, line: bytes) -> str:
+    head = _parse(path, 1, line)
+    if head.get("format") != _FORMAT:
+        raise ImportDamaged(f"{path} is not an export of this package")
+    if head.get("version") != _VERSION:
+        raise ImportDamaged(
+            f"{path} has version {head.get('version')!r}, this package reads {_VERSION}: upgrade it"
+        )
+    return str(head.get("embedder"))
+
+
+def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        fields = json.loads(line.decode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict):
+        raise ImportDamaged(f"{path} can't be read at line {number}: it is not a JSON object")
+    return fields
+
+
+def _memory_lines(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            fields = _parse(path, number, line)
+            if number > 1 and "end" not in fields:
+                yield fields
+
+
+def _imported(fields: dict[str, Any], with_vector: bool) -> Imported:
+    try:
+        vector = None
+        if with_vector:
+            vector = np.frombuffer(base64.b64decode(fields["vector"], validate=True), "<f4")
+        if not isinstance(fields["dated"], bool):
+            raise ImportDamaged(
+                f"a memory of the export has dated {short(fields['dated'])}; export it again"
+            )
+        memory = NewMemory(
+            agent_id=fields["agent_id"],
+            content=fields["content"],
+            kind=fields["kind"],
+            tier=fields["tier"],
+            importance=fields["importance"],
+            step=fields["step"],
+            metadata=fields["metadata"],
+            id=fields["id"],
+            timestamp=check_moment("created_at", fields["created_at"]),
+            vector=vector,
+        )
+        return Imported(memory, check_moment("stored_at", fields["stored_at"]), fields["dated"])
+    except (KeyError, TypeError, ValueError) as problem:
+        raise ImportDamaged(f"a memory of the export can't be read ({problem}); export it again") from None

@@ -1,0 +1,1 @@
+"""From a call that stores to the rows that the store keeps."""

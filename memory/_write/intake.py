@@ -1,0 +1,198 @@
+"""What comes in: a caller's memory, checked field by field, becomes the row that is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from memory._base.checks import check_importance, check_moment, check_name, check_step, check_vector
+from memory._base.content import Leaves, digest_of, encode_body, leaves_of
+from memory._base.ids import new_ids
+from memory.clock import Clock
+from memory.compression import Forms
+from memory.embedding import ContentEmbedder, render
+from memory.entry import Tier
+from memory.errors import InvalidMemory, short
+from memory.search.words import terms_of_memory
+from memory.storage import Row
+
+SESSION_KEYS = (
+    "session_id",
+    "session",
+    "conversation_id",
+    "conversation",
+    "thread_id",
+    "thread",
+)
+"""Metadata that says which memories belong to one conversation; the first that is there counts."""
+_NO_METADATA: dict[str, Any] = {}
+
+
+class NewMemory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One memory as the caller gives it; the fields are the arguments of `add`."""
+
+    agent_id: str
+    content: Any
+    kind: str | None = None
+    tier: str | Tier = Tier.STM
+    importance: float = 1.0
+    step: int | None = None
+    metadata: Mapping[str, Any] | None = None
+    id: str | None = None
+    timestamp: float | datetime | None = None
+    vector: Sequence[float] | NDArray[np.float32] | None = None
+
+
+class _Checked(msgspec.Struct, frozen=True, gc=False):
+    """One memory that has passed, before it is embedded."""
+
+    new: NewMemory
+    tier: Tier
+    importance: float
+    step: int | None
+    leaves: Leaves
+    metadata: Mapping[str, Any]
+    metadata_leaves: Leaves
+    moment: float | None
+    dated: bool
+    body: bytes
+
+
+class Intake:
+    """Makes rows; has no state of its own."""
+
+    def __init__(self, embedder: ContentEmbedder, forms: Forms, clock: Clock) -> None:
+        self._embedder = embedder
+        self._forms = forms
+        self._clock = clock
+
+    def rows(self, batch: Sequence[NewMemory], dated: Sequence[bool] | None = None) -> list[Row]:
+        """Rows for a whole batch, or InvalidMemory before anything was done.
+
+        `dated` says whether a timestamp is the caller's word for when it happened, and with that part
+        of what the memory is found by; by default every timestamp that was given is.
+        """
+        if dated is None:
+            dated = [new.timestamp is not None for new in batch]
+        checked = [self._check(new, is_dated) for new, is_dated in zip(batch, dated, strict=True)]
+        vectors = self._vectors(checked)
+        given = iter(new_ids(sum(item.new.id is None for item in checked)))
+        forms = self._vector_forms(checked, vectors)
+        now = self._clock.now()
+        return [
+            self._row(item, item.new.id if item.new.id is not None else next(given), form, now)
+            for item, form in zip(checked, forms, strict=True)
+        ]
+
+    def _check(self, new: NewMemory, dated: bool) -> _Checked:
+        check_name("agent_id", new.agent_id)
+        if new.id is not None:
+            check_name("id", new.id)
+        if new.kind is not None:
+            check_name("kind", new.kind)
+        leaves = leaves_of(new.content)
+        metadata: Mapping[str, Any] = _NO_METADATA
+        metadata_leaves: Leaves = []
+        if new.metadata is not None:
+            if not isinstance(new.metadata, Mapping):
+                raise InvalidMemory(f"metadata is {short(new.metadata)}: give an object (a dict)")
+            metadata = dict(new.metadata)
+            metadata_leaves = leaves_of(metadata, "metadata")
+        return _Checked(
+            new=new,
+            tier=Tier.parse(new.tier),
+            importance=check_importance(new.importance),
+            step=check_step("step", new.step),
+            leaves=leaves,
+            metadata=metadata,
+            metadata_leaves=metadata_leaves,
+            moment=None if new.timestamp is None else check_moment("timestamp", new.timestamp),
+            dated=dated,
+            body=encode_body(new.content, metadata),
+        )
+
+    def _vectors(self, checked: Sequence[_Checked]) -> NDArray[np.float32]:
+        if all(item.new.vector is None for item in checked):
+            return self._embedder.embed([render(item.leaves) for item in checked])
+        vectors = np.zeros((len(checked), self._embedder.dimensions), np.float32)
+        plain = [row for row, item in enumerate(checked) if item.new.vector is None]
+        if plain:
+            vectors[plain] = self._embedder.embed([render(checked[row].leaves) for row in plain])
+        for row, item in enumerate(checked):
+            if item.new.vector is not None:
+                vectors[row] = check_vector(item.new.vector, self._embedder.dimensions)
+        return vectors
+
+    def _vector_forms(
+        self, checked: Sequence[_Checked], vectors: NDArray[np.float32]
+    ) -> list[tuple[int, bytes, bytes | None]]:
+        tiers = {item.tier for item in checked}
+        if len(tiers) == 1:
+            return self._forms.vectors_for(tiers.pop(), vectors)
+        forms: list[tuple[int, bytes, bytes | None]] = [(0, b"", None)] * len(checked)
+        for tier in tiers:
+            rows = [row for row, item in enumerate(checked) if item.tier is tier]
+            for row, form in zip(rows, self._forms.vectors_for(tier, vectors[rows]), strict=True):
+                forms[row] = form
+        return forms
+
+    def _row(self, item: _Checked, id_: str, form: tuple[int, bytes, bytes | None], now: float) -> Row:
+        new = item.new
+        body_codec, body = self._forms.body_for(item.tier, item.body)
+        vector_codec, vector, fine = form
+        kind = new.kind or ("text" if isinstance(new.content, str) else "state")
+        return Row(
+            new.agent_id,
+            id_,
+            0,
+            item.tier,
+            kind,
+            item.step,
+            now if item.moment is None else item.moment,
+            item.importance,
+            body_codec,
+            body,
+            stored_at=now,
+            dated=item.dated,
+            digest=digest_of(new.content),
+            session=session_of(item.metadata) if item.metadata else None,
+            terms=terms_of_memory(
+                item.leaves,
+                kind,
+                _words_of_metadata(item),
+                item.metadata_leaves,
+                item.moment if item.dated else None,
+            ),
+            vector_codec=vector_codec,
+            vector=vector,
+            fine=fine,
+        )
+
+
+def session_of(metadata: Mapping[str, Any]) -> int | None:
+    """The conversation that metadata names, as a 63-bit number."""
+    for key in SESSION_KEYS:
+        value = metadata.get(key)
+        if value is not None:
+            return _number_of(f"{key}\0{value}")
+    return None
+
+
+@lru_cache(maxsize=256)
+def _number_of(name: str) -> int:
+    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+def _words_of_metadata(item: _Checked) -> list[str]:
+    """Text of the metadata that belongs to what the memory says, such as its speaker."""
+    return [
+        value for path, value in item.metadata_leaves if isinstance(value, str) and path not in SESSION_KEYS
+    ]

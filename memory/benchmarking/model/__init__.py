@@ -1,0 +1,1 @@
+"""What a run consists of and what it writes: records, metric paths, tables, files, settings."""

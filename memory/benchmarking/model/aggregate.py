@@ -1,0 +1,146 @@
+"""From rounds to a result: every figure with its interval, in the specification's shape."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from memory.benchmarking.measure.statistics import Estimate, over_rounds
+from memory.benchmarking.metrics import Declaration, is_signed, metric_of
+from memory.benchmarking.model.paths import join, leaf_of, segments_of, where_of
+from memory.benchmarking.model.records import Case, Figure, Result, Round, Unit
+
+_ITEM_BYTES = 8
+"""Of one sample in `Samples.wall_ns`."""
+
+
+def params_digest(case: Case) -> str:
+    """The same for two cases that measure the same thing."""
+    return hashlib.sha256(json.dumps(case.params, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def make_result(
+    case: Case,
+    rounds: Sequence[Round],
+    declaration: Declaration,
+    timestamp: str,
+    metadata: Mapping[str, Any],
+) -> Result:
+    """One result from the rounds of one case."""
+    rounds = sorted(rounds, key=lambda each: each.number)
+    paths = dict.fromkeys(path for each in rounds for path in each.figures)
+    metrics = {path: _figure(path, rounds, declaration) for path in paths}
+    not_available = {path: reason for each in rounds for path, reason in each.not_available.items()}
+    tree: dict[str, Any] = {}
+    for path, value in rounds[-1].other.items():
+        _plant(tree, path, _filled_in(path, value, metrics) if isinstance(value, str) else value)
+    for path in not_available:
+        if path:
+            _plant(tree, path, None)
+    for path, figure in metrics.items():
+        _plant(tree, path, figure.value)
+    names = {leaf_of(path) for path in paths}
+    units = {}
+    for name in sorted(names):
+        metric = metric_of(name, declaration.metrics)
+        units[name] = Unit(unit=metric.unit, better=metric.better)
+    details = {
+        "execution_time": _short(sum(each.seconds for each in rounds)),
+        "params": case.params,
+        "target": case.target,
+        **metadata,
+        "rounds": len(rounds),
+        "seeds": [each.seed for each in rounds],
+        "wall_to_cpu": [each.wall_to_cpu and _short(each.wall_to_cpu) for each in rounds],
+        "peak_rss_bytes": [each.peak_rss_bytes for each in rounds],
+        "headline": headline_of(declaration.headline, metrics, units),
+    }
+    if not_available:
+        details["not_available"] = not_available
+    return Result(
+        benchmark=case.benchmark,
+        category=case.category,
+        timestamp=timestamp,
+        results=tree,
+        metadata=details,
+        metrics=metrics,
+        units=units,
+    )
+
+
+def _filled_in(path: str, text: str, metrics: Mapping[str, Figure]) -> str:
+    """A sentence with the figures beside it that it names, over all rounds (see `bench.Sentence`)."""
+
+    def fill(name: re.Match[str]) -> str:
+        place = where_of(path)
+        figure = metrics.get(join(place, name[1]))
+        if figure is None:
+            return name[0]
+        known = figure.low is not None and figure.high is not None
+        return f"{figure.value:.2f}" + (f" ({figure.low:.2f} to {figure.high:.2f})" if known else "")
+
+    return re.sub(r"\{(\w+)\}", fill, text)
+
+
+def _figure(path: str, rounds: Sequence[Round], declaration: Declaration) -> Figure:
+    leaf = leaf_of(path)
+    metric = declaration.metric(leaf)
+    estimate = over_rounds(
+        [each.figures[path] for each in rounds if path in each.figures], signed=is_signed(leaf)
+    )
+    own = [each.intervals[path] for each in rounds if path in each.intervals]
+    if own and len(own) == len(estimate.rounds):
+        low, high = (math.fsum(bounds) / len(own) for bounds in zip(*own, strict=True))
+        estimate = Estimate(math.fsum(estimate.rounds) / len(own), low, high, estimate.rounds)
+    end = estimate.high
+    if end is not None and metric.most is not None and max(estimate.rounds) <= metric.most:
+        end = min(end, metric.most)  # Student's interval knows no bounds
+    timing = where_of(path)
+    samples = [
+        len(each.samples[timing].wall_ns) // _ITEM_BYTES for each in rounds if timing in each.samples
+    ]
+    return Figure(
+        value=_short(estimate.value),
+        low=None if estimate.low is None else _short(estimate.low),
+        high=None if end is None else _short(end),
+        rounds=[_short(value) for value in estimate.rounds],
+        samples=min(samples, default=0),
+    )
+
+
+def _short(value: float) -> float:
+    """Nine digits: more than any clock knows, and half the file."""
+    return float(f"{value:.9g}")
+
+
+def _plant(tree: dict[str, Any], path: str, value: Any) -> None:
+    """Put a leaf in its place. Where rounds gave a leaf and a branch of one name, the branch stands."""
+    *branches, leaf = segments_of(path)
+    for branch in branches:
+        if not isinstance(tree.get(branch), dict):
+            tree[branch] = {}
+        tree = tree[branch]
+    if not isinstance(tree.get(leaf), dict):
+        tree[leaf] = value
+
+
+def headline_of(patterns: str, metrics: Mapping[str, Figure], units: Mapping[str, Unit]) -> str:
+    """The path of the figure for the summary.
+
+    `patterns` stand in the order of preference, with `|` between them; the last match of the first that
+    fits counts, because sizes are listed from small to large. Otherwise the first figure that has a
+    direction, or else the first.
+    """
+    for pattern in patterns.split("|"):
+        fitting = [path for path in metrics if fnmatchcase(path, pattern)]
+        if fitting:
+            return fitting[-1]
+    for path in metrics:
+        if units[leaf_of(path)].better != "neither":
+            return path
+    return next(iter(metrics), "")

@@ -1,0 +1,1 @@
+"""Running benchmarks: discovery, plan, worker processes, execution, progress, summary."""

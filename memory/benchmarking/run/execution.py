@@ -1,0 +1,401 @@
+"""Carrying out a run: jobs to the executor, outcomes to the run's folder, at any moment as far as it got.
+
+Every finished round is on disk before the next begins, so that a run which ends early, by whatever
+cause, has lost nothing but the rounds that were going on, and can be resumed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+
+from memory.benchmarking.config import BenchmarkConfig
+from memory.benchmarking.errors import BenchmarkError, DamagedResult, InvalidBenchmarkConfig, ResultNotSaved
+from memory.benchmarking.measure.resources import load_psutil
+from memory.benchmarking.metrics import Declaration, declaration_of
+from memory.benchmarking.model.aggregate import make_result, params_digest
+from memory.benchmarking.model.environment import describe
+from memory.benchmarking.model.files import (
+    LOCK_FILE,
+    LOGS,
+    ROUNDS,
+    SCRATCH,
+    encode_json,
+    new_run_folder,
+    read_run,
+    samples_path,
+    write_run,
+    write_samples,
+    write_whole,
+)
+from memory.benchmarking.model.records import Case, Failure, Job, Moment, ResultRef, Round, Run
+from memory.benchmarking.run.executors.local import LocalExecutor, Outcome
+from memory.benchmarking.run.plan import order_of_rounds, round_seed
+from memory.benchmarking.run.worker import load_benchmark
+
+
+class Listener:
+    """Hears how a run goes on; this one does nothing with it."""
+
+    def began(self, run: Run, folder: Path, done: int, total: int) -> None:
+        """The run is about to start (or to go on, with some rounds done already)."""
+
+    def started(self, job: Job) -> None:
+        """A round has been started."""
+
+    def heard(self, job: Job, event: Mapping[str, Any]) -> None:
+        """A worker told of its progress."""
+
+    def ended(self, outcome: Outcome) -> None:
+        """A round is over."""
+
+    def stopping(self) -> None:
+        """The user asked to stop: the rounds going on are the last."""
+
+    def close(self) -> None:
+        """Nothing more will be heard."""
+
+
+def new_run(config: BenchmarkConfig, cases: Sequence[Case], *, workers: int = 1) -> tuple[Path, Run]:
+    """A folder for a run that has not begun yet."""
+    output_dir = Path(config.output_dir)
+    folder = new_run_folder(output_dir)
+    run = Run(
+        id=folder.name,
+        status="interrupted",
+        started_at=_now(),
+        profile=config.profile,
+        seed=config.seed,
+        rounds=config.rounds,
+        seconds=config.seconds,
+        parallel=workers,
+        targets=list(config.targets),
+        cases=list(cases),
+        environment=describe(output_dir),
+        config=config.to_dict(),
+        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+    )
+    write_run(folder, run)
+    return folder, run
+
+
+def old_run(folder: Path) -> Run:
+    """A run to go on with; an error if what it would measure now is something else than before."""
+    run = read_run(folder)
+    if run.status == "complete":
+        raise InvalidBenchmarkConfig(f"run {run.id} is complete: there is nothing to resume")
+    now = describe(folder.parent)
+    if now.fingerprint != run.environment.fingerprint:
+        raise InvalidBenchmarkConfig(
+            f"run {run.id} began on another machine or with other versions: start a new run"
+        )
+    if now.git_revision != run.environment.git_revision:
+        raise InvalidBenchmarkConfig(
+            f"run {run.id} began with revision {run.environment.git_revision or 'unknown'}, "
+            f"this is {now.git_revision or 'unknown'}: start a new run"
+        )
+    return run
+
+
+class Execution:
+    """One run being carried out."""
+
+    def __init__(self, folder: Path, run: Run, listener: Listener | None = None) -> None:
+        self.folder = folder
+        self.run = run
+        self.interrupted = False
+        self._listener = listener or Listener()
+        self._rounds: dict[str, dict[int, Round]] = {case.key: {} for case in run.cases}
+        self._attempted: dict[str, int] = dict.fromkeys(self._rounds, 0)
+        self._saved: dict[str, int] = {}
+        """How many rounds are in a case's result, as far as this process has written it."""
+        self._cases = {case.key: case for case in run.cases}
+
+    def carry_out(self) -> Run:
+        """Run what is missing, and save everything."""
+        start = time.perf_counter()
+        with _only_one(self.folder):
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            _sweep(self._scratch.parent)
+            self._take_up()
+            jobs = list(self._jobs())
+            total = sum(map(self.run.rounds_of, self.run.cases))
+            self.run.status = "running"
+            write_run(self.folder, self.run)
+            self._listener.began(self.run, self.folder, total - len(jobs), total)
+            executor = LocalExecutor(
+                workers=self.run.parallel,
+                timeout_seconds=self._setting("timeout_seconds", 600.0),
+                memory_limit_bytes=self._memory_limit(),
+                on_start=self._listener.started,
+                on_event=self._listener.heard,
+            )
+            try:
+                with self._signals(executor):
+                    busy = load_psutil().cpu_times()
+                    for outcome in executor.run(jobs):
+                        busy = self._take(outcome, busy)
+            finally:
+                self._conclude(time.perf_counter() - start)
+        return self.run
+
+    @property
+    def _scratch(self) -> Path:
+        return (self.folder.parent / SCRATCH / self.folder.name).resolve()
+
+    # -- what there is to do ------------------------------------------------------------------
+
+    def _take_up(self) -> None:
+        """Rounds that an earlier attempt finished; what failed is tried again."""
+        for path in sorted((self.folder / ROUNDS).glob("*.msgpack")):
+            key, _, number = path.stem.rpartition(".")
+            try:
+                found = msgspec.msgpack.decode(path.read_bytes(), type=Round)
+            except msgspec.MsgspecError as problem:
+                raise DamagedResult(f"{path} is damaged: {problem}; remove it and resume again") from None
+            if key in self._rounds:
+                self._rounds[key][int(number)] = found
+        for key, rounds in self._rounds.items():
+            self._attempted[key] = len(rounds)
+        self.run.failures = []
+
+    def _jobs(self) -> Iterator[Job]:
+        for case, number in order_of_rounds(self.run.cases, self.run.rounds, self.run.seed):
+            if number not in self._rounds[case.key]:
+                yield Job(
+                    case=case,
+                    number=number,
+                    seed=round_seed(self.run.seed, number),
+                    seconds=self.run.seconds,
+                    scratch=str(self._scratch / f"{case.key}.{number}"),
+                    answer=str((self.folder / ROUNDS / f"{case.key}.{number}.msgpack").resolve()),
+                )
+
+    def _setting(self, name: str, default: float) -> float:
+        value = self.run.config.get(name)
+        return float(value) if value is not None else default
+
+    def _memory_limit(self) -> int:
+        limit = self.run.config.get("memory_limit_mb")
+        if limit is not None:
+            return int(limit) * 1_000_000
+        return int(load_psutil().virtual_memory().available * 0.9)
+
+    # -- what comes back ----------------------------------------------------------------------
+
+    def _take(self, outcome: Outcome, busy_before: Any) -> Any:
+        """Save one outcome; the machine's CPU times at that moment."""
+        busy_now = load_psutil().cpu_times()
+        case = outcome.job.case
+        if self.interrupted and outcome.reason == "killed":
+            return busy_now  # stopped by the user: it did not fail, and can be resumed
+        self._attempted[case.key] += 1
+        self._listener.ended(outcome)
+        spent = {
+            "start": outcome.start_seconds,
+            "load": outcome.round.load_seconds if outcome.round else 0.0,
+            "benchmark": outcome.round.seconds if outcome.round else 0.0,
+        }
+        spent["save and end"] = max(0.0, outcome.seconds - sum(spent.values()))
+        if outcome.round is None:
+            spent = {"failed rounds": outcome.seconds}
+            self._keep_failure(outcome)
+        else:
+            self._rounds[case.key][outcome.job.number] = outcome.round
+            self.run.moments.append(_moment(outcome, outcome.round, busy_before, busy_now))
+        for name, seconds in spent.items():
+            self.run.timings[name] = self.run.timings.get(name, 0.0) + seconds
+        if self._attempted[case.key] >= self.run.rounds_of(case):
+            self._save_case(case)
+        write_run(self.folder, self.run)
+        return busy_now
+
+    def _keep_failure(self, outcome: Outcome) -> None:
+        log = None
+        if outcome.log.strip():
+            log = f"{LOGS}/{outcome.job.case.key}.{outcome.job.number}.log"
+            write_whole(self.folder / log, outcome.log.encode())
+        self.run.failures.append(
+            Failure(
+                case=outcome.job.case.key,
+                round=outcome.job.number,
+                reason=outcome.reason or "crash",
+                message=outcome.message,
+                log=log,
+            )
+        )
+
+    def _save_case(self, case: Case) -> None:
+        rounds = list(self._rounds[case.key].values())
+        if not rounds:
+            return
+        timestamp = self.run.id[:15]
+        name = f"{case.benchmark}_{timestamp}"
+        if len(self.run.targets) > 1:
+            name += f"_{case.key.partition('@')[2]}"
+        path = self.folder / case.category / f"{name}.json"
+        failures = [failure for failure in self.run.failures if failure.case == case.key]
+        metadata = {
+            "profile": self.run.profile,
+            "run_id": self.run.id,
+            "parallel": self.run.parallel > 1,
+            "failures": [f"round {failure.round}: {failure.message}" for failure in failures],
+        }
+        result = make_result(case, rounds, _declared(case), timestamp, metadata)
+        write_samples(samples_path(path), rounds)
+        write_whole(path, encode_json(result))
+        ref = ResultRef(
+            category=case.category,
+            benchmark=case.benchmark,
+            target=case.target,
+            params_digest=params_digest(case),
+            file=f"{case.category}/{path.name}",
+            rounds=len(rounds),
+            headline=result.metadata["headline"],
+            seconds=sum(each.seconds for each in rounds) / len(rounds),
+        )
+        others = [known for known in self.run.results if known.file != ref.file]
+        self.run.results = sorted([*others, ref], key=self._place)
+        self._saved[case.key] = len(rounds)
+
+    def _place(self, ref: ResultRef) -> int:
+        """In the order of the plan, whatever the order of ending."""
+        return next(
+            number
+            for number, case in enumerate(self.run.cases)
+            if (case.category, case.benchmark, case.target) == (ref.category, ref.benchmark, ref.target)
+        )
+
+    def _conclude(self, seconds: float) -> None:
+        """Save what there is, however the run ended."""
+        try:
+            self._save_all(seconds)
+        finally:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            _remove_if_empty(self._scratch.parent)
+
+    def _save_all(self, seconds: float) -> None:
+        for case in self.run.cases:
+            # Also what an earlier attempt measured to the end, and was killed before it could save it.
+            if self._saved.get(case.key, 0) < len(self._rounds[case.key]):
+                self._save_case(case)
+        wanted = {case.key: self.run.rounds_of(case) for case in self.run.cases}
+        missing = any(len(rounds) < wanted[key] for key, rounds in self._rounds.items())
+        attempted = all(count >= wanted[key] for key, count in self._attempted.items())
+        self.run.status = "complete" if not missing else "failed" if attempted else "interrupted"
+        self.run.finished_at = _now()
+        timings = self.run.timings
+        timings["all"] = timings.get("all", 0.0) + seconds
+        write_run(self.folder, self.run)
+        if self.run.status == "complete":
+            shutil.rmtree(self.folder / ROUNDS, ignore_errors=True)
+
+    @contextmanager
+    def _signals(self, executor: LocalExecutor) -> Iterator[None]:
+        """Ctrl-C once: the rounds going on are the last. Twice, or a request to end: stop at once."""
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            if number == signal.SIGTERM or self.interrupted:
+                self.interrupted = True
+                executor.abort()
+            else:
+                self.interrupted = True
+                executor.finish()
+                self._listener.stopping()
+
+        if threading.current_thread() is not threading.main_thread():
+            yield  # signals belong to the main thread: whoever runs this elsewhere stops it otherwise
+            return
+        before: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {
+            number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _declared(case: Case) -> Declaration:
+    """What the benchmark says of itself; nothing where it is gone since its rounds were measured."""
+    try:
+        return declaration_of(load_benchmark(case).function)
+    except (BenchmarkError, ImportError):
+        return Declaration()
+
+
+def _moment(outcome: Outcome, record: Round, before: Any, now: Any) -> Moment:
+    total = sum(now) - sum(before)
+    idle = (now.idle - before.idle) + (getattr(now, "iowait", 0.0) - getattr(before, "iowait", 0.0))
+    return Moment(
+        case=outcome.job.case.key,
+        round=outcome.job.number,
+        started_at=record.started_at,
+        seconds=round(outcome.seconds, 3),
+        load_average=os.getloadavg()[0],
+        busy_percent=round(100 * (1 - idle / total), 1) if total > 0 else 0.0,
+        wall_to_cpu=record.wall_to_cpu,
+    )
+
+
+def _now() -> str:
+    return datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+@contextmanager
+def _only_one(folder: Path) -> Iterator[None]:
+    """A run is carried out by one process at a time. FileNotFoundError if there is no such folder."""
+    path = folder / LOCK_FILE
+    try:
+        lock = open(path, "w")  # noqa: SIM115 - closed below
+    except FileNotFoundError:
+        raise
+    except OSError as problem:
+        raise ResultNotSaved(f"{path} can't be written: {problem.strerror or problem}") from problem
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_ours = path.exists() and os.path.samestat(os.fstat(lock.fileno()), path.stat())
+        except OSError:
+            is_ours = False
+        if not is_ours:  # or its owner has just finished, and removed the file that we hold
+            raise BenchmarkError(f"run {folder.name} is going on in another process")
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _sweep(scratch: Path) -> None:
+    """Remove what runs that were killed left behind."""
+    if not scratch.is_dir():
+        return
+    for left in scratch.iterdir():
+        try:
+            with _only_one(scratch.parent / left.name):
+                shutil.rmtree(left, ignore_errors=True)
+        except BenchmarkError:
+            continue  # that run is going on
+        except FileNotFoundError:
+            shutil.rmtree(left, ignore_errors=True)  # its run was removed
+
+
+def _remove_if_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError:
+        return  # another run uses it

@@ -1,0 +1,187 @@
+"""How a run is shown while it goes on: live lines on a terminal, plain lines anywhere else.
+
+Everything goes to standard error: standard output is for results.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from memory.benchmarking.model.records import Case, Job, Run
+from memory.benchmarking.run.execution import Listener
+from memory.benchmarking.run.previous_runs import Estimator
+from memory.benchmarking.text.display import clean, figure_text, shorten
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from memory.benchmarking.run.executors.local import Outcome
+
+STOPPING = "stopping: the rounds going on are the last; press Ctrl-C again to stop at once"
+
+
+def make_progress(estimator: Estimator, stream: TextIO | None = None) -> Listener:
+    """The kind that suits where the output goes."""
+    stream = stream or sys.stderr
+    plain = not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return PlainProgress(estimator, stream) if plain else LiveProgress(estimator, stream)
+
+
+class _Counting(Listener):
+    """What both kinds need to know: how far it is, and how long it will take."""
+
+    def __init__(self, estimator: Estimator) -> None:
+        self._estimator = estimator
+        self._seconds: dict[str, list[float]] = {}
+        self._left: dict[str, int] = {}
+        self._cases: dict[str, Case] = {}
+        self.done = self.total = 0
+        self.workers = 1
+        self._rounds: dict[str, int] = {}
+        self._start = time.perf_counter()
+
+    def began(self, run: Run, folder: Path, done: int, total: int) -> None:
+        self.done, self.total, self.workers = done, total, run.parallel
+        self._start = time.perf_counter()
+        for case in run.cases:
+            self._cases[case.key] = case
+            # Where a run goes on, about the same part of the rounds is left of every case.
+            self._left[case.key] = round(run.rounds_of(case) * (total - done) / max(total, 1))
+            self._rounds[case.key] = run.rounds_of(case)
+
+    def ended(self, outcome: Outcome) -> None:
+        key = outcome.job.case.key
+        self.done += 1
+        self._left[key] -= 1
+        self._seconds.setdefault(key, []).append(outcome.seconds)
+
+    @property
+    def elapsed(self) -> float:
+        return time.perf_counter() - self._start
+
+    @property
+    def remaining(self) -> float | None:
+        """None while there is a case of which nothing is known."""
+        total = 0.0
+        for key, left in self._left.items():
+            seen = self._seconds.get(key)
+            each = sum(seen) / len(seen) if seen else self._estimator.seconds(self._cases[key])
+            if left > 0 and each is None:
+                return None
+            total += max(left, 0) * (each or 0.0)
+        return total / self.workers
+
+    def where(self, job: Job) -> str:
+        several = len({case.target for case in self._cases.values()}) > 1
+        target = f" on {job.case.target}" if several else ""
+        return f"{job.case.name}{target}, round {job.number + 1} of {self._rounds[job.case.key]}"
+
+
+def clock_text(seconds: float | None) -> str:
+    """Minutes and seconds: `1:05`; `?` where nobody knows."""
+    if seconds is None:
+        return "?"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class PlainProgress(_Counting):
+    """A line a round; nothing that needs a terminal."""
+
+    def __init__(self, estimator: Estimator, stream: TextIO) -> None:
+        super().__init__(estimator)
+        self._stream = stream
+
+    def began(self, run: Run, folder: Path, done: int, total: int) -> None:
+        super().began(run, folder, done, total)
+        already = f", {done} of them done already" if done else ""
+        rounds = "1 round" if total == 1 else f"{total} rounds"
+        self._say(f"run {run.id}: {rounds}{already}, about {clock_text(self.remaining)}")
+
+    def ended(self, outcome: Outcome) -> None:
+        super().ended(outcome)
+        how = "" if outcome.round else f"  FAILED: {outcome.message}"
+        self._say(
+            f"[{self.done}/{self.total}] {self.where(outcome.job)}: {outcome.seconds:.1f} s{how}"
+            f"  (elapsed {clock_text(self.elapsed)}, left {clock_text(self.remaining)})"
+        )
+
+    def stopping(self) -> None:
+        self._say(STOPPING)
+
+    def _say(self, text: str) -> None:
+        print(clean(text), file=self._stream, flush=True)
+
+
+class LiveProgress(_Counting):
+    """A bar, and one line for each round that is going on with its current figure."""
+
+    def __init__(self, estimator: Estimator, stream: TextIO) -> None:
+        super().__init__(estimator)
+        from rich.console import Console
+        from rich.live import Live
+
+        self._figures: dict[str, tuple[Job, str]] = {}
+        self._stopping = False
+        self._console = Console(file=stream, highlight=False, markup=False)
+        # Twice a second: drawing takes CPU time from what is being measured.
+        self._live = Live(
+            get_renderable=self._draw, console=self._console, refresh_per_second=2, transient=True
+        )
+
+    def began(self, run: Run, folder: Path, done: int, total: int) -> None:
+        super().began(run, folder, done, total)
+        self._live.start()
+
+    def started(self, job: Job) -> None:
+        self._figures[f"{job.case.key}.{job.number}"] = (job, "starting")
+
+    def heard(self, job: Job, event: Mapping[str, Any]) -> None:
+        key = f"{job.case.key}.{job.number}"
+        if event["event"] == "loaded":
+            self._figures[key] = (job, "running")
+        elif event["event"] == "timing":
+            # The figure first: what does not fit on the line is cut at its end.
+            figure = figure_text(event["p50_ms"], "ms")
+            self._figures[key] = (job, f"{figure}  {event['label']}")
+
+    def ended(self, outcome: Outcome) -> None:
+        super().ended(outcome)
+        self._figures.pop(f"{outcome.job.case.key}.{outcome.job.number}", None)
+        if outcome.round is None:
+            self._console.print(clean(f"✗ {self.where(outcome.job)}: {outcome.message}"), style="red")
+
+    def stopping(self) -> None:
+        self._stopping = True
+
+    def close(self) -> None:
+        self._live.stop()
+
+    def _draw(self) -> RenderableType:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        width = self._console.width
+        head = Table.grid(padding=(0, 2))
+        head.add_row(
+            ProgressBar(total=max(self.total, 1), completed=self.done, width=min(30, width // 3)),
+            Text(f"{self.done}/{self.total} rounds"),
+            Text(f"{clock_text(self.elapsed)} elapsed"),
+            Text(f"{clock_text(self.remaining)} left", style="dim"),
+        )
+        lines: list[RenderableType] = [head]
+        for job, figure in list(self._figures.values()):
+            line = Text(shorten(clean(f"  {self.where(job)}"), width))
+            line.append(shorten(clean(f"  {figure}"), max(8, width - line.cell_len)), style="dim")
+            lines.append(line)
+        if self._stopping:
+            lines.append(Text(STOPPING, style="yellow"))
+        return Group(*lines)

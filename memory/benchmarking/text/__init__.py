@@ -1,0 +1,1 @@
+"""Text for people: numbers, tables, terminal features, remarks."""

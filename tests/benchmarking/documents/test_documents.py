@@ -1,0 +1,74 @@
+"""What the documents show works as it is written."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from membench import membench, options
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def blocks(document: str, language: str = "python") -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / document).read_text(), re.S)
+
+
+def test_the_quick_starts_own_benchmark_runs(tmp_path: Path) -> None:
+    (block,) = blocks("memory/benchmarking/README.md")
+    file = tmp_path / "my_benchmarks.py"
+    file.write_text(block)
+    done = membench(*options(file, tmp_path / "out"), "--category", "my_benchmarks", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert "my_benchmarks.sorting" in done.out
+
+
+def test_the_quick_starts_configuration_is_taken(tmp_path: Path) -> None:
+    (block,) = blocks("memory/benchmarking/README.md", "toml")
+    (tmp_path / "my.toml").write_text(block)
+    done = membench("run", "--config", "my.toml", "--category", "storage", "--dry-run", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert "batch_sizes=[50]" in done.out
+
+
+def test_the_documents_target_is_measured(tmp_path: Path) -> None:
+    (tmp_path / "my_target.py").write_text(blocks("docs/targets.md")[0])
+    done = membench(
+        "run", "--benchmark", "read_latency", "--target", "my_target.py:DictTarget", "--profile", "quick",
+        "--rounds", "1", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert "store/single/p50_ms" in done.out
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_the_references_examples_run(number: int, tmp_path: Path) -> None:
+    example = blocks("docs/benchmarking.md")[number]
+    subprocess.run([sys.executable, "-c", example], cwd=tmp_path, check=True, env={**_environment()})
+
+
+def test_the_commands_for_quality_are_taken(tmp_path: Path) -> None:
+    commands = re.findall(r"^membench (run .*?)(?:  +#.*)?$", (ROOT / "docs/quality.md").read_text(), re.M)
+    assert len(commands) > 5
+    for command in commands:
+        done = membench(*shlex.split(command), "--dry-run", cwd=tmp_path)
+        assert done.code == 0, (command, done.err)
+        assert "quality.retrieval_quality" in done.out
+
+
+def _environment() -> dict[str, str]:
+    import os
+
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def test_the_page_of_the_benchmarks_is_what_the_benchmarks_say() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "benchmark_docs.py", "--check"],
+        env=_environment(), capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr

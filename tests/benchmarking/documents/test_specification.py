@@ -1,0 +1,337 @@
+"""The first document's commands and code, word for word (Windows shells aside)."""
+# ruff: noqa: E501 - the document has its own lines
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from memory.benchmarking.config import BenchmarkConfig
+from memory.benchmarking.model.files import encode_json, read_result, run_folders
+from memory.benchmarking.model.records import Result
+from memory.benchmarking.run.discovery import discover
+
+ROOT = Path(__file__).resolve().parents[3]
+
+RUNNING = """
+run
+run --category storage
+run --category storage --benchmark write_throughput
+run --parallel --workers 8
+run --config custom_config.json
+"""
+SPELLINGS = ("python -m memory.benchmarking.cli", "python scripts/benchmark.py")
+
+CONFIGURATION = """
+from memory.benchmarking.config import BenchmarkConfig
+
+# Create default config
+config = BenchmarkConfig()
+
+# Customize configuration
+config.storage.batch_sizes = [10, 50, 100]
+config.retrieval.similarity_thresholds = [0.6, 0.7, 0.8]
+config.output_dir = "custom_benchmark_results"
+
+# Save configuration for reuse
+config.save("custom_config.json")
+"""
+
+ANALYSIS = """
+from memory.benchmarking.results import BenchmarkResults
+
+# Initialize results manager
+results = BenchmarkResults("benchmark_results")
+
+# List results
+storage_results = results.list_results(category="storage")
+
+# Compare results
+comparison_df = results.compare_results(storage_results)
+
+# Generate a report
+report_path = results.generate_report(category="storage")
+
+# Create visualization
+fig = results.plot_comparison(
+    storage_results, 
+    metric="throughput_ops_per_second",
+    x_axis="batch_size"
+)
+results.save_plot(fig, "storage_throughput.png")
+"""
+
+OWN_BENCHMARK = '''
+import os
+import tempfile
+import time
+from typing import Any, Dict, List, Optional
+
+from memory import AgentMemorySystem, MemoryConfig
+from memory.benchmarking.workloads import generate_test_state
+
+
+def benchmark_my_custom_benchmark(param1: int = 100, param2: float = 0.5, **kwargs) -> Dict[str, Any]:
+    """Description of what this benchmark measures.
+    
+    Args:
+        param1: Description of parameter 1
+        param2: Description of parameter 2
+        
+    Returns:
+        Dictionary with benchmark results
+    """
+    results = {"param": param1 * param2}
+    
+    # Benchmark implementation
+    # ...
+    
+    return results
+
+
+def benchmark_write_throughput(batch_sizes: Optional[List[int]] = None, 
+                              data_complexity_levels: Optional[List[int]] = None, 
+                              **kwargs) -> Dict[str, Any]:
+    """Benchmark write throughput across memory tiers.
+    
+    Args:
+        batch_sizes: List of batch sizes to test
+        data_complexity_levels: List of data complexity levels to test
+        
+    Returns:
+        Dictionary with benchmark results
+    """
+    batch_sizes = batch_sizes or [10, 100, 1000, 10000]
+    data_complexity_levels = data_complexity_levels or [1, 5, 10]
+    
+    results = {}
+    
+    for complexity in data_complexity_levels:
+        complexity_results = {}
+        
+        for batch_size in batch_sizes:
+            print(f"Testing write throughput with batch_size={batch_size}, complexity={complexity}")
+            
+            # Create a fresh memory system for each test
+            config = MemoryConfig()
+            temp_db_path = os.path.join(tempfile.gettempdir(), f"benchmark_ltm_{complexity}_{batch_size}.db")
+            config.ltm_config.db_path = temp_db_path
+            memory_system = AgentMemorySystem(config)
+            
+            # Generate test data
+            test_states = [generate_test_state(complexity) for _ in range(batch_size)]
+            
+            # Test STM write throughput
+            start_time = time.time()
+            for i, state in enumerate(test_states):
+                memory_system.store_agent_state(
+                    agent_id="benchmark_agent",
+                    state_data=state,
+                    step_number=i
+                )
+            end_time = time.time()
+            
+            execution_time = end_time - start_time
+            stm_throughput = batch_size / execution_time if execution_time > 0 else 0
+            
+            batch_results = {
+                "throughput_ops_per_second": stm_throughput,
+                "total_time_seconds": execution_time,
+                "items_processed": batch_size
+            }
+            
+            complexity_results[f"batch_{batch_size}"] = batch_results
+            
+            # Clean up temp file
+            if os.path.exists(temp_db_path):
+                try:
+                    os.remove(temp_db_path)
+                except:
+                    pass
+        
+        results[f"complexity_{complexity}"] = complexity_results
+    
+    return results
+'''
+
+
+def smallest_config(path: Path) -> Path:
+    """Every benchmark there is, as small as it goes: what matters here is that the commands work."""
+    config = BenchmarkConfig("quick")
+    config.rounds, config.seconds = 1, 0.002
+    config.storage.batch_sizes = [5, 10]
+    config.storage.num_samples = config.storage.num_memories = 10
+    config.retrieval.data_volumes = [20]
+    config.quality.conversations = 1
+    config.memory_transition.num_memories = 10
+    config.memory_transition.batch_sizes = [20]
+    config.compression.corpus_vectors = config.compression.training_vectors = 260
+    config.compression.dataset_sizes = [20]
+    config.compression.data_sizes = [260]
+    config.compression.epochs = 1
+    config.scalability.agent_counts = [1, 2]
+    config.scalability.parallel_operations = [1]
+    config.scalability.data_volumes = [50]
+    config.scalability.duration_seconds = 0.2
+    config.integration.num_operations = config.integration.num_steps = 10
+    config.memory_search.entries = [10]
+    config.memory_search.threads = [1]
+    for section in (config.memory_search, config.context_build, config.agent_execution):
+        section.iterations = 3
+    config.context_build.sessions = config.context_build.tools = [2]
+    config.save(path)
+    return path
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder to work in, with the checkout's script in the place where the document calls it."""
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts" / "benchmark.py", tmp_path / "scripts")
+    smallest_config(tmp_path / "custom_config.json")
+    return tmp_path
+
+
+def call(project: Path, command: str) -> subprocess.CompletedProcess[str]:
+    """A command of the document; sizes come from the environment, not from its arguments."""
+    words = shlex.split(command)
+    assert words[0] == "python"
+    environment = {
+        **os.environ,
+        "MEMBENCH_CONFIG": str(project / "custom_config.json"),
+        "PYTHONPATH": str(ROOT),
+        "NO_COLOR": "1",
+    }
+    return subprocess.run(
+        [sys.executable, *words[1:]], cwd=project, env=environment, capture_output=True, text=True
+    )
+
+
+def results_below(folder: Path) -> list[Result]:
+    return [read_result(path) for run in run_folders(folder) for path in sorted(run.glob("*/*_*.json"))]
+
+
+@pytest.mark.parametrize("arguments", RUNNING.strip().splitlines())
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_the_documents_ways_to_run(project: Path, spelling: str, arguments: str) -> None:
+    runs_everything = "--category" not in arguments
+    if spelling == SPELLINGS[1] and runs_everything:
+        # The same command as above by its other name: that it is taken is enough, a whole run takes long.
+        planned = call(project, f"{spelling} {arguments} --dry-run")
+        assert planned.returncode == 0, planned.stderr
+        assert "nothing was run" in planned.stdout
+        return
+    done = call(project, f"{spelling} {arguments}")
+    assert done.returncode == 0, done.stderr
+    results = results_below(project / "benchmark_results")
+    names = {f"{result.category}.{result.benchmark}" for result in results}
+    everything = {benchmark.full_name for benchmark in discover().benchmarks}
+    if "--benchmark" in arguments:
+        assert names == {"storage.write_throughput"}
+    elif "--category" in arguments:
+        assert names == {name for name in everything if name.startswith("storage.")}
+    else:
+        assert names == everything
+    assert {result.metadata["parallel"] for result in results} == {"--parallel" in arguments}
+
+
+def test_the_documents_ways_to_work_with_results(project: Path) -> None:
+    assert call(project, "python -m memory.benchmarking.cli run --category storage").returncode == 0
+    listed = call(project, "python -m memory.benchmarking.cli results list")
+    assert listed.returncode == 0, listed.stderr
+    assert run_folders(project / "benchmark_results")[0].name in listed.stdout
+    reported = call(project, "python -m memory.benchmarking.cli results report --category storage")
+    assert reported.returncode == 0, reported.stderr
+    page = next(Path(project / word) for word in reported.stdout.split() if word.endswith(".html"))
+    assert "write_throughput" in page.read_text()
+    subprocess.run(
+        [sys.executable, "-c", ANALYSIS],
+        cwd=project,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert list((project / "benchmark_results").rglob("storage_throughput.png"))
+
+
+COMPARING = (
+    "python -m memory.benchmarking.cli compare --current-dir results/current --baseline-dir results/baseline"
+    " --threshold 0.1"
+)
+
+
+def test_the_documents_way_to_find_a_regression(project: Path) -> None:
+    for name in ("current", "baseline"):
+        done = call(
+            project,
+            f"python -m memory.benchmarking.cli run --output-dir results/{name}"
+            " --category storage --benchmark read_latency",  # not in the document: all of it takes long
+        )
+        assert done.returncode == 0, done.stderr
+    undecided = call(project, COMPARING)
+    assert undecided.returncode == 0, undecided.stderr  # one round each proves nothing
+    assert "could not be decided" in undecided.stdout
+    for name, factor in (("current", 1.5), ("baseline", 1.0)):
+        with_rounds(next((project / "results" / name).glob("*/storage/*.json")), factor)
+    regressed = call(project, COMPARING)
+    assert regressed.returncode == 2, regressed.stderr
+    assert "REGRESSED" in regressed.stdout
+
+
+def with_rounds(path: Path, factor: float) -> None:
+    """As if the same had been measured in three rounds, and took that much longer."""
+    result = read_result(path)
+    for name, figure in result.metrics.items():
+        value = factor * figure.value
+        rounds = [value, 1.01 * value, 0.99 * value]
+        result.metrics[name] = msgspec.structs.replace(figure, value=value, rounds=rounds)
+    path.write_bytes(encode_json(result))
+
+
+def test_the_results_have_the_documents_format(project: Path) -> None:
+    command = "python -m memory.benchmarking.cli run --category storage --benchmark write_throughput"
+    assert call(project, command).returncode == 0
+    (run,) = run_folders(project / "benchmark_results")
+    (path,) = run.glob("storage/*.json")
+    assert re.fullmatch(r"write_throughput_\d{8}_\d{6}\.json", path.name)
+    result = read_result(path)
+    assert (result.benchmark, result.category) == ("write_throughput", "storage")
+    assert path.stem == f"write_throughput_{result.timestamp}"
+    leaf: dict[str, Any] = result.results["complexity_1"]["batch_10"]["stm"]["one_by_one"]
+    assert {"throughput_ops_per_second", "total_time_seconds", "items_processed"} <= set(leaf)
+    assert result.metadata["execution_time"] > 0
+    assert result.metadata["params"]["batch_sizes"] == [5, 10]
+
+
+def test_the_documents_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(CONFIGURATION, {})
+    saved = BenchmarkConfig.load("custom_config.json")
+    assert saved.storage.batch_sizes == [10, 50, 100]
+    assert saved.retrieval.similarity_thresholds == [0.6, 0.7, 0.8]
+    assert saved.output_dir == "custom_benchmark_results"
+
+
+def test_the_documents_own_benchmarks_run_and_can_be_configured(project: Path) -> None:
+    (project / "my_benchmarks.py").write_text(OWN_BENCHMARK)
+    done = call(
+        project,
+        "python -m memory.benchmarking.cli run --path my_benchmarks.py --category my_benchmarks --rounds 2"
+        " --set my_benchmarks.batch_sizes=5,20 --set my_benchmarks.data_complexity_levels=1",
+    )
+    assert done.returncode == 0, done.stderr
+    custom, throughput = results_below(project / "benchmark_results")
+    assert custom.results == {"param": 50.0}
+    assert throughput.metadata["params"]["batch_sizes"] == [5, 20]
+    leaf = throughput.results["complexity_1"]["batch_20"]
+    assert leaf["items_processed"] == 20
+    assert leaf["throughput_ops_per_second"] > 0
+    assert throughput.metrics["complexity_1/batch_20/throughput_ops_per_second"].low is not None

@@ -1,0 +1,288 @@
+"""Which pictures results get: curves through the figures, slopes in words, something for everyone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from membench import membench, once
+from result_builders import figure, make_result, make_run, storage_figures
+
+from memory.benchmarking.measure.statistics import over_rounds
+from memory.benchmarking.model.files import ResultFile, samples_path, write_samples
+from memory.benchmarking.model.loaded_result import LoadedResult
+from memory.benchmarking.model.records import Figure, Round, Samples
+from memory.benchmarking.report.curves import curves
+from memory.benchmarking.report.differences import differences, forest
+from memory.benchmarking.report.gather import Gathered, gather
+from memory.benchmarking.report.makers import Shown, against, bars, over, timeline
+from memory.benchmarking.report.pictures import CATEGORIES, STORIES, pictures, question
+from memory.benchmarking.results import BenchmarkResults
+from memory.benchmarking.run.discovery import discover
+
+REAL = (
+    "storage.read_latency", "retrieval.search_accuracy", "memory_transition.importance_scoring",
+    "scalability.resource_utilization", "agent_execution.session_creation",
+)  # fmt: skip
+"""Quick ones, of every kind of picture."""
+
+
+def gathered(*figures: Mapping[str, Figure], name: str = "mine.own", **tree: object) -> Gathered:
+    """A benchmark measured by as many sources as there are figures; `tree` is recorded beside them."""
+    category, _, benchmark = name.partition(".")
+    loaded = []
+    for number, metrics in enumerate(figures):
+        result = make_result(metrics, category=category, benchmark=benchmark)
+        result.results.update(tree)
+        file = ResultFile("20260801_101500", Path("nowhere.json"), category, benchmark, f"run {number}")
+        loaded.append((number, LoadedResult(file, result)))
+    (made,) = gather(loaded)
+    return made
+
+
+# -- ours -------------------------------------------------------------------------------------
+
+
+def test_every_benchmark_of_the_package_has_a_question_and_pictures() -> None:
+    found = discover().benchmarks
+    assert {each.full_name for each in found} == set(STORIES)
+    assert {each.category for each in found} == set(CATEGORIES)
+    assert all(story.question.endswith("?") and story.makers for story in STORIES.values())
+
+
+@pytest.fixture(scope="module")
+def real_run(tmp_path_factory: pytest.TempPathFactory) -> list[Gathered]:
+    def run(folder: Path) -> None:
+        chosen = [part for name in REAL for part in ("--benchmark", name)]
+        done = membench(
+            "run", "--profile", "quick", "--rounds", 1, *chosen, "--output-dir", "out", cwd=folder
+        )
+        assert done.code == 0, done.err
+
+    manager = BenchmarkResults(once(tmp_path_factory, "pictured", run) / "out")
+    return gather((0, each) for each in manager.load_results(manager.list_results()))
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_real_result_has_all_its_pictures(real_run: list[Gathered], name: str) -> None:
+    (each,) = (each for each in real_run if each.name == name)
+    charts = pictures(each)
+    assert len(charts) == len(STORIES[name].makers)
+    for chart in charts:
+        assert all(line.points for line in chart.lines)
+        assert "" not in chart.names or len(chart.names) == 1
+
+
+def test_someone_elses_benchmark_of_our_name_is_drawn_too() -> None:
+    other = gathered(
+        {f"users_{n}/requests_per_second": figure(n) for n in (1, 5)}, name="storage.read_latency"
+    )
+    assert [chart.x.label for chart in pictures(other)] == ["users"]
+
+
+# -- percentile curves ------------------------------------------------------------------------
+
+
+def a_round(number: int, times: np.ndarray, calls: int) -> Round:
+    def packed(values: object) -> bytes:
+        return np.asarray(values, dtype="<i8").tobytes()
+
+    samples = Samples(
+        wall_ns=packed(times), block_samples=packed([len(times)]), block_wall_ns=packed([times.sum()]),
+        block_cpu_ns=packed([times.sum()]), calls_per_sample=calls, work=1,
+    )  # fmt: skip
+    return Round(
+        number=number, seed=0, figures={}, samples={"stm/single": samples, "im/single": samples}, other={},
+        not_available={}, started_at=0, load_seconds=0, seconds=1, peak_rss_bytes=1, wall_to_cpu=1,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("calls", [1, 4])
+def test_a_curve_goes_through_the_figures_of_its_timing(tmp_path: Path, calls: int) -> None:
+    draw = np.random.default_rng(1)
+    rounds = [draw.lognormal(12, 0.5, 400).astype("i8") for _ in range(3)]
+    wanted = {
+        share: over_rounds([float(np.quantile(times, share)) / 1e6 / calls for times in rounds])
+        for share in (0.5, 0.95, 0.99)
+    }
+    metrics = {"stm/single/p50_ms": figure(1), "im/single/p50_ms": figure(1)}
+    folder = make_run(tmp_path, results=[make_result(metrics, benchmark="read_latency")])
+    manager = BenchmarkResults(tmp_path)
+    (file,) = manager.list_results()
+    write_samples(samples_path(file.path), [a_round(n, times, calls) for n, times in enumerate(rounds)])
+    (each,) = gather((0, found) for found in manager.load_results([file]))
+    (curve,) = curves(each, lambda place: place.tier == "stm")
+    assert curve.calls_per_sample == calls
+    for share, estimate in wanted.items():
+        (point,) = (point for point in curve.points if point.x == share)
+        assert (point.y, point.low, point.high) == pytest.approx(
+            (estimate.value, estimate.low, estimate.high)
+        )
+    assert max(point.x for point in curve.points) == 0.995, "two of 400 samples lie beyond"
+    assert folder.is_dir()
+
+
+def test_without_samples_or_with_damaged_ones_there_is_no_curve(tmp_path: Path) -> None:
+    make_run(tmp_path, results=[make_result({"stm/single/p50_ms": figure(1)}, benchmark="read_latency")])
+    manager = BenchmarkResults(tmp_path)
+    (file,) = manager.list_results()
+    (each,) = gather((0, found) for found in manager.load_results([file]))
+    assert curves(each, lambda place: True) == []
+    samples_path(file.path).write_bytes(b"PK no zip at all")
+    assert curves(each, lambda place: True) == []
+    assert pictures(each) == []
+
+
+# -- over sizes -------------------------------------------------------------------------------
+
+
+def over_size(**changes: object) -> object:
+    wanted = {"x_label": "memories", "shown": Shown("time"), "lines": ("part",)} | changes
+    return over("Cost", "p50_ms", "size", **wanted)  # type: ignore[arg-type]
+
+
+def test_the_slope_is_that_of_the_rounds_and_said_in_words() -> None:
+    def cost(size: int, exponent: float) -> Figure:
+        rounds = [size**exponent * factor for factor in (0.9, 1.0, 1.1)]
+        return Figure(value=rounds[1], low=rounds[0], high=rounds[2], rounds=rounds)
+
+    made = gathered({f"size_{10**n}/search/p50_ms": cost(10**n, 0.5) for n in (1, 2, 3)})
+    chart = over_size(fit=True)(made)  # type: ignore[operator]
+    assert (chart.x.scale, chart.y.scale) == ("log", "log")
+    assert chart.findings == ("Ten times the memories cost 3.2 times as much (n^0.50, 0.50 to 0.50).",)
+    (fit,) = (line for line in chart.lines if line.drawn == "fit")
+    assert [point.y for point in fit.points] == pytest.approx([10**0.5, 1000**0.5])
+
+
+def test_a_single_size_is_drawn_as_bars() -> None:
+    chart = over_size(fit=True)(  # type: ignore[operator]
+        gathered({"size_10/search/p50_ms": figure(1), "size_10/read/p50_ms": figure(2)})
+    )
+    assert chart.lying
+    assert chart.x.names == ("search", "read")
+
+
+def test_every_source_has_its_own_line() -> None:
+    one, two = ({f"size_{n}/search/p50_ms": figure(n * scale) for n in (10, 100)} for scale in (1, 2))
+    chart = over_size()(gathered(one, two))  # type: ignore[operator]
+    assert [(line.source, [point.y for point in line.points]) for line in chart.lines] == [
+        (0, [10, 100]),
+        (1, [20, 200]),
+    ]
+
+
+def test_a_goal_is_drawn_and_said() -> None:
+    made = gathered({f"size_{n}/search/p50_ms": figure(n) for n in (1, 5)})
+    near = over_size(shown=Shown("time", goal=10.0))(made)  # type: ignore[operator]
+    assert near.findings == ("All of it stays below the goal of 10 ms.",)
+    assert near.limits == ((10.0, "goal: 10 ms"),)
+    missed = over_size(shown=Shown("time", goal=3.0))(made)  # type: ignore[operator]
+    assert missed.findings == ("The goal of 3 ms is missed.",)
+
+
+def test_tiers_have_one_colour_everywhere() -> None:
+    tiers = {f"size_{n}/{tier}/p50_ms": figure(n) for n in (10, 100) for tier in ("ltm", "stm")}
+    chart = over_size(lines=("tier",))(gathered(tiers))  # type: ignore[operator]
+    assert {line.name: chart.colour_of(line) for line in chart.lines} == {"stm": 0, "ltm": 2}
+    mixed = over_size(lines=("tier", "part"))(  # type: ignore[operator]
+        gathered(tiers | {f"size_{n}/other/p50_ms": figure(n) for n in (10, 100)})
+    )
+    assert len({mixed.colour_of(line) for line in mixed.lines}) == 3
+
+
+# -- other kinds ------------------------------------------------------------------------------
+
+
+def test_one_figure_is_drawn_against_another_by_name() -> None:
+    made = gathered(
+        {"codecs/int8/bytes_per_vector": figure(256), "codecs/int8/recall": figure(0.99),
+         "codecs/pq/bytes_per_vector": figure(16), "codecs/pq/recall": figure(0.8),
+         "codecs/lost/recall": figure(0.1)}
+    )  # fmt: skip
+    chart = against("x", "bytes_per_vector", "recall", x_label="bytes", shown=Shown("recall", (0, 1)),
+                    names=("part1",))(made)  # fmt: skip
+    assert chart is not None
+    assert [(point.text, point.x, point.y) for point in chart.lines[0].points] == [
+        ("int8", 256, 0.99),
+        ("pq", 16, 0.8),
+    ]
+
+
+def test_a_timeline_is_drawn_as_means_and_what_is_no_reading_is_left_out() -> None:
+    readings = [{"seconds": n / 10, "rss_mb": 100 + n} for n in range(1000)]
+    made = gathered({"p50_ms": figure(1)}, timeline=[*readings, "odd", {"seconds": 5}, {"rss_mb": None}])
+    chart = timeline("RSS", "timeline", "rss_mb", "RSS", "MB", from_zero=False)(made)
+    assert chart is not None
+    points = chart.lines[0].points
+    assert len(points) == 120
+    assert np.mean([point.y for point in points]) == pytest.approx(100 + 999 / 2, rel=1e-3)
+    assert chart.note == "Of the last round. 1000 readings, drawn as 120 means."
+    assert timeline("x", "nothing", "rss_mb", "RSS", "MB", from_zero=True)(made) is None
+
+
+def test_bars_stand_in_the_order_of_the_tiers() -> None:
+    made = gathered({f"{tier}/disk_bytes": figure(n) for n, tier in enumerate(("ltm", "im", "stm"), 1)})
+    chart = bars("Room", "disk_bytes", ("tier",), shown=Shown("room"))(made)
+    assert chart is not None
+    assert chart.x.names == ("stm", "im", "ltm")
+
+
+# -- a user's own -----------------------------------------------------------------------------
+
+
+def test_an_own_benchmark_is_drawn_over_the_parameter_that_varies_most() -> None:
+    made = gathered(
+        {
+            f"users_{users}/depth_{depth}/requests_per_second": figure(users / depth)
+            for users in (1, 5, 25)
+            for depth in (1, 2)
+        }
+    )
+    (chart,) = pictures(made)
+    assert (chart.title, chart.x.label, chart.y.unit) == ("Requests, by users", "users", "/s")
+    assert chart.names == ["depth 1", "depth 2"]
+    assert chart.note == "Higher is better."
+    assert question(made) == ""
+
+
+def test_an_own_benchmark_without_parameters_is_drawn_as_bars() -> None:
+    (chart,) = pictures(gathered({"red/error_rate": figure(0.1), "blue/error_rate": figure(0.2)}))
+    assert chart.lying
+    assert chart.x.names == ("red", "blue")
+
+
+def test_many_lines_become_panels() -> None:
+    made = gathered(
+        {
+            f"users_{u}/depth_{d}/{part}/value_ms": figure(u)
+            for u in (1, 2, 3, 4)
+            for d in (1, 2, 3)
+            for part in ("a", "b", "c", "d")
+        }
+    )
+    (chart,) = pictures(made)
+    assert all(len(panel.lines) <= 8 for panel in chart.panels)
+    assert len(chart.panels) > 1
+
+
+def test_one_figure_alone_needs_no_picture() -> None:
+    assert pictures(gathered({"p50_ms": figure(1)})) == []
+
+
+# -- differences ------------------------------------------------------------------------------
+
+
+def test_differences_are_turned_so_that_right_is_better() -> None:
+    slow, fast = storage_figures(1), storage_figures(2)
+    found = differences([gathered(slow, fast)], headlines=False)
+    assert {each.word for each in found} == {"better"}
+    assert all(each.goodness.ratio == pytest.approx(2) for each in found)
+    assert {each.change.ratio > 1 for each in found if each.path.endswith("_ms")} == {False}
+
+
+def test_figures_of_other_sizes_are_not_compared() -> None:
+    one = gathered({"size_10/p50_ms": figure(1)}, {"size_20/p50_ms": figure(1)})
+    assert differences([one], headlines=True) == []
+    assert forest([], ["a", "b"]) is None

@@ -1,0 +1,150 @@
+"""What will run: parameters of each case, seeds and the order of rounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from membench import LIGHT, write
+
+from memory.benchmarking import BenchmarkConfig, BenchmarkRunner
+from memory.benchmarking.errors import InvalidBenchmarkConfig, NothingMeasured, UnknownName
+from memory.benchmarking.model.profiles import PROFILES
+from memory.benchmarking.model.records import Case
+from memory.benchmarking.run.plan import make_cases, order_of_rounds, round_seed
+
+
+def runner(tmp_path: Path, source: str, **settings: Any) -> BenchmarkRunner:
+    config = BenchmarkConfig("quick")
+    config.update({"targets": [LIGHT], **settings})
+    return BenchmarkRunner(config, paths=[write(tmp_path / "mine.py", source)])
+
+
+def test_every_benchmark_meets_every_target(tmp_path: Path) -> None:
+    source = "def benchmark_x(): pass\ndef benchmark_y(): pass"
+    cases = runner(tmp_path, source, targets=["sqlite-baseline", LIGHT]).plan(["mine"])
+    assert [(case.name, case.target) for case in cases] == [
+        ("mine.x", "sqlite-baseline"),
+        ("mine.x", LIGHT),
+        ("mine.y", "sqlite-baseline"),
+        ("mine.y", LIGHT),
+    ]
+    assert {case.source for case in cases} == {str(tmp_path / "mine.py")}
+    assert len({case.key for case in cases}) == 4
+
+
+def test_what_counts_from_the_strongest(tmp_path: Path) -> None:
+    """--params, set for the benchmark, set for the category, the function's own default."""
+    made = runner(tmp_path, "def benchmark_x(a=1, b=1, c=1, d=1): pass\ndef benchmark_y(d=1): pass")
+    made.found  # noqa: B018 - the configuration gets to know them
+    for assignment in ("mine.a=2", "mine.b=2", "mine.c=2", "mine.x.a=3", "mine.x.b=3"):
+        made.config.set_text(assignment)
+    x, y = made.plan(["mine"], params={"a": 4, "d": 4})
+    assert x.params == {"a": 4, "b": 3, "c": 2, "d": 4}
+    assert y.params == {"d": 4}
+
+
+def test_a_profile_feeds_the_benchmarks() -> None:
+    config = BenchmarkConfig("quick")
+    config.storage.batch_sizes = [7]
+    cases = {case.benchmark: case.params for case in BenchmarkRunner(config).plan(["storage"])}
+    assert cases["read_latency"] == {"num_samples": 200, "batch_sizes": [7], "settle_memories": 0}
+    assert cases["write_throughput"]["batch_sizes"] == [7]
+    assert "batch_sizes" not in cases["memory_efficiency"]
+
+
+def test_a_profile_may_ask_for_fewer_rounds_than_a_benchmark() -> None:
+    def most(profile: str) -> dict[str, int | None]:
+        cases = BenchmarkRunner(BenchmarkConfig(profile)).plan(["scalability"])
+        return {case.benchmark: case.most_rounds for case in cases}
+
+    assert most("full")["resource_utilization"] == 2
+    assert most("standard")["resource_utilization"] is None
+    assert most("full")["memory_size_scaling"] == most("quick")["memory_size_scaling"] == 3
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_fewer_rounds_are_asked_for_of_benchmarks_that_there_are(profile: str) -> None:
+    sizes = PROFILES[profile].sizes
+    known = {f"{category}.{name}" for category, benchmarks in sizes.items() for name in benchmarks}
+    assert set(PROFILES[profile].most_rounds) <= known
+
+
+def test_defaults_are_written_down_as_json_values(tmp_path: Path) -> None:
+    (case,) = runner(tmp_path, "def benchmark_x(sizes=(1, 2), by_size={1: 'a'}, none=None): pass").plan(
+        ["mine"]
+    )
+    assert case.params == {"sizes": [1, 2], "by_size": {"1": "a"}, "none": None}
+
+
+@pytest.mark.parametrize(
+    ("source", "params", "message"),
+    [
+        ("(size=1)", {"siz": 2}, "--params: no chosen benchmark takes 'siz': did you mean 'size'?"),
+        ("()", {"size": 2}, "--params: no chosen benchmark takes 'size': there are none"),
+        ("(size: int = 1)", {"size": "two"}, "mine.x.size is 'two': expected `int`, got `str`"),
+        ("(size=print)", {}, "mine.x has a parameter that can't be written down: .*"),
+    ],
+)
+def test_parameters_that_can_not_work_are_named(
+    source: str, params: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    made = runner(tmp_path, f"def benchmark_x{source}: pass")
+    with pytest.raises(InvalidBenchmarkConfig, match=message.replace("?", r"\?")):
+        made.plan(["mine"], params=params)
+
+
+def test_a_wrong_target_is_an_error_before_anything_runs(tmp_path: Path) -> None:
+    made = runner(tmp_path, "def benchmark_x(): pass", targets=["agentmemori"])
+    with pytest.raises(UnknownName, match="there is no target 'agentmemori': did you mean 'agentmemory'"):
+        made.plan(["mine"])
+
+
+def test_an_empty_plan_is_no_success() -> None:
+    with pytest.raises(NothingMeasured, match="there is no benchmark to run"):
+        make_cases([], BenchmarkConfig())
+
+
+# -- laws -------------------------------------------------------------------------------------
+
+
+def case_named(number: int, most_rounds: int | None = None) -> Case:
+    return Case(category="c", benchmark=f"b{number}", target="t", params={}, most_rounds=most_rounds)
+
+
+@given(
+    st.lists(st.none() | st.integers(1, 6), min_size=1, max_size=6),
+    st.integers(1, 6),
+    st.integers(0, 2**32 - 1),
+)
+def test_every_round_of_every_case_comes_once_and_turn_by_turn(
+    most: list[int | None], rounds: int, seed: int
+) -> None:
+    cases = [case_named(number, limit) for number, limit in enumerate(most)]
+    order = list(order_of_rounds(cases, rounds, seed))
+    assert order == list(order_of_rounds(cases, rounds, seed)), "a resumed run has the same order"
+    wanted = {
+        (case.key, number) for case in cases for number in range(min(rounds, case.most_rounds or rounds))
+    }
+    assert len(order) == len(wanted)
+    assert {(case.key, number) for case, number in order} == wanted
+    numbers = [number for _, number in order]
+    assert numbers == sorted(numbers)
+
+
+def test_the_order_depends_on_the_seed() -> None:
+    cases = [case_named(number) for number in range(6)]
+    orders = {tuple(case.benchmark for case, _ in order_of_rounds(cases, 1, seed)) for seed in range(10)}
+    assert len(orders) > 5
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32 - 1))
+def test_seeds_are_the_same_again_and_differ_between_rounds(seed: int) -> None:
+    seeds = [round_seed(seed, number) for number in range(50)]
+    assert seeds == [round_seed(seed, number) for number in range(50)]
+    assert len(set(seeds)) == 50
+    assert all(0 <= each < 2**32 for each in seeds), "Python takes no other hash seed"

@@ -1,0 +1,300 @@
+"""The end of a run: headline figures, what changed since the last one, what failed, where it is."""
+
+from __future__ import annotations
+
+import io
+import json
+import pty
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from membench import GOOD, Done, membench, once, options, write
+from result_builders import ENVIRONMENT, THROUGHPUT, make_result, make_run, storage_figures
+
+from memory.benchmarking.measure.statistics import Change
+from memory.benchmarking.model.files import read_result, read_run
+from memory.benchmarking.model.records import Environment, Failure, Figure, Run, Unit
+from memory.benchmarking.run.previous_runs import Comparison, compared_with_earlier
+from memory.benchmarking.run.summary import (
+    Style,
+    change_text,
+    print_summary,
+    summary_for_machines,
+    timings_text,
+)
+from memory.benchmarking.text.display import NOTHING
+
+HEADLINE = f"complexity_1/batch_100/stm/{THROUGHPUT}"
+FIRST, SECOND = "20260801_101500_ab12", "20260802_101500_cd34"
+
+
+def a_run(output_dir: Path, run_id: str, scale: float = 1.0, **changes: Any) -> tuple[Path, Run]:
+    result = make_result(storage_figures(scale), timestamp=run_id[:15])
+    folder = make_run(output_dir, run_id, [result], headline=HEADLINE, **changes)
+    return folder, read_run(folder)
+
+
+def comparison_of(folder: Path, run: Run) -> Comparison | None:
+    (ref,) = run.results
+    return compared_with_earlier(folder, run, ref, read_result(folder / ref.file))
+
+
+def summary_of(folder: Path, run: Run) -> str:
+    stream = io.StringIO()
+    print_summary(folder, run, stream)
+    return stream.getvalue()
+
+
+# -- the change -------------------------------------------------------------------------------
+
+
+def test_a_figure_is_compared_with_the_last_run_of_the_same_case(tmp_path: Path) -> None:
+    a_run(tmp_path, "20260701_101500_0000", scale=7.0)
+    a_run(tmp_path, FIRST)
+    found = comparison_of(*a_run(tmp_path, SECOND, scale=2.0))
+    assert found is not None
+    assert found.run_id == FIRST
+    assert found.change.ratio == pytest.approx(2.0)
+    assert found.change.is_clear
+    assert "+100 % (" in summary_of(*a_run(tmp_path, "20260803_101500_ef56", scale=4.0))
+
+
+def elsewhere(**changes: Any) -> Environment:
+    return msgspec.structs.replace(ENVIRONMENT, **changes)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"environment": elsewhere(fingerprint="another")},
+        {"parallel": 2},
+        {"started_at": "2026-08-09T10:15:00"},
+    ],
+    ids=["another machine", "rounds side by side", "a later run"],
+)
+def test_a_figure_is_not_compared_with(other: dict[str, Any], tmp_path: Path) -> None:
+    a_run(tmp_path, FIRST, scale=1.0, **other)
+    folder, run = a_run(tmp_path, SECOND)
+    assert comparison_of(folder, run) is None
+    assert re.search(rf"{NOTHING}\n", summary_of(folder, run))
+
+
+def test_a_parallel_run_is_never_compared(tmp_path: Path) -> None:
+    a_run(tmp_path, FIRST)
+    folder, run = a_run(tmp_path, SECOND, parallel=2)
+    assert comparison_of(folder, run) is None
+    assert "2 rounds ran side by side" in summary_of(folder, run)
+    assert summary_for_machines(folder, run, interrupted=False)["gates"] is False
+
+
+def test_other_parameters_are_another_case(tmp_path: Path) -> None:
+    folder, run = a_run(tmp_path, FIRST)
+    (ref,) = run.results
+    run.results = [msgspec.structs.replace(ref, params_digest="1")]
+    (folder / "run.json").write_bytes(msgspec.json.encode(run))
+    assert comparison_of(*a_run(tmp_path, SECOND)) is None
+
+
+def test_a_damaged_earlier_run_does_not_keep_a_new_one_from_being_shown(tmp_path: Path) -> None:
+    first, _ = a_run(tmp_path, FIRST)
+    broken, _ = a_run(tmp_path, "20260801_111500_ab12")
+    (broken / "run.json").write_text("{")
+    folder, run = a_run(tmp_path, SECOND)
+    found = comparison_of(folder, run)
+    assert found is not None
+    assert found.run_id == FIRST
+    for path in (first / "storage").iterdir():
+        path.write_text("{")
+    assert comparison_of(folder, run) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "better", "text"),
+    [
+        (Change(1.081, 1.069, 1.094), "lower", "+8.1 % (+6.9 to +9.4), worse"),
+        (Change(1.081, 1.069, 1.094), "higher", "+8.1 % (+6.9 to +9.4), better"),
+        (Change(0.5, 0.4, 0.6), "lower", "-50.0 % (-60.0 to -40.0), better"),
+        (Change(0.5, 0.4, 0.6), "higher", "-50.0 % (-60.0 to -40.0), worse"),
+        (Change(0.5, 0.4, 0.6), "neither", "-50.0 % (-60.0 to -40.0), changed"),
+        (Change(1.05, 0.9, 1.2), "lower", "+5.0 % (-10.0 to +20.0), not clear"),
+        (Change(1.5), "lower", "+50.0 %, one round only"),
+        (Change(1.0, 1.0, 1.0), "lower", "the same"),
+    ],
+)
+def test_only_what_the_interval_bears_out_is_called_better_or_worse(
+    change: Change, better: Any, text: str
+) -> None:
+    assert change_text(Comparison("before", change), Unit(unit="ms", better=better)) == text
+
+
+def test_without_an_earlier_run_there_is_no_change() -> None:
+    assert change_text(None, Unit(unit="ms", better="lower")) == NOTHING
+
+
+# -- the table --------------------------------------------------------------------------------
+
+
+def test_the_summary_says_figure_interval_and_where_the_files_are(tmp_path: Path) -> None:
+    folder, run = a_run(tmp_path, FIRST)
+    head, line, path, empty, where, more = summary_of(folder, run).splitlines()
+
+    assert head.split()[-4:] == ["since", "the", "last", "run"]
+    assert re.fullmatch(rf"storage.write_throughput  10,000 /s  9,500–10,500\s+{NOTHING}", line)
+    assert path == f"  {HEADLINE}"
+    assert empty == ""
+    assert where == f"1 result of quick run {FIRST} in {folder}"
+    assert more == f"more: membench results show {folder}"
+
+
+def test_targets_are_named_where_they_are_not_the_usual_one(tmp_path: Path) -> None:
+    result = make_result(storage_figures(), timestamp=FIRST[:15], target="sqlite-baseline")
+    folder = make_run(tmp_path, FIRST, [result], headline=HEADLINE)
+    assert "storage.write_throughput on sqlite-baseline" in summary_of(folder, read_run(folder))
+
+
+def test_what_failed_is_named_with_its_log(tmp_path: Path) -> None:
+    failure = Failure(
+        case="c.b@t", round=1, reason="crash", message="crashed\x1b with SIGSEGV", log="logs/x.log"
+    )
+    folder, run = a_run(tmp_path, FIRST, failures=[failure])
+    text = summary_of(folder, run)
+    assert "\n1 round failed:\n  c.b@t round 2: crashed� with SIGSEGV\n" in text
+    assert f"    log: {folder}/logs/x.log\n" in text
+
+
+def test_a_benchmark_that_is_not_available_is_shown_with_its_reason(tmp_path: Path) -> None:
+    result = make_result({}, timestamp=FIRST[:15], not_available={"a/b": "it has no tiers"})
+    folder = make_run(tmp_path, FIRST, [result], headline="")
+    text = summary_of(folder, read_run(folder))
+    assert re.search(r"storage.write_throughput\s+n/a", text)
+    assert "storage.write_throughput a/b: n/a, it has no tiers" in text
+
+
+def test_a_benchmark_without_any_figure_takes_one_line_and_one_note(tmp_path: Path) -> None:
+    result = make_result({}, timestamp=FIRST[:15], not_available={"": "it has no search"})
+    folder = make_run(tmp_path, FIRST, [result], headline="")
+    _, line, note, empty, *_ = summary_of(folder, read_run(folder)).splitlines()
+    assert line.split() == ["storage.write_throughput", "n/a"]
+    assert note == "storage.write_throughput: n/a, it has no search"
+    assert empty == ""
+
+
+def test_what_is_not_to_be_trusted_is_a_warning_at_the_end(tmp_path: Path) -> None:
+    wrong, right = (make_result(storage_figures(), timestamp=FIRST[:15]) for _ in range(2))
+    wrong.results["ruler"] = "NOT TO BE TRUSTED: 0.7\x1b, not 0.6"
+    right.results["ruler"] = "right: 0.6"
+    folder = make_run(tmp_path, FIRST, [wrong, right], headline=HEADLINE)
+    text = summary_of(folder, read_run(folder))
+    warning = "\n\nWARNING: storage.write_throughput ruler: NOT TO BE TRUSTED: 0.7�, not 0.6\n\n2 results"
+    assert warning in text
+    assert "right" not in text
+
+
+def test_an_interval_that_says_nothing_is_not_shown_and_machines_get_its_numbers(tmp_path: Path) -> None:
+    result = make_result({"a/p50_ms": Figure(value=0.722, low=2e-10, high=2e9)}, timestamp=FIRST[:15])
+    folder = make_run(tmp_path, FIRST, [result], headline="a/p50_ms")
+    assert re.search(r"722 µs  too few rounds", summary_of(folder, read_run(folder)))
+    (found,) = summary_for_machines(folder, read_run(folder), interrupted=False)["results"]
+    assert (found["low"], found["high"]) == (2e-10, 2e9)
+
+
+def test_colours_are_for_terminals_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    near, far = pty.openpty()
+    with open(near, "wb"), open(far, "w") as terminal:
+        assert Style(terminal).red("x") == "\033[31mx\033[0m"
+        monkeypatch.setenv("NO_COLOR", "1")
+        assert Style(terminal).red("x") == "x"
+        monkeypatch.delenv("NO_COLOR")
+        monkeypatch.setenv("TERM", "dumb")
+        assert Style(terminal).bold("x") == "x"
+    assert Style(io.StringIO()).dim("x") == "x"
+
+
+def test_the_summary_for_machines_is_one_document(tmp_path: Path) -> None:
+    a_run(tmp_path, FIRST)
+    folder, run = a_run(tmp_path, SECOND, scale=2.0)
+    document = json.loads(msgspec.json.encode(summary_for_machines(folder, run, interrupted=True)))
+    assert document["run"] == SECOND
+    assert document["interrupted"] is True
+    assert document["gates"] is True
+    assert document["fingerprint"] == ENVIRONMENT.fingerprint
+    (result,) = document["results"]
+    assert result["headline"] == HEADLINE
+    assert (result["value"], result["unit"]) == (20_000.0, "/s")
+    assert result["change"]["since"] == FIRST
+    assert result["change"]["ratio"] == pytest.approx(2.0)
+    assert Path(result["file"]).is_file()
+
+
+def test_a_headline_that_is_not_there_is_no_figure(tmp_path: Path) -> None:
+    result = make_result({"a": Figure(value=1.0)}, timestamp=FIRST[:15])
+    folder = make_run(tmp_path, FIRST, [result], headline="b")
+    (found,) = summary_for_machines(folder, read_run(folder), interrupted=False)["results"]
+    assert (found["value"], found["unit"], found["change"]) == (None, None, None)
+
+
+# -- where the time went ----------------------------------------------------------------------
+
+
+def test_the_share_of_the_harness_is_all_but_the_benchmarks(tmp_path: Path) -> None:
+    timings = {"start": 1.0, "load": 0.5, "benchmark": 8.0, "save and end": 0.25, "all": 10.0}
+    text = timings_text(a_run(tmp_path, FIRST, timings=timings)[1])
+    assert re.search(r"benchmark +8.00 s +80.0 %", text)
+    assert re.search(r"plan, collect, wait +0.25 s +2.5 %", text)
+    assert text.endswith("the harness itself: 20.0 % of the run")
+    side_by_side = timings_text(a_run(tmp_path, SECOND, timings=timings, parallel=2)[1])
+    assert "plan, collect, wait" not in side_by_side
+    assert side_by_side.endswith("the harness itself: 17.9 % of all rounds")
+
+
+# -- two real runs ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def twice(tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, Done, Done]:
+    """The same benchmark two times, then with rounds side by side."""
+
+    def run(folder: Path) -> None:
+        file = write(folder / "good.py", GOOD)
+        common = options(file, folder / "out", "--rounds", 2)
+        for number, more in enumerate((("--timings",), ("--json",), ("--parallel", "--json"))):
+            done = membench(*common, *more, cwd=folder)
+            (folder / f"{number}.json").write_bytes(msgspec.json.encode(done))
+
+    folder = once(tmp_path_factory, "twice", run)
+    one, two, three = (
+        msgspec.json.decode((folder / f"{number}.json").read_bytes(), type=Done) for number in range(3)
+    )
+    return one, two, three
+
+
+def test_a_second_run_says_what_changed_since_the_first(twice: tuple[Done, Done, Done]) -> None:
+    one, two, _ = twice
+    assert (one.code, two.code) == (0, 0)
+    first = re.search(r"quick run (\S+) in|standard run (\S+) in", one.out)
+    assert first
+    document = json.loads(two.out)
+    (result,) = document["results"]
+    assert result["change"]["since"] == (first[1] or first[2])
+    assert 0 < result["change"]["low"] <= result["change"]["ratio"] <= result["change"]["high"]
+    assert (result["unit"], document["status"]) == ("/s", "complete")
+    assert two.err == ""
+
+
+def test_a_parallel_run_says_of_no_change(twice: tuple[Done, Done, Done]) -> None:
+    document = json.loads(twice[2].out)
+    assert document["gates"] is False
+    assert document["results"][0]["change"] is None
+
+
+def test_timings_add_up_to_the_run(twice: tuple[Done, Done, Done]) -> None:
+    rows = re.findall(r"^(\w[\w, ]*?) +([\d.]+) s( +[\d.]+ %)?$", twice[0].out, re.MULTILINE)
+    seconds = {name: float(value) for name, value, _ in rows}
+    assert {"start", "load", "benchmark", "save and end", "plan, collect, wait", "all"} == set(seconds)
+    assert sum(seconds.values()) == pytest.approx(2 * seconds["all"], abs=0.05)
+    assert "the harness itself: " in twice[0].out
