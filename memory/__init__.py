@@ -6,8 +6,9 @@ command line of `memory.benchmarking`) stays quick.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from memory._base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from memory.agent import AgentMemory as AgentMemory
@@ -23,31 +24,19 @@ if TYPE_CHECKING:
     from memory.system import AgentMemorySystem as AgentMemorySystem
 
 _HOMES = {
-    "AgentMemory": "memory.agent",
-    "AgentMemoryError": "memory.errors",
-    "AgentMemorySystem": "memory.system",
-    "Hit": "memory.entry",
-    "ManualClock": "memory.clock",
-    "MemoryConfig": "memory.config",
-    "MemoryEntry": "memory.entry",
-    "MemoryHooks": "memory.hooks",
-    "SystemClock": "memory.clock",
-    "Tier": "memory.entry",
-    "with_memory": "memory.hooks",
+    "AgentMemory": "agent",
+    "AgentMemoryError": "errors",
+    "AgentMemorySystem": "system",
+    "Hit": "entry",
+    "ManualClock": "clock",
+    "MemoryConfig": "config",
+    "MemoryEntry": "entry",
+    "MemoryHooks": "hooks",
+    "SystemClock": "clock",
+    "Tier": "entry",
+    "with_memory": "hooks",
 }
 
 __all__ = sorted(_HOMES)
 __version__ = "0.1.0"
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'memory' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

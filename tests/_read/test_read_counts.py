@@ -12,7 +12,8 @@ import pytest
 from small_embedder import small_embedder
 from threads import together
 
-from memory import AgentMemorySystem, system, uses
+from memory import AgentMemorySystem, system
+from memory._read import read_counts
 from memory._read.read_counts import Uses
 from memory.errors import StoreFull
 
@@ -92,13 +93,13 @@ def test_storing_succeeds_where_only_the_uses_can_not_be_saved(
 
 def test_of_memories_that_nobody_saves_the_first_are_given_up() -> None:
     waiting = Uses()
-    for seq in range(uses._MOST_WAITING + 5 * uses._LOOK_EVERY):
+    for seq in range(read_counts._MOST_WAITING + 5 * read_counts._LOOK_EVERY):
         waiting.add("ann", [seq])
         waiting.add("ann", [seq])
-    assert waiting.memories <= uses._MOST_WAITING + uses._LOOK_EVERY
+    assert waiting.memories <= read_counts._MOST_WAITING + read_counts._LOOK_EVERY
     taken = waiting.take()["ann"]
     assert 0 not in taken
-    assert taken[uses._MOST_WAITING] == 2
+    assert taken[read_counts._MOST_WAITING] == 2
 
 
 def test_a_part_is_taken_of_those_that_were_first_read() -> None:

@@ -243,7 +243,7 @@ def test_a_function_that_raises_costs_its_own_result_and_is_named() -> None:
     broken, leaves = report.failures
     assert broken.benchmark_name == "broken"
     assert broken.error.startswith("ZeroDivisionError: division by zero (")
-    assert "test_small.py, line" in broken.error
+    assert "test_framework.py, line" in broken.error
     assert leaves == BenchmarkFailure("leaves", leaves.error)
     assert leaves.error.startswith("SystemExit: done")
 

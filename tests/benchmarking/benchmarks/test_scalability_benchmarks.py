@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from broken_targets import place_of
 from membench import LIGHT
 
 from memory.benchmarking.bench import Bench, Score
@@ -32,52 +33,9 @@ from memory.benchmarking.measure.timeline import Reading
 from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.run.worker import take_apart
 from memory.benchmarking.targets.agentmemory import AgentMemoryTarget
-from memory.benchmarking.targets.base import Capabilities, Found, Item
+from memory.benchmarking.targets.base import Found, Item
 
 BASELINE = "sqlite-baseline"
-HERE = f"{__file__}:"
-
-
-class Forgetful(AgentMemoryTarget):
-    """Says that it has stored something, and can't find it."""
-
-    def get_one(self, agent_id: str, id: str) -> Any:
-        return None
-
-
-class Hoarding(AgentMemoryTarget):
-    """Keeps 100 kB of every search for ever."""
-
-    def search(
-        self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
-    ) -> list[Found]:
-        self.hoard = [*getattr(self, "hoard", []), b"x" * 100_000]
-        return super().search(agent_id, query, k, place)
-
-
-class Talkative(AgentMemoryTarget):
-    """Answers everybody with what the first one said."""
-
-    def search(
-        self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
-    ) -> list[Found]:
-        return super().search("agent 0", query, k, place)
-
-
-class Alone(AgentMemoryTarget):
-    """Without tiers, threads or vectors."""
-
-    capabilities = Capabilities()
-
-    def add(self, items: Sequence[Item], place: str | None = None) -> list[str]:
-        return super().add(items)
-
-
-class HalfBlind(AgentMemoryTarget):
-    """Finds half of what it should."""
-
-    def search_vector(self, agent_id: str, vector: Any, k: int, place: str | None = None) -> list[Found]:
-        return super().search_vector(agent_id, vector, k, place)[: k // 2]
 
 
 def bench(target: str = "agentmemory") -> Bench:
@@ -173,11 +131,11 @@ def test_too_many_processes_are_not_started(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_wrong_answers_are_not_measured(target: str, parallel: int) -> None:
     with pytest.raises(AssertionError, match="agentmemory gave agent"):
-        benchmark_agent_scaling([3], [parallel], bench=bench(HERE + target))
+        benchmark_agent_scaling([3], [parallel], bench=bench(place_of(target)))
 
 
 def test_wrong_answers_in_a_process_are_not_measured(tmp_path: Path) -> None:
-    with ProcessCrew(f"{HERE}Forgetful", 1) as crew, crew.on(tmp_path, 1):
+    with ProcessCrew(place_of("Forgetful"), 1) as crew, crew.on(tmp_path, 1):
         crew.prepare(["agent 0"], "seed")
         with pytest.raises(AssertionError, match="other content than it stored"):
             crew.go(Seen())
@@ -235,7 +193,7 @@ def test_the_baseline_has_no_tiers_and_finds_exactly() -> None:
 
 
 def test_what_a_target_can_not_do_has_a_reason() -> None:
-    alone = take_apart(benchmark_memory_size_scaling([30], bench=bench(f"{HERE}Alone")))
+    alone = take_apart(benchmark_memory_size_scaling([30], bench=bench(place_of("Alone"))))
     assert set(alone.not_available) == {
         f"size_30/{name}" for name in ("vector_search", "recall_at_10", "cross_tier_to_slowest_tier")
     }
@@ -245,7 +203,7 @@ def test_what_a_target_can_not_do_has_a_reason() -> None:
 
 
 def test_recall_falls_with_what_is_not_found() -> None:
-    found = benchmark_memory_size_scaling([100], bench=bench(f"{HERE}HalfBlind"))
+    found = benchmark_memory_size_scaling([100], bench=bench(place_of("HalfBlind")))
     assert found["size_100"]["recall_at_10"] == 0.5
 
 
@@ -337,14 +295,14 @@ def test_a_leak_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scalability, "_WHILE_CACHES_FILL", 100)
     monkeypatch.setattr(scalability, "_LEAST_FOR_A_LEAK", 500)
     monkeypatch.setattr(scalability, "_MOST_UNDONE", 1)
-    found = benchmark_resource_utilization(2.0, 500.0, bench=bench(f"{HERE}Hoarding"))
+    found = benchmark_resource_utilization(2.0, 500.0, bench=bench(place_of("Hoarding")))
     slope = found["leak_bytes_per_operation"]
     assert slope.low > 5_000
     assert slope.value == pytest.approx(20_000, rel=0.5)  # two of ten operations search
 
 
 def test_lost_memories_show_as_errors() -> None:
-    found = benchmark_resource_utilization(0.2, 200.0, bench=bench(f"{HERE}Forgetful"))
+    found = benchmark_resource_utilization(0.2, 200.0, bench=bench(place_of("Forgetful")))
     assert 0.2 < found["error_rate"] < 0.6
     assert "read" not in found["latency"]
 

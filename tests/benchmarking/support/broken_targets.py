@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from memory.benchmarking.targets.agentmemory import AgentMemoryTarget
-from memory.benchmarking.targets.base import Found, Item, Settings, Stored
+from memory.benchmarking.targets.base import Capabilities, Found, Item, Settings, Stored
 
 
 def place_of(name: str) -> str:
@@ -62,3 +62,45 @@ class FailsToSearch(AgentMemoryTarget):
         self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
     ) -> list[Found]:
         raise RuntimeError("the index is gone")
+
+
+class Forgetful(AgentMemoryTarget):
+    """Says that it has stored something, and can't find it."""
+
+    def get_one(self, agent_id: str, id: str) -> Any:
+        return None
+
+
+class Hoarding(AgentMemoryTarget):
+    """Keeps 100 kB of every search for ever."""
+
+    def search(
+        self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
+    ) -> list[Found]:
+        self.hoard = [*getattr(self, "hoard", []), b"x" * 100_000]
+        return super().search(agent_id, query, k, place)
+
+
+class Talkative(AgentMemoryTarget):
+    """Answers everybody with what the first one said."""
+
+    def search(
+        self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
+    ) -> list[Found]:
+        return super().search("agent 0", query, k, place)
+
+
+class Alone(AgentMemoryTarget):
+    """Without tiers, threads or vectors."""
+
+    capabilities = Capabilities()
+
+    def add(self, items: Sequence[Item], place: str | None = None) -> list[str]:
+        return super().add(items)
+
+
+class HalfBlind(AgentMemoryTarget):
+    """Finds half of what it should."""
+
+    def search_vector(self, agent_id: str, vector: Any, k: int, place: str | None = None) -> list[Found]:
+        return super().search_vector(agent_id, vector, k, place)[: k // 2]
