@@ -25,7 +25,7 @@ from memory._transfer import jsonl as transfer
 from memory._write.intake import Intake
 from memory._write.intake import NewMemory as NewMemory
 from memory.clock import Clock, SystemClock
-from memory.compression import Forms, wanted_codecs
+from memory.compression import TierCodecs, configured_codecs
 from memory.config import MemoryConfig
 from memory.embedding import ContentEmbedder, Embedder, WordLlamaEmbedder
 from memory.entry import Tier
@@ -72,7 +72,7 @@ class AgentMemorySystem(Finding):
         self.config.validate()
         self.clock: Clock = clock or SystemClock()
         self.embedder: Embedder = embedder or WordLlamaEmbedder()
-        codecs = wanted_codecs(self.config, self.embedder.dimensions)
+        codecs = configured_codecs(self.config, self.embedder.dimensions)
         self._store: MemoryStore = SQLiteStore(
             None if self.config.is_in_memory else self.config.path,
             disk=self.config.durability == "disk",
@@ -90,7 +90,7 @@ class AgentMemorySystem(Finding):
         self._check_embedder()
         self._content_embedder = ContentEmbedder(self.embedder)
         self._query_vector = query_vector_of(self._content_embedder)
-        self._forms = Forms(store, config, self.embedder.dimensions, codecs)
+        self._forms = TierCodecs(store, config, self.embedder.dimensions, codecs)
         self._intake = Intake(self._content_embedder, self._forms, self.clock)
         records_bytes = config.cache_bytes // _RECORDS_SHARE
         self._records = RecordCache(store, records_bytes)

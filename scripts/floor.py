@@ -32,7 +32,7 @@ import numpy as np
 
 from memory import AgentMemorySystem, MemoryConfig
 from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
-from memory.compression.bodies import BodyCodecs, train_dictionary
+from memory.compression.content_codecs import ContentCodecs, train_dictionary
 from memory.embedding import WordLlamaEmbedder
 
 AGENT = "agent"
@@ -67,7 +67,7 @@ class Floor:
             "CREATE VIRTUAL TABLE words USING fts5 (text, id UNINDEXED, tokenize = 'porter');"
         )
         self._next = 0
-        self.bodies = BodyCodecs()
+        self.bodies = ContentCodecs()
 
     def add(self, text: str) -> str:
         return self.add_many([text])[0]

@@ -22,8 +22,8 @@ from memory._base.checks import (
 )
 from memory._base.content import decode_body, leaves_of
 from memory._read.entry_cache import RecordCache
-from memory.compression import Forms
-from memory.compression.bodies import RAW
+from memory.compression import TierCodecs
+from memory.compression.content_codecs import RAW
 from memory.embedding import ContentEmbedder, render
 from memory.entry import ALL_TIERS, TIER_LABELS, Hit, MemoryEntry, Tier, Why
 from memory.errors import InvalidMemory, StoreCorrupt
@@ -44,7 +44,7 @@ class Finding:
     """The finding half of `AgentMemorySystem`; what it reads it counts as used."""
 
     _store: MemoryStore
-    _forms: Forms
+    _forms: TierCodecs
     _content_embedder: ContentEmbedder
     _query_vector: QueryVector
     _records: RecordCache

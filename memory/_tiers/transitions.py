@@ -16,7 +16,7 @@ import msgspec
 from memory._base.yielding import breathe
 from memory._tiers.importance import least_first
 from memory.clock import Clock
-from memory.compression import Forms
+from memory.compression import TierCodecs
 from memory.config import MemoryConfig
 from memory.entry import Tier
 from memory.errors import StoreCorrupt
@@ -50,7 +50,7 @@ class Transitions:
     """The rules and the moves. `pause` is called between batches: where the background lets others run,
     and where it is told to stop by returning False."""
 
-    def __init__(self, store: MemoryStore, forms: Forms, config: MemoryConfig, clock: Clock) -> None:
+    def __init__(self, store: MemoryStore, forms: TierCodecs, config: MemoryConfig, clock: Clock) -> None:
         self._store = store
         self._forms = forms
         self._config = config

@@ -16,11 +16,11 @@ from memory._base.checks import check_importance, check_moment, check_name, chec
 from memory._base.content import Leaves, digest_of, encode_body, leaves_of
 from memory._base.ids import new_ids
 from memory.clock import Clock
-from memory.compression import Forms
+from memory.compression import TierCodecs
 from memory.embedding import ContentEmbedder, render
 from memory.entry import Tier
 from memory.errors import InvalidMemory, short
-from memory.search.words import terms_of_memory
+from memory.search.terms import terms_of_memory
 from memory.storage import Row
 
 SESSION_KEYS = (
@@ -68,7 +68,7 @@ class _Checked(msgspec.Struct, frozen=True, gc=False):
 class Intake:
     """Makes rows; has no state of its own."""
 
-    def __init__(self, embedder: ContentEmbedder, forms: Forms, clock: Clock) -> None:
+    def __init__(self, embedder: ContentEmbedder, forms: TierCodecs, clock: Clock) -> None:
         self._embedder = embedder
         self._forms = forms
         self._clock = clock

@@ -22,7 +22,7 @@ import msgspec
 
 from memory.agents.context import Context, LeftOut
 from memory.agents.errors import BudgetTooSmall, InvalidAgentInput
-from memory.agents.history import History, Unit, newest_that_fit
+from memory.agents.history import History, MessageGroup, newest_that_fit
 from memory.agents.messages import Message
 from memory.agents.sessions import SessionStore
 from memory.agents.tools import Tool, ToolRegistry
@@ -241,7 +241,12 @@ class ContextBuilder:
         return known[1], known[2]
 
     def _system_parts(
-        self, session_id: str, agent_id: str | None, cached: _Cached, usable: Sequence[Unit], room: int
+        self,
+        session_id: str,
+        agent_id: str | None,
+        cached: _Cached,
+        usable: Sequence[MessageGroup],
+        room: int,
     ) -> tuple[_Block, _Block]:
         """What is known to the question, as far as its share of the room goes."""
         asks_memory = self.memory is not None and self._most_memories

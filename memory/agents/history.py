@@ -13,7 +13,7 @@ import msgspec
 from memory.agents.messages import Message
 
 
-class Unit(msgspec.Struct, frozen=True):
+class MessageGroup(msgspec.Struct, frozen=True):
     """Messages that are in or out together: one, or an assistant's tool calls with their results."""
 
     messages: tuple[Message, ...]
@@ -35,18 +35,18 @@ class History:
         """The number of the first message that is held."""
         self.known = first
         """How many messages the session had when it was looked at."""
-        self.units: list[Unit] = []
+        self.units: list[MessageGroup] = []
         self.tokens = 0
         """Of the units that may be used."""
-        self.question: Unit | None = None
+        self.question: MessageGroup | None = None
 
     def take(self, messages: Iterable[Message], tokens_of: Callable[[Message], int]) -> None:
         for message in messages:
-            unit = _unit((message,), tokens_of(message))
+            unit = _group((message,), tokens_of(message))
             if message.role == "tool" and self.units and self.units[-1].messages[0].tool_calls:
                 calls = self.units.pop()
                 self.tokens -= calls.tokens if calls.whole else 0
-                unit = _unit((*calls.messages, message), calls.tokens + unit.tokens)
+                unit = _group((*calls.messages, message), calls.tokens + unit.tokens)
             self.units.append(unit)
             self.tokens += unit.tokens if unit.whole else 0
             self.known += 1
@@ -66,17 +66,19 @@ class History:
         del self.units[:gone]
 
 
-def _unit(messages: tuple[Message, ...], tokens: int) -> Unit:
+def _group(messages: tuple[Message, ...], tokens: int) -> MessageGroup:
     if len(messages) == 1 and not messages[0].tool_calls:
-        return Unit(messages, tokens, messages[0].tool_result is None)
+        return MessageGroup(messages, tokens, messages[0].tool_result is None)
     wanted = [call.id for call in messages[0].tool_calls]
     given = [each.tool_result.call_id for each in messages if each.tool_result is not None]
-    return Unit(messages, tokens, sorted(wanted) == sorted(given) and len(set(wanted)) == len(wanted))
+    return MessageGroup(
+        messages, tokens, sorted(wanted) == sorted(given) and len(set(wanted)) == len(wanted)
+    )
 
 
 def newest_that_fit(
-    usable: Sequence[Unit], must: Sequence[Unit], room: int, *, whole_session: bool
-) -> list[Unit]:
+    usable: Sequence[MessageGroup], must: Sequence[MessageGroup], room: int, *, whole_session: bool
+) -> list[MessageGroup]:
     """In their order: those that must be in, and of the others the newest, up to the first without room.
 
     What stands before the first message of the user then is answers without their question, with which

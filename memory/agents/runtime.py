@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from memory.agents._together import StoredTogether, store
+from memory.agents._batch_writer import BatchWriter, store
 from memory.agents.builder import TOKEN_BUDGET, ContextBuilder
 from memory.agents.context import Context
 from memory.agents.errors import InvalidAgentInput, ModelError
@@ -124,7 +124,7 @@ class AgentRuntime:
         self.sessions = self.builder.sessions
         self.memory = self.builder.memory
         self.tools = self.builder.tools
-        self._together = None if self.memory is None else StoredTogether(self.memory)
+        self._together = None if self.memory is None else BatchWriter(self.memory)
         self._max_steps = max_steps
 
     def invoke(self, text: str, session_id: str | None = None) -> Invocation:

@@ -17,7 +17,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 import msgspec
 
-from memory.agents._tails import Tails
+from memory.agents._recent_messages import RecentMessages
 from memory.agents.errors import AgentError, InvalidAgentInput, SessionStoreError, UnknownSession
 from memory.agents.messages import Message, Session, ToolCall, ToolResult, checked, new_id
 from memory.errors import short
@@ -63,7 +63,7 @@ class SessionStore:
         self._process = os.getpid()
         self._closed = True
         self._taken: set[str] = set()
-        self._tails = Tails()
+        self._tails = RecentMessages()
         try:
             if self._path != ":memory:":
                 Path(self._path).resolve().parent.mkdir(parents=True, exist_ok=True)
@@ -157,7 +157,7 @@ class SessionStore:
                 self._insert(session)
                 if bodies:
                     self._insert_messages(session.id, 0, bodies)
-            self._tails.begin(session.id, session.created_at, messages)
+            self._tails.start(session.id, session.created_at, messages)
         return session
 
     def get(self, session_id: str) -> Session:
@@ -307,7 +307,7 @@ class SessionStore:
         """The same, if all of it was written through this object and nobody else has written since."""
         with self._lock:
             ((version,),) = self._rows("PRAGMA data_version", ())
-            tail = self._tails.of(session_id, version)
+            tail = self._tails.get(session_id, version)
             if tail is None or not tail.first <= known <= tail.first + len(tail.messages):
                 return None
             return tail.created_at, tail.messages[known - tail.first :]

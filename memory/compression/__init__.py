@@ -1,5 +1,5 @@
 """Smaller forms for the lower tiers: content without loss, vectors with a codec."""
 
-from memory.compression.forms import Forms, wanted_codecs
+from memory.compression.tier_codecs import TierCodecs, configured_codecs
 
-__all__ = ["Forms", "wanted_codecs"]
+__all__ = ["TierCodecs", "configured_codecs"]

@@ -17,7 +17,7 @@ from memory._base.content import Leaves, Scalar, leaves_of
 from memory.entry import MemoryEntry
 from memory.errors import InvalidMemory, short
 from memory.search.index import AgentIndex
-from memory.search.words import KIND, attribute_term
+from memory.search.terms import KIND, attribute_term
 
 
 class Filter:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.entry import ALL_TIERS, Tier
-from memory.search.context import Chains
+from memory.search.conversations import Conversations
 from memory.search.postings import Postings
 from memory.search.vectors import VectorBlock
 from memory.storage import AgentState, Change, ChangeKind, Features, IndexColumns, MemoryStore
@@ -97,7 +97,7 @@ class AgentIndex:
         self.gone = 0
         self.columns = Columns()
         self._blocks: list[Block | None] = []
-        self.chains = Chains(self._dimensions)
+        self.chains = Conversations(self._dimensions)
         self._observed: list[int] = []
         """Of each block, up to which position it was looked at for how alike consecutive memories are."""
         self.words_in_all = 0.0

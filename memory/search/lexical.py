@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.search.index import AgentIndex
-from memory.search.words import function_terms, term_of
+from memory.search.terms import function_terms, term_of
 
 K1 = 0.9
 B = 0.4

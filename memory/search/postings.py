@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.search.words import ATTRIBUTE_BIT
+from memory.search.terms import ATTRIBUTE_BIT
 
 _MAX_TF = 255
 _POSITION_BITS = 16

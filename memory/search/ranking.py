@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from memory.embedding import ContentEmbedder, WeightedEmbedder
 from memory.search.index import AgentIndex
 from memory.search.lexical import WordMatches
+from memory.search.terms import words_of
 from memory.search.vectors import top
-from memory.search.words import words_of
 
 _BEST = 10
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from vector_samples import Floats, low_rank, unit
 
 from memory.compression.vectors import AutoencoderCodec, VectorCodec, _network, load_codec, make_codec
-from memory.compression.vectors._signed import NO_VECTOR
+from memory.compression.vectors._signed_bytes import NO_VECTOR
 
 DIMENSIONS = 48
 RANK = 6

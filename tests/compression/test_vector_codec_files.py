@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from vector_samples import clustered
 
 from memory.compression.vectors import CodecDamaged, Int8Codec, PqCodec, load_codec, make_codec
-from memory.compression.vectors._file import pack
+from memory.compression.vectors._serialization import pack
 
 
 @cache

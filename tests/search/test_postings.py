@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from memory.search import postings as postings_module
 from memory.search.postings import Postings
-from memory.search.words import ATTRIBUTE_BIT
+from memory.search.terms import ATTRIBUTE_BIT
 
 TERMS = [0, 1, 2, 7, ATTRIBUTE_BIT - 1, ATTRIBUTE_BIT, ATTRIBUTE_BIT | 1, 2**32 - 1]
 ABSENT = [3, ATTRIBUTE_BIT - 2, ATTRIBUTE_BIT | 5]

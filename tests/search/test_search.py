@@ -17,7 +17,7 @@ from small_embedder import DIMENSIONS, small_embedder
 from memory import AgentMemorySystem, Hit, ManualClock, MemoryConfig
 from memory.search import index as index_module
 from memory.search.lexical import WordMatches
-from memory.search.words import words_of
+from memory.search.terms import words_of
 from memory.storage import SQLiteStore
 
 Open = Callable[..., AgentMemorySystem]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.compression.vectors._arrays import SMALL_PRODUCT, Doubles, Floats
-from memory.compression.vectors._signed import LEVELS
+from memory.compression.vectors._signed_bytes import LEVELS
 
 Weights = Sequence[NDArray[Any]]
 

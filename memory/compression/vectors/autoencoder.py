@@ -9,8 +9,8 @@ import numpy as np
 
 from memory.compression.vectors import _network
 from memory.compression.vectors._arrays import Codes, Doubles, Floats
-from memory.compression.vectors._file import Option
-from memory.compression.vectors._signed import NO_VECTOR, from_signed, to_signed
+from memory.compression.vectors._serialization import Option
+from memory.compression.vectors._signed_bytes import NO_VECTOR, from_signed, to_signed
 from memory.compression.vectors.base import VectorCodec, require, require_whole, sixteenth
 
 

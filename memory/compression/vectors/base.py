@@ -22,7 +22,7 @@ from memory.compression.vectors._arrays import (
     as_vectors,
     unit_rows,
 )
-from memory.compression.vectors._file import CodecDamaged, Option, SavedCodec, pack, unpack
+from memory.compression.vectors._serialization import CodecDamaged, Option, SavedCodec, pack, unpack
 
 __all__ = [
     "CodecDamaged",

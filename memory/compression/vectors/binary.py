@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from memory.compression.vectors._arrays import Codes, Doubles, Floats, product
 from memory.compression.vectors._covariance import principal_axes
-from memory.compression.vectors._file import Option
 from memory.compression.vectors._rotation import random_rotation
+from memory.compression.vectors._serialization import Option
 from memory.compression.vectors.base import VectorCodec, require, require_whole
 
 ROTATION_STEPS = 10

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from memory.compression.vectors._arrays import Codes, Doubles, Floats, product
 from memory.compression.vectors._covariance import principal_axes
-from memory.compression.vectors._file import Option
 from memory.compression.vectors._kmeans import CENTROIDS, NO_VECTOR, codebooks, nearest
+from memory.compression.vectors._serialization import Option
 from memory.compression.vectors.base import VectorCodec, require_whole, sixteenth
 
 FEWEST_ROWS = 2048

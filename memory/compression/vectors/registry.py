@@ -6,7 +6,7 @@ import difflib
 import inspect
 from typing import Any
 
-from memory.compression.vectors._file import unpack
+from memory.compression.vectors._serialization import unpack
 from memory.compression.vectors.autoencoder import AutoencoderCodec
 from memory.compression.vectors.base import (
     CodecDamaged,

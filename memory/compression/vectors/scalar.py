@@ -16,8 +16,8 @@ from typing import ClassVar
 import numpy as np
 
 from memory.compression.vectors._arrays import Codes, Doubles, Floats, product
-from memory.compression.vectors._file import Option
 from memory.compression.vectors._rotation import random_rotation
+from memory.compression.vectors._serialization import Option
 from memory.compression.vectors.base import VectorCodec, require, require_whole
 
 

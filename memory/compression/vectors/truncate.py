@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from memory.compression.vectors._arrays import Codes, Floats
-from memory.compression.vectors._file import Option
+from memory.compression.vectors._serialization import Option
 from memory.compression.vectors.base import VectorCodec, require_whole, sixteenth
 from memory.compression.vectors.int8 import from_int8, to_int8
 

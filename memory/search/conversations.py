@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.search.links import OWN_SHARE, Links
+from memory.search.turn_links import OWN_SHARE, TurnLinks
 from memory.storage import NO_SESSION
 
 Floats = NDArray[np.float32]
@@ -48,11 +48,11 @@ class _Likeness:
         return (consecutive - any_two) / max(1 - any_two, 1e-9) >= COHERENCE
 
 
-class Chains:
+class Conversations:
     """The conversations of one agent, and whether what stands around a memory says something about it."""
 
     def __init__(self, dimensions: int) -> None:
-        self._links = Links()
+        self._links = TurnLinks()
         self._free = np.empty(0, np.bool_)
         self._free_count = 0
         self._free_likeness = _Likeness(dimensions)

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.compression.bodies import RAW, SAMPLES_NEEDED, BodyCodecs, train_dictionary
+from memory.compression.content_codecs import RAW, SAMPLES_NEEDED, ContentCodecs, train_dictionary
 from memory.compression.quantise import to_int8
 from memory.compression.vectors import (
     CodecError,
@@ -40,7 +40,7 @@ StoredVector = tuple[int, bytes, bytes | None]
 """Codec number, vector in that form, int8 vector beside it or None."""
 
 
-class Forms:
+class TierCodecs:
     """All forms of one store. Safe to use from several threads."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Forms:
         self._dimensions = dimensions
         self._keep_fine = config.ltm_config.keep_fine_vectors
         self._lock = threading.Lock()
-        self._bodies = BodyCodecs()
+        self._bodies = ContentCodecs()
         self._vectors: dict[int, VectorCodec] = {
             FLOAT32: make_codec("float32", dimensions),
             INT8: make_codec("int8", dimensions),
@@ -201,7 +201,7 @@ class Forms:
                     self._in_use[tier] = stored.number
 
 
-def wanted_codecs(config: MemoryConfig, dimensions: int) -> dict[Tier, VectorCodec]:
+def configured_codecs(config: MemoryConfig, dimensions: int) -> dict[Tier, VectorCodec]:
     """The codecs that a configuration names, or InvalidConfig."""
     codecs = {}
     for tier, name, part in (

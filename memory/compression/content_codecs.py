@@ -31,7 +31,7 @@ class _ThreadTools(threading.local):
         self.unpack: dict[int, Callable[[bytes], bytes]] = {}
 
 
-class BodyCodecs:
+class ContentCodecs:
     """Compresses with the newest dictionary, reads with any. Safe to use from several threads."""
 
     def __init__(self) -> None:

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from memory.search.context import COHERENCE_PAIRS, Chains
-from memory.search.links import MISSING, NEIGHBOUR_SHARES, PEAK_SHARE
+from memory.search.conversations import COHERENCE_PAIRS, Conversations
+from memory.search.turn_links import MISSING, NEIGHBOUR_SHARES, PEAK_SHARE
 from memory.storage import NO_SESSION
 
 DIMENSIONS = 16
@@ -34,8 +34,8 @@ def plain_context(sessions: list[int], scores: list[float], free_are_linked: boo
     return context
 
 
-def in_parts(sessions: list[int], sizes: list[int]) -> Chains:
-    chains = Chains(DIMENSIONS)
+def in_parts(sessions: list[int], sizes: list[int]) -> Conversations:
+    chains = Conversations(DIMENSIONS)
     start = 0
     for size in [*sizes, len(sessions)]:
         part = sessions[start : start + size]
@@ -79,7 +79,7 @@ def test_memories_without_a_session_stand_alone_while_nothing_says_they_cohere(
     assert context.tolist() == pytest.approx(expected, abs=1e-4)
 
 
-def observe(chains: Chains, vectors: np.ndarray, start: int, end: int) -> None:
+def observe(chains: Conversations, vectors: np.ndarray, start: int, end: int) -> None:
     """Let it look at the memories from start to end - 1."""
     positions = np.arange(start, end)
     before = chains.before(positions)
@@ -87,9 +87,9 @@ def observe(chains: Chains, vectors: np.ndarray, start: int, end: int) -> None:
     chains.observe(positions, vectors[positions], before, vectors[before])
 
 
-def observed(vectors: np.ndarray, sizes: list[int]) -> Chains:
+def observed(vectors: np.ndarray, sizes: list[int]) -> Conversations:
     count = len(vectors)
-    chains = Chains(DIMENSIONS)
+    chains = Conversations(DIMENSIONS)
     start = 0
     for size in [*sizes, count]:
         end = min(start + size, count)
@@ -140,9 +140,9 @@ def test_equal_or_zero_vectors_do_not_count_as_a_conversation() -> None:
     assert observed(np.zeros((200, DIMENSIONS)), []).context(scores) is None
 
 
-def in_sessions(vectors: np.ndarray, length: int) -> Chains:
+def in_sessions(vectors: np.ndarray, length: int) -> Conversations:
     """Sessions of this length, their memories observed block by block."""
-    chains = Chains(DIMENSIONS)
+    chains = Conversations(DIMENSIONS)
     for start in range(0, len(vectors), 50):
         end = min(start + 50, len(vectors))
         chains.extend(np.arange(start, end) // length)
@@ -164,7 +164,7 @@ def test_a_heap_of_notes_stands_alone_beside_a_conversation_in_sessions() -> Non
     rng = np.random.default_rng(2)
     notes = unit(rng.standard_normal((200, DIMENSIONS)).astype(np.float32))
     turns = drifting(200).astype(np.float32)
-    chains = Chains(DIMENSIONS)
+    chains = Conversations(DIMENSIONS)
     chains.extend(np.concatenate([np.full(200, NO_SESSION), np.arange(200) // 20]))
     observe(chains, np.vstack((notes, turns)), 0, 400)
     scores = np.zeros(400, np.float32)

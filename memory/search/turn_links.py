@@ -1,4 +1,4 @@
-"""Links between memories that follow each other in a conversation, and what scores gain through them.
+"""TurnLinks between memories that follow each other in a conversation, and what scores gain through them.
 
 Most conversations are stored turn by turn, so that a memory's neighbours have the next positions. Scores
 then only need to be shifted by one or two places, which is many times quicker than to gather them; the
@@ -91,7 +91,7 @@ class _Distance:
         return peaks
 
 
-class Links:
+class TurnLinks:
     """Who stands before whom: two distances a memory, kept up with each one that is added."""
 
     def __init__(self) -> None:
@@ -163,7 +163,7 @@ class Links:
                 before = int(self._before[last])
                 known = 1 if before == last else 2
                 chain = np.concatenate(([before, last][-known:], chain))
-            # Links between those that were there before are there too.
+            # TurnLinks between those that were there before are there too.
             later, earlier = chain[max(known, 1) :], chain[max(known, 1) - 1 : -1]
             self._before[later] = earlier
             self._near.link(later, earlier)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory._base.content import leaves_of
-from memory.search.words import (
+from memory.search.terms import (
     ATTRIBUTE_BIT,
     KIND,
     attribute_term,

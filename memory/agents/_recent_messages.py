@@ -18,7 +18,7 @@ _MOST_CHARACTERS = 20_000  # of one session
 
 
 @dataclass
-class Tail:
+class SessionTail:
     """The newest messages of one session, in order."""
 
     created_at: float
@@ -28,23 +28,23 @@ class Tail:
     characters: int = 0
 
 
-class Tails:
+class RecentMessages:
     """By session, those that were written last."""
 
     def __init__(self) -> None:
-        self._tails: OrderedDict[str, Tail] = OrderedDict()
+        self._tails: OrderedDict[str, SessionTail] = OrderedDict()
         self._version: int | None = None
 
-    def of(self, session_id: str, version: int) -> Tail | None:
+    def get(self, session_id: str, version: int) -> SessionTail | None:
         """The session's tail, if all of it is still so."""
         if version != self._version:
             self._version = version
             self._tails.clear()
         return self._tails.get(session_id)
 
-    def begin(self, session_id: str, created_at: float, messages: Sequence[Message]) -> None:
+    def start(self, session_id: str, created_at: float, messages: Sequence[Message]) -> None:
         """A session was created with these messages."""
-        self._tails[session_id] = Tail(created_at, 0)
+        self._tails[session_id] = SessionTail(created_at, 0)
         while len(self._tails) > _MOST_SESSIONS:
             self._tails.popitem(last=False)
         self.extend(session_id, len(messages), messages)

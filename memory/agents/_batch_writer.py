@@ -19,7 +19,7 @@ Entries = Sequence[Mapping[str, Any]]
 _Waiting = list[tuple[Entries, "asyncio.Future[AgentMemoryError | None]"]]
 
 
-class StoredTogether:
+class BatchWriter:
     """One for all invocations of a runtime, whichever event loops they run in."""
 
     def __init__(self, memory: AgentMemorySystem) -> None:
