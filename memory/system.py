@@ -7,6 +7,7 @@ import os
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -16,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory._base.checks import check_name, check_names, check_number
-from memory._base.yielding import breathing
+from memory._base.yielding import BACKGROUND_PAUSE_SECONDS, low_priority, yield_lock
 from memory._read.entry_cache import RecordCache
 from memory._read.finding import Finding, Moment, TierName
-from memory._tiers.maintenance_thread import Keeper
-from memory._tiers.transitions import TransitionReport, Transitions, step_back, take_breath
+from memory._tiers.maintenance_thread import MaintenanceThread
+from memory._tiers.transitions import TransitionReport, Transitions
 from memory._transfer import jsonl as transfer
 from memory._write.intake import Intake
 from memory._write.intake import NewMemory as NewMemory
@@ -105,14 +106,14 @@ class AgentMemorySystem(Finding):
         self._writes = 0
         self._look_at_uses = _LOOK_AT_USES_EVERY
         """At how many writes."""
-        self._keeper: Keeper | None = None
+        self._maintenance: MaintenanceThread | None = None
         if config.maintenance == "background" and not config.read_only:
             limits = [
                 limit
                 for limit in (config.stm_config.memory_limit, config.im_config.memory_limit)
                 if limit is not None
             ]
-            self._keeper = Keeper(
+            self._maintenance = MaintenanceThread(
                 self._transitions,
                 interval_seconds=config.maintenance_interval_seconds,
                 check_every=max(min(limits, default=1000) // _CHECKS_A_LIMIT, 1),
@@ -120,7 +121,7 @@ class AgentMemorySystem(Finding):
             )
         save_uses = None if config.read_only else _use_saver(self._records, store)
         _open_systems.add(self)
-        self._close = weakref.finalize(self, _shut_down, self._keeper, self._records, save_uses, store)
+        self._close = weakref.finalize(self, _shut_down, self._maintenance, self._records, save_uses, store)
 
     @property
     def _embedder_name(self) -> str:
@@ -335,12 +336,12 @@ class AgentMemorySystem(Finding):
     def maintain(self) -> TransitionReport:
         """Do now, to the end, what the background does by and by: age, limits, fitting codecs, and
         giving back what is free in the file."""
-        with breathing():
+        with low_priority():
             self._save_uses()
-            report, _ = self._transitions.by_age(take_breath)
-            report += self._transitions.by_capacity(self._store.agents(), take_breath)
+            report, _ = self._transitions.by_age()
+            report += self._transitions.by_capacity(self._store.agents())
             self._transitions.fit_codecs()
-            self._transitions.give_back_space(step_back)
+            self._transitions.give_back_space(partial(yield_lock, BACKGROUND_PAUSE_SECONDS))
         return report
 
     def force_transition_to_im(self, percentage: float = 100, agent_id: str | None = None) -> int:
@@ -371,7 +372,7 @@ class AgentMemorySystem(Finding):
         statistics: dict[str, Any] = {
             "total": sum(counts.values()),
             "tiers": counts,
-            "forgotten": self._store.forgotten(agent_id),
+            "evicted": self._store.forgotten(agent_id),
         }
         if agent_id is None:
             statistics |= {
@@ -462,8 +463,8 @@ class AgentMemorySystem(Finding):
 
     def _note_writes(self, agent: str, count: int) -> None:
         self._writes += count
-        if self._keeper is not None:
-            self._keeper.stored(agent, count)
+        if self._maintenance is not None:
+            self._maintenance.record_writes(agent, count)
         elif self._writes >= self._look_at_uses:
             self._look_at_uses = self._writes + _LOOK_AT_USES_EVERY
             if self._records.uses.memories > _USES_WAITING:
@@ -483,7 +484,7 @@ class AgentMemorySystem(Finding):
         report = TransitionReport()
         for agent in self._store.agents() if agent_id is None else [agent_id]:
             count = self._store.counts(agent)[tier]
-            report += self._transitions.demote(agent, tier, round(count * share / 100), take_breath)
+            report += self._transitions.demote(agent, tier, round(count * share / 100))
         return report
 
     def _start_in_child(self) -> None:
@@ -491,8 +492,8 @@ class AgentMemorySystem(Finding):
         self._forms.start_in_child()
         self._records.start_empty()
         self._indexes.start_empty()
-        if self._keeper is not None:
-            self._keeper.start_afresh()
+        if self._maintenance is not None:
+            self._maintenance.reset()
 
     def _save_uses(self) -> None:
         _use_saver(self._records, self._store)()
@@ -524,14 +525,14 @@ def _use_saver(records: RecordCache, store: MemoryStore) -> Callable[[], None]:
 
 
 def _shut_down(
-    keeper: Keeper | None,
+    maintenance: MaintenanceThread | None,
     records: RecordCache,
     save_uses: Callable[[], None] | None,
     store: MemoryStore,
 ) -> None:
     """Also called when a system was never closed: at garbage collection or at exit."""
-    if keeper is not None:
-        keeper.stop()
+    if maintenance is not None:
+        maintenance.stop()
     try:
         if save_uses is not None:
             save_uses()

@@ -523,7 +523,7 @@ def test_statistics_count_memories_by_tier_and_agent(memory: AgentMemorySystem) 
         memory.add("ann" if number % 2 else "bob", "x", tier=tier)
     whole = memory.get_memory_statistics()
     assert (whole["total"], whole["tiers"]) == (6, {"stm": 1, "im": 2, "ltm": 3})
-    assert (whole["agents"], whole["forgotten"]) == (2, 0)
+    assert (whole["agents"], whole["evicted"]) == (2, 0)
     assert whole["bytes_on_disk"] > 0
     assert memory.get_memory_statistics("ann")["tiers"] == {"stm": 0, "im": 1, "ltm": 2}
     assert memory.get_memory_statistics("nobody")["total"] == 0

@@ -1,7 +1,7 @@
-"""How much a memory matters: what the caller said first of all, recency and use adjust it.
+"""How long a memory is worth keeping: the caller's importance, adjusted by recency and reads.
 
-The adjustments are a factor between 1 and 1.16, less than the step between any two of the usual levels
-1 to 5: they decide between memories of like importance and never turn the caller's order round.
+The adjustment is a factor between 1 and 1.16. That is less than the ratio of any two of the usual levels 1
+to 5. So it decides between memories of about the same importance and never reverses the caller's order.
 """
 
 from __future__ import annotations
@@ -10,23 +10,27 @@ import math
 from collections.abc import Iterable
 
 RECENCY_SHARE = 0.08
-USE_SHARE = 0.08
+"""The most that recency adds, as a share of the importance."""
+READS_SHARE = 0.08
+"""The most that reads add, as a share of the importance."""
 RECENCY_HALF_LIFE = 24 * 3600.0
-_MANY_USES = 32
+"""Seconds after which recency adds half as much."""
+_MANY_READS = 32
+"""More reads than this add nothing."""
 
 
-def standing_value(importance: float, age_seconds: float, uses: int) -> float:
-    """What a memory is worth keeping in its tier."""
+def keep_score(importance: float, age_seconds: float, reads: int) -> float:
+    """Return how much a memory is worth keeping in its tier."""
     recency: float = 0.5 ** (max(age_seconds, 0.0) / RECENCY_HALF_LIFE)
-    use = min(math.log2(1 + uses) / math.log2(1 + _MANY_USES), 1.0)
-    return importance * (1.0 + RECENCY_SHARE * recency + USE_SHARE * use)
+    read = min(math.log2(1 + reads) / math.log2(1 + _MANY_READS), 1.0)
+    return importance * (1.0 + RECENCY_SHARE * recency + READS_SHARE * read)
 
 
 def least_first(standing: Iterable[tuple[int, float, float, int]], now: float) -> list[int]:
-    """Seqs of (seq, importance, created_at, uses), the least worth keeping first, then the oldest."""
-    valued = [
-        (standing_value(importance, now - created_at, uses), seq)
-        for seq, importance, created_at, uses in standing
+    """Sort (seq, importance, created_at, reads) by score, then by age; return the seqs, lowest first."""
+    scored = [
+        (keep_score(importance, now - created_at, reads), seq)
+        for seq, importance, created_at, reads in standing
     ]
-    valued.sort()
-    return [seq for _, seq in valued]
+    scored.sort()
+    return [seq for _, seq in scored]

@@ -1,7 +1,7 @@
-"""The background thread that keeps the tiers in order without being asked.
+"""The background thread that applies the rules of the tiers.
 
-It wakes when an agent has stored a fair number of memories, and every now and then for those whose
-time is up. Between batches it steps back, so that readers and writers get the interpreter first.
+It wakes up when an agent has stored many memories, and at regular intervals for memories that have
+reached their age limit. It yields between batches, so that readers and writers come first.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 
-from memory._base.yielding import breathing
-from memory._tiers.transitions import STEP_BACK_SECONDS, Transitions
+from memory._base.yielding import BACKGROUND_PAUSE_SECONDS, low_priority, yield_lock
+from memory._tiers.transitions import Transitions
 
 _log = logging.getLogger(__name__)
 
 
-class Keeper:
-    """Runs transitions for one system, and holds no reference that would keep that alive."""
+class MaintenanceThread:
+    """Runs the transitions of one system. Holds no reference to that system, so it can be collected."""
 
     def __init__(
         self,
@@ -27,24 +28,28 @@ class Keeper:
         check_every: int,
         before_round: Callable[[], None],
     ) -> None:
-        """`check_every`: after how many memories of one agent its limits are looked at."""
+        """Start nothing yet: the first write does.
+
+        `interval_seconds` is the longest time between two rounds. The limits of an agent are checked after
+        every `check_every` memories that it stores. `before_round` is called at the start of each round.
+        """
         self._transitions = transitions
         self._interval = interval_seconds
         self._check_every = check_every
         self._before_round = before_round
         self._stored: dict[str, int] = {}
         self._due: set[str] = set()
-        self.start_afresh()
+        self.reset()
 
-    def start_afresh(self) -> None:
-        """No thread yet; also what a forked child does, which has none of its parent's."""
+    def reset(self) -> None:
+        """Set up without a thread; a forked child calls it, because threads do not survive a fork."""
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def stored(self, agent: str, count: int) -> None:
-        """Tell that an agent has stored memories."""
+    def record_writes(self, agent: str, count: int) -> None:
+        """Record that an agent stored `count` memories; wake the thread if its limits are due."""
         with self._lock:
             total = self._stored.get(agent, 0) + count
             if total < self._check_every:
@@ -57,17 +62,17 @@ class Keeper:
                 self._start()
 
     def stop(self) -> None:
-        """Stop after the batch at hand and wait for it."""
+        """Stop after the current batch and wait for it."""
         self._stopped.set()
         self._wake.set()
         with self._lock:
             thread = self._thread
-        # The collector may run a finaliser in the keeper's own thread, which can't wait for itself.
+        # The garbage collector may call this in the maintenance thread, which can't wait for itself.
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
     def _start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="agentmemory-keeper", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="agentmemory-maintenance", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -77,22 +82,19 @@ class Keeper:
             self._wake.clear()
 
     def _round(self) -> None:
+        pause = partial(yield_lock, BACKGROUND_PAUSE_SECONDS, self._stopped)
         with self._lock:
             agents, self._due = self._due, set()
         try:
-            with breathing():
+            with low_priority():
                 self._before_round()
-                _, touched = self._transitions.by_age(self._pause)
-                self._transitions.by_capacity(sorted(agents | touched), self._pause)
+                _, moved = self._transitions.by_age(pause)
+                self._transitions.by_capacity(sorted(agents | moved), pause)
                 if not self._stopped.is_set():
                     self._transitions.fit_codecs()
-                    self._transitions.give_back_space(self._pause)
+                    self._transitions.give_back_space(pause)
         except Exception:
-            # The memories are safe where they are. Whatever it was must not end the thread: the next
-            # round tries again.
-            _log.warning("maintenance failed, will try again", exc_info=True)
+            # The memories are safe in their old tiers. No error may end the thread.
+            _log.warning("maintenance failed; the next round tries again", exc_info=True)
             with self._lock:
                 self._due |= agents
-
-    def _pause(self) -> bool:
-        return not self._stopped.wait(STEP_BACK_SECONDS)

@@ -1,19 +1,19 @@
-"""Moving memories down the tiers: by age, by capacity, by hand; and forgetting, only where a limit says so.
+"""Move memories down the tiers: by age, by capacity, on request. Evict from ltm, only if it has a limit.
 
-Every batch is one transaction of the store, made of rows that still are where they were read: a crash,
-a deletion or another process that moves the same rows can't lose or double one.
+Each batch is one transaction. It moves only rows that have not changed since they were read. So a crash, a
+deletion, or another process that moves the same rows can't lose or duplicate a memory.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
+from typing import TypeAlias
 
 import msgspec
 
-from memory._base.yielding import breathe
+from memory._base.yielding import yield_gil, yield_lock
 from memory._tiers.importance import least_first
 from memory.clock import Clock
 from memory.compression import TierCodecs
@@ -26,29 +26,29 @@ _log = logging.getLogger(__name__)
 
 _BELOW = {Tier.STM: Tier.IM, Tier.IM: Tier.LTM}
 _SAMPLED_AGENTS = 64
+"""Codecs are fitted on rows of at most about this many agents."""
 
-STEP_BACK_SECONDS = 0.002
-_BREATH_SECONDS = 0.0002
+Pause: TypeAlias = Callable[[], bool]
+"""Called between two transactions, to yield to writers. If it returns False, the work ends there."""
 
 
 class TransitionReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one round of maintenance did."""
+    """How many memories a round of maintenance moved to each tier, and how many it evicted from ltm."""
 
     moved_to_im: int = 0
     moved_to_ltm: int = 0
-    forgotten: int = 0
+    evicted: int = 0
 
     def __add__(self, other: TransitionReport) -> TransitionReport:
         return TransitionReport(
             moved_to_im=self.moved_to_im + other.moved_to_im,
             moved_to_ltm=self.moved_to_ltm + other.moved_to_ltm,
-            forgotten=self.forgotten + other.forgotten,
+            evicted=self.evicted + other.evicted,
         )
 
 
 class Transitions:
-    """The rules and the moves. `pause` is called between batches: where the background lets others run,
-    and where it is told to stop by returning False."""
+    """Decides which memories move, and moves them in batches."""
 
     def __init__(self, store: MemoryStore, forms: TierCodecs, config: MemoryConfig, clock: Clock) -> None:
         self._store = store
@@ -56,6 +56,7 @@ class Transitions:
         self._config = config
         self._clock = clock
         self._unreadable: set[tuple[str, int]] = set()
+        """(agent, seq) of damaged memories, which stay where they are."""
         self._limits = {
             Tier.STM: config.stm_config.memory_limit,
             Tier.IM: config.im_config.memory_limit,
@@ -66,8 +67,8 @@ class Transitions:
             Tier.IM: config.im_config.ttl_seconds,
         }
 
-    def by_age(self, pause: Callable[[], bool] = lambda: True) -> tuple[TransitionReport, set[str]]:
-        """Move what has been here for its time; also the agents whose memories moved."""
+    def by_age(self, pause: Pause = yield_lock) -> tuple[TransitionReport, set[str]]:
+        """Move memories older than their tier's `ttl_seconds`; return also the agents that own them."""
         report, touched = TransitionReport(), set[str]()
         for tier, age in self._ages.items():
             while age is not None:
@@ -87,10 +88,8 @@ class Transitions:
                     return report, touched
         return report, touched
 
-    def by_capacity(
-        self, agents: Iterable[str], pause: Callable[[], bool] = lambda: True
-    ) -> TransitionReport:
-        """Bring agents' tiers back within their limits, the least important memories first."""
+    def by_capacity(self, agents: Iterable[str], pause: Pause = yield_lock) -> TransitionReport:
+        """Bring the tiers of some agents back within their limits, least important memories first."""
         report = TransitionReport()
         for agent in agents:
             for tier, limit in self._limits.items():
@@ -101,17 +100,15 @@ class Transitions:
                         return report
         return report
 
-    def demote(
-        self, agent: str, tier: Tier, count: int, pause: Callable[[], bool] = lambda: True
-    ) -> TransitionReport:
-        """Move an agent's `count` least important memories of a tier one down, or forget them."""
+    def demote(self, agent: str, tier: Tier, count: int, pause: Pause = yield_lock) -> TransitionReport:
+        """Move an agent's `count` least important memories one tier down; evict them from ltm."""
         report = TransitionReport()
         if count <= 0:
             return report
         leaving = least_first(self._store.standing(agent, tier), self._clock.now())[:count]
         for batch in _batches(leaving, self._config.transition_batch):
             if tier is Tier.LTM:
-                report += TransitionReport(forgotten=self._store.forget(agent, batch, tier))
+                report += TransitionReport(evicted=self._store.forget(agent, batch, tier))
             else:
                 report += _moved(_BELOW[tier], self._move(agent, batch, tier))
             if not pause():
@@ -119,7 +116,7 @@ class Transitions:
         return report
 
     def fit_codecs(self) -> bool:
-        """Fit the codecs that still wait for data, if there is enough; whether anything was fitted."""
+        """Fit the codecs that are not fitted yet, if there is enough data; return whether it did."""
         wanted = self._forms.samples_wanted()
         if wanted == 0:
             return False
@@ -135,8 +132,8 @@ class Transitions:
         self._forms.fit(vectors, bodies)
         return True
 
-    def give_back_space(self, pause: Callable[[], bool]) -> None:
-        """Let the store return what moves and deletions have left free, where that is worth it."""
+    def give_back_space(self, pause: Pause) -> None:
+        """Return free pages of the file to the file system, if there are enough of them."""
         for _ in self._store.shrink():
             if not pause():
                 return
@@ -146,17 +143,17 @@ class Transitions:
         readable = [seq for seq in seqs if (agent, seq) not in self._unreadable]
         rows = [row for row in self._store.rows(agent, readable) if row.tier is source]
         moves = self._moves(rows, target) if rows else []
-        breathe()
+        yield_gil()
         return self._store.move(agent, moves, source, target) if moves else 0
 
     def _moves(self, rows: Sequence[Row], target: Tier) -> list[Move]:
-        """Rows in the form they have in another tier, without those that can't be read any more."""
+        """Encode rows for another tier; leave out those that can't be decoded."""
         try:
             return self._encode(rows, target)
         except StoreCorrupt as problem:
             if len(rows) > 1:
                 return [move for row in rows for move in self._moves([row], target)]
-            # One damaged memory must not keep all others from moving: it stays where it is.
+            # One damaged memory must not stop the others from moving.
             self._unreadable.add((rows[0].agent, rows[0].seq))
             _log.warning("memory %r of %r stays in its tier: %s", rows[0].id, rows[0].agent, problem)
             return []
@@ -168,7 +165,7 @@ class Transitions:
         )
         moves = []
         for row, (vector_codec, vector, fine) in zip(rows, vectors, strict=True):
-            breathe()
+            yield_gil()
             raw = self._forms.raw_body(row.body_codec, row.body)
             body_codec, body = self._forms.body_for(target, raw)
             moves.append(
@@ -185,29 +182,16 @@ class Transitions:
         return moves
 
     def _sample(self, wanted: int) -> list[Row]:
-        """Rows of many agents: what is fitted on them serves everybody."""
+        """Return rows of many agents, because the codecs serve all agents."""
         agents = self._store.agents()
         some = agents[:: max(len(agents) // _SAMPLED_AGENTS, 1)]
         share = -(-wanted // max(len(some), 1))
         rows: list[Row] = []
         for agent in some:
             rows.extend(islice(self._store.all_rows(agent), share))
-        if len(rows) < wanted:  # few agents have much: take it from whoever has
+        if len(rows) < wanted:  # most rows belong to a few agents
             rows = list(islice(self._store.all_rows(), wanted))
         return rows[:wanted]
-
-
-def step_back() -> bool:
-    """A pause for whoever has nothing to do between two transactions: writers get their turn."""
-    time.sleep(STEP_BACK_SECONDS)
-    return True
-
-
-def take_breath() -> bool:
-    """The least pause between two transactions in which a writer who waits for the lock gets it: Python's
-    locks are not fair, and whoever takes one again at once keeps it."""
-    time.sleep(_BREATH_SECONDS)
-    return True
 
 
 def _moved(target: Tier, count: int) -> TransitionReport:

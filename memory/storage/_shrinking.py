@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
-from memory._base.yielding import breathe
+from memory._base.yielding import yield_gil
 from memory.storage._writing import SQLiteWriting
 
 _SLICE_PAGES = 64
@@ -57,7 +57,7 @@ class SQLiteShrinking(SQLiteWriting):
             before, free = _number(connection, "page_count"), _number(connection, "freelist_count")
             surplus = free - max(_WORTH_PAGES // 2, (before - free) // _RESERVE_SHARE)
             for _ in range(min(surplus, _SLICE_PAGES)):
-                breathe()
+                yield_gil()
                 # The statement stops after each page, and Python takes a stop without columns for its end.
                 connection.execute("PRAGMA incremental_vacuum(1)").close()
             given = before - _number(connection, "page_count")

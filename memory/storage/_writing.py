@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from memory._base.yielding import breathe
+from memory._base.yielding import yield_gil
 from memory.entry import Tier
 from memory.errors import IdConflict
 from memory.storage._fresh import FreshRows
@@ -153,7 +153,7 @@ class SQLiteWriting(SQLiteReading):
                 if read[seq].revision == revision
             ]
             for few in parts_of(going, _MOVED_TOGETHER):
-                breathe()
+                yield_gil()
                 connection.executemany(
                     "UPDATE memories SET key = ?, tier = ?, body_codec = ?, body = ?, vector_codec = ?,"
                     " vector = ?, fine = ? WHERE key = ?",

@@ -32,7 +32,7 @@ from hypothesis.stateful import (
 from small_embedder import DIMENSIONS, small_embedder
 
 from memory import AgentMemorySystem, ManualClock, MemoryConfig, MemoryEntry
-from memory._tiers.importance import least_first, standing_value
+from memory._tiers.importance import keep_score, least_first
 from memory._tiers.transitions import TransitionReport
 from memory.compression.vectors import CODEC_NAMES
 
@@ -244,20 +244,20 @@ def test_only_ltm_forgets_the_least_important_first_and_counts_them(open_memory:
     for value in importances:
         memory.update("ann", ids[value], importance=2.0**value)
     report = memory.maintain()
-    assert report == TransitionReport(moved_to_im=18, moved_to_ltm=15, forgotten=11)
+    assert report == TransitionReport(moved_to_im=18, moved_to_ltm=15, evicted=11)
     assert tiers_of(memory, "ann") == (2, 3, 4)
     assert ids_in(memory, "ann", "stm") == {ids[20.0], ids[19.0]}
     assert ids_in(memory, "ann", "im") == {ids[18.0], ids[17.0], ids[16.0]}
     assert ids_in(memory, "ann", "ltm") == {ids[value] for value in (15.0, 14.0, 13.0, 12.0)}
-    assert memory.get_memory_statistics("ann")["forgotten"] == 11
-    assert memory.get_memory_statistics("bob")["forgotten"] == 0
-    assert memory.get_memory_statistics()["forgotten"] == 11
+    assert memory.get_memory_statistics("ann")["evicted"] == 11
+    assert memory.get_memory_statistics("bob")["evicted"] == 0
+    assert memory.get_memory_statistics()["evicted"] == 11
     for value in (1.0, 5.0, 11.0):
         assert memory.get("ann", ids[value]) is None
     found = {hit.id for hit in memory.search("ann", "of", 100)}
     assert found == {ids[value] for value in importances if value > 11}
     memory.close()
-    assert open_memory(embedder=small_embedder()).get_memory_statistics()["forgotten"] == 11
+    assert open_memory(embedder=small_embedder()).get_memory_statistics()["evicted"] == 11
 
 
 def test_without_a_limit_ltm_forgets_nothing(open_memory: Open, clock: ManualClock) -> None:
@@ -268,7 +268,7 @@ def test_without_a_limit_ltm_forgets_nothing(open_memory: Open, clock: ManualClo
         memory.maintain()
         memory.force_consolidation()
     assert ids_in(memory, "ann", "ltm") == set(ids)
-    assert memory.get_memory_statistics()["forgotten"] == 0
+    assert memory.get_memory_statistics()["evicted"] == 0
 
 
 def test_maintain_is_idempotent(open_memory: Open, clock: ManualClock) -> None:
@@ -292,8 +292,8 @@ def test_the_callers_importance_is_the_main_term_whatever_the_age_and_use() -> N
     ages = (-1e9, 0.0, 3600.0, 1e6, 1e12)
     uses = (0, 1, 31, 10**9)
     for low, high in pairwise(LEVELS):
-        most = max(standing_value(low, age, count) for age in ages for count in uses)
-        least = min(standing_value(high, age, count) for age in ages for count in uses)
+        most = max(keep_score(low, age, count) for age in ages for count in uses)
+        least = min(keep_score(high, age, count) for age in ages for count in uses)
         assert most < least
 
 
@@ -566,7 +566,7 @@ class MemoryAgainstModel(RuleBasedStateMachine):
             assert statistics["total"] == len(expected)
             for tier in ("stm", "im", "ltm"):
                 assert statistics["tiers"][tier] == sum(entry.tier == tier for entry in listed)
-            assert statistics["forgotten"] == 0
+            assert statistics["evicted"] == 0
 
 
 MemoryAgainstModel.TestCase.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
@@ -584,7 +584,7 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 
 def keepers() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name == "agentmemory-keeper"}
+    return {thread for thread in threading.enumerate() if thread.name == "agentmemory-maintenance"}
 
 
 def test_in_the_background_limits_are_kept_without_being_asked(open_memory: Open) -> None:
@@ -601,7 +601,7 @@ def test_in_the_background_limits_are_kept_without_being_asked(open_memory: Open
     fill(memory, 12, "bob")
     wait_until(lambda: tiers_of(memory, "ann") == (5, 10, 20), "keeping ann's limits")
     wait_until(lambda: tiers_of(memory, "bob") == (5, 7, 0), "keeping bob's limits")
-    assert memory.get_memory_statistics("ann")["forgotten"] == 15
+    assert memory.get_memory_statistics("ann")["evicted"] == 15
     assert len(memory.search("ann", "n", 100)) == 35
 
 
@@ -645,7 +645,7 @@ class _CollectingClock(ManualClock):
     """Has Python's collector run wherever the keeper asks for the time."""
 
     def now(self) -> float:
-        if threading.current_thread().name == "agentmemory-keeper":
+        if threading.current_thread().name == "agentmemory-maintenance":
             gc.collect()
         return super().now()
 

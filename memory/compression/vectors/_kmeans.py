@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from memory._base.yielding import breathe
+from memory._base.yielding import yield_gil
 from memory.compression.vectors._arrays import SMALL_PRODUCT, Codes, Floats
 
 CENTROIDS = 256
@@ -42,7 +42,7 @@ def nearest(spaces: Floats, centroids: Floats) -> Codes:
     scores = np.empty((size, CENTROIDS), dtype=np.float32)
     for space in range(count):
         for start in range(0, rows, size):
-            breathe()
+            yield_gil()
             block = points[space, start : start + size]
             np.matmul(block, targets[space], out=scores[: len(block)])
             found[space, start : start + size] = scores[: len(block)].argmax(axis=1)
@@ -63,7 +63,7 @@ def _spread_out(spaces: Floats, rng: np.random.Generator) -> Floats:
     distance = np.full((count, rows), np.inf, dtype=np.float32)
     step = np.empty_like(distance)
     for index in range(CENTROIDS):
-        breathe()
+        yield_gil()
         centroids[:, index] = spaces[every, chosen]
         away = np.zeros_like(distance)
         for axis in range(width):
@@ -84,7 +84,7 @@ def _means(spaces: Floats, assigned: Codes, centroids: Floats) -> Floats:
     sizes = np.bincount(cells, minlength=count * CENTROIDS)
     sums = []
     for axis in range(width):
-        breathe()
+        yield_gil()
         sums.append(np.bincount(cells, spaces[:, :, axis].ravel(), minlength=count * CENTROIDS))
     means = (np.stack(sums, axis=1) / np.maximum(sizes, 1)[:, None]).reshape(centroids.shape)
     empty = (sizes == 0).reshape(count, CENTROIDS, 1)
