@@ -25,7 +25,7 @@ from memory.benchmarking.commands import (
     view,
 )
 from memory.benchmarking.errors import EXIT_FAILED, EXIT_INTERRUPTED
-from memory.benchmarking.text.terminal import bear_all_signs
+from memory.benchmarking.text.terminal import replace_unencodable
 from memory.errors import AgentMemoryError
 
 _COMMANDS = (run, ab, compare, baseline, history, calibrate, selftest, listing, results, view, data)
@@ -55,7 +55,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
-    bear_all_signs(sys.stdout, sys.stderr)
+    replace_unencodable(sys.stdout, sys.stderr)
     arguments = make_parser().parse_args(argv)
     try:
         code: int = arguments.execute(arguments)

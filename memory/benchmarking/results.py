@@ -272,12 +272,12 @@ class BenchmarkResults:
 
         A target by itself is that of the newest run that has it; `latest@sqlite-baseline` names both.
         """
-        from memory.benchmarking.report.choice import choose
         from memory.benchmarking.report.comparison import comparison_page
+        from memory.benchmarking.report.run_references import resolve_names
         from memory.benchmarking.verdicts.compare import compare_runs
 
         asked = list(names)
-        chosen = choose(self.output_dir, asked)
+        chosen = resolve_names(self.output_dir, asked)
         loaded: list[LoadedResult] = []
         problems: list[DamagedResult] = []
         for choice in chosen:
@@ -299,10 +299,10 @@ class BenchmarkResults:
         self, baseline: str, files: list[ResultFile], category: str | None
     ) -> tuple[list[ResultFile], Comparison]:
         """The results of a baseline, and what the newest run of these says against it."""
-        from memory.benchmarking.report.choice import run_or_baseline
+        from memory.benchmarking.report.run_references import find_run_or_baseline
         from memory.benchmarking.verdicts.compare import compare_runs
 
-        base = run_or_baseline(self.output_dir, baseline)
+        base = find_run_or_baseline(self.output_dir, baseline)
         current = [file.path.parent.parent for file in files if file.run_id]
         if not current:
             raise NothingMeasured(f"there is no run to compare with {baseline!r}: use `membench run`")

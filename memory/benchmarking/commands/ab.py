@@ -143,7 +143,7 @@ def _compare(arguments: argparse.Namespace, way: str) -> SavedComparison:
     started_at = datetime.now().astimezone().isoformat(timespec="seconds")
     start = time.perf_counter()
     measured: dict[str, Measured] = {}
-    progress = Progress(len(subjects), rules.most_pairs)
+    progress = PairProgress(len(subjects), rules.most_pairs)
     with scratch_below(output_dir / AB / ".scratch") as scratch:
         engine = Engine(
             sides,
@@ -177,7 +177,7 @@ def _compare(arguments: argparse.Namespace, way: str) -> SavedComparison:
     return record
 
 
-def quick_unless_said(arguments: argparse.Namespace) -> None:
+def default_to_quick(arguments: argparse.Namespace) -> None:
     """The profile, where neither an option nor a configuration names one."""
     if arguments.profile is None and not (arguments.config or os.environ.get("MEMBENCH_CONFIG")):
         arguments.profile = DEFAULT_PROFILE
@@ -200,7 +200,7 @@ def _sides(
     from memory.benchmarking.lockstep.pair import Side
     from memory.benchmarking.lockstep.sides import same_cases, two_configurations, two_targets
 
-    quick_unless_said(arguments)
+    default_to_quick(arguments)
     if way == "config":
         both = []
         for file in (arguments.base_config, arguments.current_config):
@@ -280,7 +280,7 @@ def _report(arguments: argparse.Namespace, record: SavedComparison) -> int:
     return code
 
 
-class Progress:
+class PairProgress:
     """One line on a terminal: which pair of which benchmark; nothing elsewhere."""
 
     def __init__(self, subjects: int, pairs: int) -> None:

@@ -59,7 +59,7 @@ def _list(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from memory.benchmarking.model.files import encode_json, read_run
-    from memory.benchmarking.report.facts import revision_text
+    from memory.benchmarking.report.run_facts import revision_text
     from memory.benchmarking.text.display import NOTHING, table
     from memory.benchmarking.text.terminal import print_for_machines
     from memory.benchmarking.verdicts.baselines import baseline_folder, list_baselines

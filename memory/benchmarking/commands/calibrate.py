@@ -50,7 +50,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    from memory.benchmarking.commands.ab import cases_of, quick_unless_said, timing_seconds
+    from memory.benchmarking.commands.ab import cases_of, default_to_quick, timing_seconds
     from memory.benchmarking.commands.run import config_of
     from memory.benchmarking.lockstep.calibration import LEAST, lockstep_calibration, stored_calibration
     from memory.benchmarking.lockstep.engine import Engine
@@ -65,7 +65,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
     if not 0 < arguments.minutes < float("inf"):
         raise InvalidBenchmarkConfig(f"--minutes is {arguments.minutes}: use a number > 0")
-    quick_unless_said(arguments)
+    default_to_quick(arguments)
     found = discover(arguments.path)
     config = config_of(arguments, found)
     cases = cases_of(arguments, found, config)

@@ -207,10 +207,10 @@ def _by_category(files: Iterable[ResultFile]) -> str:
 def _age(run: Run) -> str:
     from datetime import datetime
 
-    from memory.benchmarking.report.facts import moment
+    from memory.benchmarking.report.run_facts import parse_time
     from memory.benchmarking.text.display import NOTHING
 
-    start = moment(run.started_at)
+    start = parse_time(run.started_at)
     if start is None:
         return NOTHING
     seconds = (datetime.now(start.tzinfo) - start).total_seconds()

@@ -50,7 +50,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    from memory.benchmarking.commands.ab import cases_of, quick_unless_said, timing_seconds
+    from memory.benchmarking.commands.ab import cases_of, default_to_quick, timing_seconds
     from memory.benchmarking.commands.run import config_of
     from memory.benchmarking.lockstep.engine import Engine
     from memory.benchmarking.lockstep.pair import Limits
@@ -70,7 +70,7 @@ def execute(arguments: argparse.Namespace) -> int:
         raise InvalidBenchmarkConfig(f"--comparisons is {arguments.comparisons}: use a whole number ≥ 1")
     if not arguments.benchmark and not arguments.category:
         arguments.benchmark = [DEFAULT_BENCHMARK]
-    quick_unless_said(arguments)
+    default_to_quick(arguments)
     found = discover(arguments.path)
     config = config_of(arguments, found)
     subjects = same_cases(cases_of(arguments, found, config))

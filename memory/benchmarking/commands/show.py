@@ -30,7 +30,7 @@ from memory.benchmarking.model.files import encode_json, find_run, read_run
 from memory.benchmarking.model.loaded_result import LoadedResult
 from memory.benchmarking.model.paths import join, leaf_of, read_path, segments_of
 from memory.benchmarking.model.records import Failure, Figure, Run
-from memory.benchmarking.report.facts import result_facts, run_facts
+from memory.benchmarking.report.run_facts import result_facts, run_facts
 from memory.benchmarking.results import BenchmarkResults
 from memory.benchmarking.run.summary import Style
 from memory.benchmarking.text.display import (
@@ -39,13 +39,13 @@ from memory.benchmarking.text.display import (
     clean,
     figure_text,
     interval_text,
-    is_unknown,
+    is_too_wide,
     table,
     text_width,
     with_interval,
 )
 from memory.benchmarking.text.remarks import Remark, remarks
-from memory.benchmarking.text.terminal import DRAWN, bar, draws, print_for_machines, sparkline
+from memory.benchmarking.text.terminal import PLOT_CHARACTERS, bar, can_draw, print_for_machines, sparkline
 
 MOST_LINES = 24
 """In one table, unless all are asked for."""
@@ -99,7 +99,7 @@ def show(arguments: argparse.Namespace) -> int:
         print_for_machines(encode_json({"runs": runs, "results": shown}).decode())
         return EXIT_FINE
     width = max(40, shutil.get_terminal_size((80, 24)).columns)
-    screen = Screen(width, draws(sys.stdout), Style(sys.stdout))
+    screen = Screen(width, can_draw(sys.stdout), Style(sys.stdout))
     blocks = []
     for run_id in dict.fromkeys([*runs, *(each.file.run_id for each in results)]):
         if run_id in runs:
@@ -226,7 +226,7 @@ def _result_block(each: LoadedResult, pattern: str | None, everything: bool, scr
     if not pattern:
         lines += _in_words([remark for remark in said if not remark.is_warning], everything, width)
     text = "\n".join(lines)
-    return DRAWN.sub(lambda found: screen.style.cyan(found[0]), text) if screen.draws else text
+    return PLOT_CHARACTERS.sub(lambda found: screen.style.cyan(found[0]), text) if screen.draws else text
 
 
 def _signs_explained(text: str) -> list[str]:
@@ -388,7 +388,7 @@ def _with_spread(figure: Figure, unit: str) -> str:
     low, high = figure.low, figure.high
     if low is None or high is None or low == high:
         return shown
-    if is_unknown(figure.value, low, high, unit):
+    if is_too_wide(figure.value, low, high, unit):
         return f"{shown} {UNKNOWN}"
     if not unit and abs(figure.value) <= 1:
         return with_interval(figure.value, low, high, unit)

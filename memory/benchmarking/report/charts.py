@@ -81,7 +81,7 @@ class Chart:
     """What it shows, in words."""
     note: str = ""
     """How to read it."""
-    lying: bool = False
+    horizontal: bool = False
     """The x axis goes down and the y axis to the right: for names, which are long."""
     limits: tuple[tuple[float, str], ...] = ()
     """Values of y with a name, drawn across: a goal."""

@@ -116,7 +116,7 @@ def forest(found: Sequence[Difference], sources: Sequence[str]) -> Chart | None:
         (Panel(tuple(lines)),),
         note="The ratio of the figures, turned so that more is better, with its 95 % interval. "
         "An interval that crosses 1 leaves open which is better.",
-        lying=True,
+        horizontal=True,
         limits=((1.0, ""),),
         width=560,
     )

@@ -33,7 +33,7 @@ _UNIT_ENDINGS = (
 
 
 @dataclass(frozen=True)
-class Row:
+class FigureRow:
     """One figure, and where it was measured."""
 
     source: int
@@ -83,14 +83,14 @@ class Gathered:
         return f"{self.category}.{self.benchmark}"
 
     @cached_property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[FigureRow, ...]:
         return tuple(
-            Row(source, path, figure, read_path(path))
+            FigureRow(source, path, figure, read_path(path))
             for source, each in self.results
             for path, figure in each.result.metrics.items()
         )
 
-    def select(self, metric: str, keep: Callable[[Place], bool] | None = None) -> list[Row]:
+    def select(self, metric: str, keep: Callable[[Place], bool] | None = None) -> list[FigureRow]:
         return [row for row in self.rows if row.metric == metric and (keep is None or keep(row.place))]
 
     def metric(self, leaf: str) -> Metric:

@@ -13,8 +13,8 @@ from typing import Literal
 
 from memory.benchmarking.model.paths import leaf_of, segments_of
 from memory.benchmarking.model.records import Figure, Run
-from memory.benchmarking.report.gather import Gathered, Row, plain, short_name, words
-from memory.benchmarking.text.display import TOO_FEW, figure_text, interval_text, is_unknown
+from memory.benchmarking.report.gather import FigureRow, Gathered, plain, short_name, words
+from memory.benchmarking.text.display import TOO_FEW, figure_text, interval_text, is_too_wide
 from memory.benchmarking.text.remarks import remarks
 
 Tone = Literal["good", "warn", "bad", ""]
@@ -124,7 +124,7 @@ def _wrong(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
 
 
 def _goals(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
-    slowest: dict[str, tuple[float, Gathered, Row]] = {}
+    slowest: dict[str, tuple[float, Gathered, FigureRow]] = {}
     for each in gathered:
         if each.category in GOALS_MS:
             for row in _rows(each, source):
@@ -144,7 +144,7 @@ def _goals(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
 
 def _growth(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
     """The cost that grows most with size."""
-    steepest: tuple[float, Gathered, Row] | None = None
+    steepest: tuple[float, Gathered, FigureRow] | None = None
     for each in gathered:
         for row in _rows(each, source):
             if row.metric == "growth_exponent" and (steepest is None or row.figure.value > steepest[0]):
@@ -219,7 +219,7 @@ def _known_badly(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]
             if figure.low > 0 and figure.high / figure.low > WIDE**2:
                 factor = (figure.high / figure.low) ** 0.5
                 unit = each.metric(leaf_of(result.headline)).unit
-                unknown = is_unknown(figure.value, figure.low, figure.high, unit)
+                unknown = is_too_wide(figure.value, figure.low, figure.high, unit)
                 wide.append((factor, each.name, TOO_FEW if unknown else f"×÷ {factor:.1f}"))
     if wide:
         wide.sort(reverse=True)
@@ -230,11 +230,11 @@ def _known_badly(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]
         )
 
 
-def _rows(each: Gathered, source: int) -> Iterator[Row]:
+def _rows(each: Gathered, source: int) -> Iterator[FigureRow]:
     return (row for row in each.rows if row.source == source)
 
 
-def _where(row: Row) -> str:
+def _where(row: FigureRow) -> str:
     named = words(row.place.tier, row.place.part, *row.place.parameters.values(),
                   names=("", "", *row.place.parameters))  # fmt: skip
     return f"{short_name(row.metric)}{f' ({named})' if named else ''}"

@@ -26,7 +26,7 @@ from memory.benchmarking.report.charts import (
     with_fitting_y,
 )
 from memory.benchmarking.report.curves import curves
-from memory.benchmarking.report.gather import Gathered, Row, Value, in_order, value_of, words
+from memory.benchmarking.report.gather import FigureRow, Gathered, Value, in_order, value_of, words
 from memory.benchmarking.text.display import figure_text
 
 Maker = Callable[[Gathered], Chart | None]
@@ -331,7 +331,7 @@ def against(
 
 def _bars(
     title: str,
-    rows: Sequence[Row],
+    rows: Sequence[FigureRow],
     names: Sequence[str],
     lines: Sequence[str],
     panels: Sequence[str],
@@ -350,7 +350,7 @@ def _bars(
         _axis(shown, metric),
         _panels(points, panels, lines, called),
         note=note,
-        lying=True,
+        horizontal=True,
     )
     made = _with_y(chart, shown)
     return replace(
@@ -363,7 +363,7 @@ def _bars(
 
 
 def _panels(
-    points: Sequence[tuple[Row, float]],
+    points: Sequence[tuple[FigureRow, float]],
     panels: Sequence[str],
     lines: Sequence[str],
     called: Mapping[str, str] | None = None,
@@ -414,13 +414,13 @@ def _colour(name: str, names: Iterable[str]) -> int | None:
     return _COLOURS[name] if all(each in _COLOURS for each in names) else None
 
 
-def _sorted(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
+def _sorted(rows: Sequence[FigureRow], names: Sequence[str]) -> list[FigureRow]:
     """By the order of the values of each dimension, the first dimension first."""
     places = {name: in_order(row.of(name) for row in rows) for name in names}
     return sorted(rows, key=lambda row: [places[name].index(row.of(name)) for name in names])
 
 
-def _name(row: Row, names: Sequence[str]) -> str:
+def _name(row: FigureRow, names: Sequence[str]) -> str:
     return words(*(row.of(name) for name in names), names=names)
 
 

@@ -9,7 +9,6 @@ from memory.benchmarking.model.records import Run
 from memory.benchmarking.report.chart_html import MOST_KEYS, figure
 from memory.benchmarking.report.charts import Chart
 from memory.benchmarking.report.document import document
-from memory.benchmarking.report.facts import duration_of, result_facts, started_text
 from memory.benchmarking.report.gather import Gathered, gather
 from memory.benchmarking.report.insights import insights
 from memory.benchmarking.report.markup import Child, Markup, element, join
@@ -29,6 +28,7 @@ from memory.benchmarking.report.parts import (
     verdict_tables,
 )
 from memory.benchmarking.report.pictures import CATEGORIES, STORIES, pictures, question
+from memory.benchmarking.report.run_facts import duration_of, result_facts, started_text
 from memory.benchmarking.report.sources import Source, names, sources_of
 from memory.benchmarking.text.display import TOO_FEW
 from memory.benchmarking.text.remarks import GROWTH, Remark, remarks

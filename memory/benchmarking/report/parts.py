@@ -8,10 +8,10 @@ from memory.benchmarking.metrics import Metric
 from memory.benchmarking.model.paths import leaf_of, read_path, split_leaf
 from memory.benchmarking.model.records import Figure, Run
 from memory.benchmarking.report.charts import Chart
-from memory.benchmarking.report.facts import run_facts
 from memory.benchmarking.report.gather import Gathered, short_name, words
 from memory.benchmarking.report.insights import Insight
 from memory.benchmarking.report.markup import Child, Markup, element, join, with_code
+from memory.benchmarking.report.run_facts import run_facts
 from memory.benchmarking.report.sources import Source, names
 from memory.benchmarking.text.display import NOTHING, figure_text, interval_text, with_interval
 from memory.benchmarking.verdicts.records import Comparison, MetricVerdict, Verdict

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from memory.benchmarking.model.paths import Place, segments_of
 from memory.benchmarking.report.charts import Chart
+from memory.benchmarking.report.default_charts import default_charts
 from memory.benchmarking.report.gather import Gathered
-from memory.benchmarking.report.generic import generic
 from memory.benchmarking.report.makers import (
     SHARE,
     Maker,
@@ -54,10 +54,10 @@ def pictures(gathered: Gathered) -> list[Chart]:
     """The charts of one benchmark; those without anything to show are left out."""
     story = STORIES.get(gathered.name)
     if story is None:
-        return generic(gathered)
+        return default_charts(gathered)
     made = [chart for maker in story.makers if (chart := maker(gathered)) is not None]
     # Someone's own benchmark may have the name of one of ours, and other figures.
-    return made or generic(gathered)
+    return made or default_charts(gathered)
 
 
 def question(gathered: Gathered) -> str:

@@ -42,7 +42,7 @@ _ASIDE = 0.009
 
 
 @dataclass(frozen=True)
-class _Line:
+class _PlotLine:
     label: str
     points: DataFrame
     style: int
@@ -190,14 +190,14 @@ def _split(chosen: DataFrame, others: list[str]) -> tuple[list[str], list[str]]:
     return panels, lines
 
 
-def _panels(chosen: DataFrame, panels_by: list[str], lines_by: list[str]) -> dict[str, list[_Line]]:
+def _panels(chosen: DataFrame, panels_by: list[str], lines_by: list[str]) -> dict[str, list[_PlotLine]]:
     """The lines of each panel; the same label has the same style in all of them."""
-    panels: dict[str, list[_Line]] = {}
+    panels: dict[str, list[_PlotLine]] = {}
     styles: dict[str, int] = {}
     for panel, part in _groups(chosen, panels_by):
         for label, points in _groups(part, lines_by):
             style = styles.setdefault(label, len(styles))
-            panels.setdefault(panel, []).append(_Line(label, points, style))
+            panels.setdefault(panel, []).append(_PlotLine(label, points, style))
     return panels
 
 
@@ -220,7 +220,7 @@ def _is_missing(value: Any) -> bool:
     return value is None or value != value or str(value) in ("", "<NA>")
 
 
-def _draw(axes: Axes, lines: list[_Line], x: str) -> None:
+def _draw(axes: Axes, lines: list[_PlotLine], x: str) -> None:
     styles = list(product(_DASHES, range(len(COLOURS))))
     for number, line in enumerate(lines):
         dash, colour = styles[line.style % len(styles)]
@@ -323,7 +323,7 @@ def _spans_decades(values: list[float]) -> bool:
     return bool(values) and min(values) > 0 and math.log10(max(values) / min(values)) > LOG_FROM
 
 
-def _legend(figure: Figure, panels: dict[str, list[_Line]]) -> None:
+def _legend(figure: Figure, panels: dict[str, list[_PlotLine]]) -> None:
     handles: dict[str, Any] = {}
     for axes in figure.get_axes():
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):

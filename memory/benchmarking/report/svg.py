@@ -49,10 +49,10 @@ class _Frame:
     right: float
     top: float
     bottom: float
-    lying: bool
+    horizontal: bool
 
     def place(self, x: float, y: float) -> tuple[float, float]:
-        return (self.y.place(y), self.x.place(x)) if self.lying else (self.x.place(x), self.y.place(y))
+        return (self.y.place(y), self.x.place(x)) if self.horizontal else (self.x.place(x), self.y.place(y))
 
 
 def draw(chart: Chart, panel: Panel, label: str = "", sources: Sequence[str] = ()) -> Markup:
@@ -120,7 +120,7 @@ def x_text(axis: Axis, value: float) -> str:
 
 
 def _height(chart: Chart) -> int:
-    if not chart.lying:
+    if not chart.horizontal:
         return HEIGHT
     bars = max((len(panel.lines) for panel in chart.panels), default=1)
     return int(_top(chart) + _BOTTOM + max(1, len(chart.x.names)) * max(22, _ROW * bars + 6))
@@ -132,7 +132,7 @@ def _frame(chart: Chart, height: int) -> _Frame:
     xs = [point.x for point in points]
     ys = _reach(chart, points)
     top, bottom = _top(chart), height - _BOTTOM
-    if chart.lying:
+    if chart.horizontal:
         names = [shorten(clean(name), _LONGEST_NAME) for name in chart.x.names]
         left = 8 + _LETTER * max(map(len, names), default=0)
         right = chart.width - _RIGHT - 8
@@ -145,12 +145,12 @@ def _frame(chart: Chart, height: int) -> _Frame:
         right = chart.width - _RIGHT
         x = marks(chart.x, xs, left + 6, right - 6)
         y = marks(chart.y, ys, bottom, top)
-    return _Frame(x, y, left, right, top, bottom, chart.lying)
+    return _Frame(x, y, left, right, top, bottom, chart.horizontal)
 
 
 def _top(chart: Chart) -> int:
     """Room above the frame: for the label of y, which a chart that lies has below."""
-    return 6 if chart.lying else _TOP
+    return 6 if chart.horizontal else _TOP
 
 
 def _reach(chart: Chart, points: Sequence[Point]) -> list[float]:
@@ -172,7 +172,7 @@ def _reach(chart: Chart, points: Sequence[Point]) -> list[float]:
 def _grid(frame: _Frame) -> Markup:
     """Lines across at the marks of y, and the axis that everything stands on."""
     base = f"M{_n(frame.left)} {_n(frame.bottom)}H{_n(frame.right)}"
-    if frame.lying:
+    if frame.horizontal:
         base = f"M{_n(frame.left)} {_n(frame.top)}V{_n(frame.bottom)}"
     minor = _across(frame, frame.y.minor) if len(frame.y.minor) <= _MOST_MINOR else ""
     return join(
@@ -187,13 +187,13 @@ def _grid(frame: _Frame) -> Markup:
 def _across(frame: _Frame, values: Iterable[float]) -> str:
     """Lines at values of y."""
     places = [_n(frame.y.place(value)) for value in values]
-    if frame.lying:
+    if frame.horizontal:
         return "".join(f"M{place} {_n(frame.top)}V{_n(frame.bottom)}" for place in places)
     return "".join(f"M{_n(frame.left)} {place}H{_n(frame.right)}" for place in places)
 
 
 def _axes(frame: _Frame) -> list[Markup]:
-    down, across = (frame.x, frame.y) if frame.lying else (frame.y, frame.x)
+    down, across = (frame.x, frame.y) if frame.horizontal else (frame.y, frame.x)
     left = [
         element("text", clean(text), x=_n(frame.left - 6), y=_n(down.place(value) + 4), class_="end")
         for value, text in zip(down.values, down.texts, strict=True)
@@ -231,7 +231,7 @@ def _limits(chart: Chart, frame: _Frame) -> list[Markup]:
     found = []
     for value, text in chart.limits:
         place = frame.y.place(value)
-        if frame.lying:
+        if frame.horizontal:
             inside = frame.left <= place <= frame.right
             name = element("text", clean(text), x=_n(place), y=_n(frame.bottom + 27), class_="limit mid")
         else:
@@ -252,18 +252,18 @@ def _line(
     if not line.points:
         return None
     number, count = place
-    aside = _ROW * (number - (count - 1) / 2) if frame.lying else 0.0
+    aside = _ROW * (number - (count - 1) / 2) if frame.horizontal else 0.0
     source = sources[line.source] if len(sources) > 1 else ""
     places = [_moved(frame.place(point.x, point.y), aside) for point in line.points]
     colour = chart.colour_of(line)
     parts: list[Markup | None] = []
-    if frame.lying and frame.y.minor == []:
+    if frame.horizontal and frame.y.minor == []:
         parts.append(_bars(places, frame))
     if line.drawn == "curve":
         parts.append(_band(line, frame))
     elif line.drawn != "fit":
         parts.append(_whiskers(line, frame, aside))
-    if line.drawn in ("line", "curve", "fit") and not frame.lying and len(places) > 1:
+    if line.drawn in ("line", "curve", "fit") and not frame.horizontal and len(places) > 1:
         parts.append(element("path", class_="stroke", d=_path(places)))
     if line.drawn != "fit":
         parts += [
@@ -315,10 +315,10 @@ def _whiskers(line: Line, frame: _Frame, aside: float) -> Markup | None:
         ends = [frame.place(point.x, bound) for bound in (point.low, point.high)]
         shown = [_inside(end, frame) for end in ends]
         (x1, y1), (x2, y2) = (_moved(end, aside) for end in shown)
-        path += f"M{_n(x1)} {_n(y1)}{f'H{_n(x2)}' if frame.lying else f'V{_n(y2)}'}"
+        path += f"M{_n(x1)} {_n(y1)}{f'H{_n(x2)}' if frame.horizontal else f'V{_n(y2)}'}"
         for end, (x, y) in zip(ends, ((x1, y1), (x2, y2)), strict=True):
             if _inside(end, frame) == end:
-                path += f"M{_n(x)} {_n(y - 3)}v6" if frame.lying else f"M{_n(x - 3)} {_n(y)}h6"
+                path += f"M{_n(x)} {_n(y - 3)}v6" if frame.horizontal else f"M{_n(x - 3)} {_n(y)}h6"
     return element("path", class_="whisker", d=path) if path else None
 
 
@@ -339,7 +339,7 @@ def _labels(panel: Panel, frame: _Frame) -> Markup | None:
         for point in line.points
         if point.text and line.drawn == "dots"
     ]
-    if frame.lying or not points:
+    if frame.horizontal or not points:
         return None
     taken = [(x - 4, y - 4, x + 4, y + 4) for _, _, (x, y) in points]
     shown = []

@@ -39,14 +39,14 @@ def interval_text(value: float, low: float | None, high: float | None, unit: str
     """
     if low is None or high is None or low == high:
         return ""
-    if is_unknown(value, low, high, unit):
+    if is_too_wide(value, low, high, unit):
         return TOO_FEW
     factor = _factor(unit, _scaled(value, unit)[1])
     bounds = [_digits(bound * factor, is_count=not unit) for bound in (low, high)]
     return (" to " if low < 0 else "–").join(bounds)
 
 
-def is_unknown(value: float, low: float, high: float, unit: str = "") -> bool:
+def is_too_wide(value: float, low: float, high: float, unit: str = "") -> bool:
     """Whether the bounds of a positive figure reach more than ten times up or down.
 
     Bounds below zero are those of a difference, bounds of a share end at 1, and nothing is below zero: such

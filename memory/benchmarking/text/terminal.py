@@ -17,7 +17,7 @@ from typing import TextIO
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _STEPS = "▁▂▃▄▅▆▇█"
-DRAWN = re.compile(f"[{_EIGHTHS[1:]}{_STEPS}]+")
+PLOT_CHARACTERS = re.compile(f"[{_EIGHTHS[1:]}{_STEPS}]+")
 """What `bar` and `sparkline` are made of."""
 _PLAIN = {
     "—": "-", "–": "-", "−": "-", "·": "-", "µ": "u", "×": "x", "÷": "/", "±": "+-", "…": "...", "▸": ">",
@@ -28,7 +28,7 @@ _PLAIN = {
 _HANDLER = "membench-plain"
 
 
-def bear_all_signs(*streams: TextIO) -> None:
+def replace_unencodable(*streams: TextIO) -> None:
     """From now on a sign that a stream can't show is written as one that it can; none is an error."""
     codecs.register_error(_HANDLER, _plain)
     for stream in streams:
@@ -54,7 +54,7 @@ def print_for_machines(text: str) -> None:
     binary.flush()
 
 
-def draws(stream: TextIO) -> bool:
+def can_draw(stream: TextIO) -> bool:
     """Whether small plots can be shown: a terminal that has the signs for them."""
     if not stream.isatty() or os.environ.get("TERM") == "dumb":
         return False

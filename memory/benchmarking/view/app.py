@@ -6,12 +6,12 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from memory.benchmarking.errors import BenchmarkError, UnknownName
-from memory.benchmarking.view.choice import Choice
 from memory.benchmarking.view.compare_page import compare_page
-from memory.benchmarking.view.failed import log_page
+from memory.benchmarking.view.failures import log_page
 from memory.benchmarking.view.history_page import history_page
 from memory.benchmarking.view.index import RunIndex
 from memory.benchmarking.view.layout import Page, problem_page
+from memory.benchmarking.view.run_filter import RunFilter
 from memory.benchmarking.view.run_page import run_page
 from memory.benchmarking.view.runs_page import runs_page
 from memory.benchmarking.view.side_by_side import side_by_side_page
@@ -50,7 +50,7 @@ class App:
     def _found(self, names: list[str], query: dict[str, list[str]]) -> Page | None:
         match names:
             case [""]:
-                return runs_page(self.index.lines(), Choice.asked_for(query), self.index.output_dir)
+                return runs_page(self.index.lines(), RunFilter.from_query(query), self.index.output_dir)
             case ["compare"]:
                 return compare_page(self.index, query)
             case ["side-by-side"]:

@@ -23,9 +23,9 @@ from memory.benchmarking.verdicts.words import (
     in_order,
     sees_text,
 )
-from memory.benchmarking.view.choice import LONGEST
 from memory.benchmarking.view.index import RunIndex, RunLine
 from memory.benchmarking.view.layout import Page, field, history_address, run_address, select, status_mark
+from memory.benchmarking.view.run_filter import LONGEST
 
 MOST_RUNS = 8
 SHOWN = 100

@@ -20,7 +20,7 @@ import msgspec
 
 from memory.benchmarking.errors import BenchmarkError, UnknownName
 from memory.benchmarking.model.files import LOCK_FILE, RUN_FILE, SCRATCH, read_run
-from memory.benchmarking.view.head import Head, read_head
+from memory.benchmarking.view.run_header import RunHeader, read_run_header
 
 DAMAGED = "damaged"
 _Stamp = tuple[int, int, int]
@@ -139,10 +139,10 @@ class RunIndex:
                 yield name, f"{parent}/{name}", stamp
 
     def _read(self, name: str, folder: Path) -> RunLine:
-        head = read_head(f"{folder}/{RUN_FILE}")
+        header = read_run_header(f"{folder}/{RUN_FILE}")
         with suppress(msgspec.MsgspecError):  # of parts that are looked into only now
-            if head is not None:
-                return self._line(name, folder, head)
+            if header is not None:
+                return self._line(name, folder, header)
         problem = f"{folder / RUN_FILE} changed while it was read"
         try:
             read_run(folder)
@@ -150,24 +150,24 @@ class RunIndex:
             problem = str(known)
         return RunLine(id=name, folder=folder, status=DAMAGED, problem=problem)
 
-    def _line(self, name: str, folder: Path, head: Head) -> RunLine:
-        where = head.environment
+    def _line(self, name: str, folder: Path, header: RunHeader) -> RunLine:
+        where = header.environment
         revision = where.git_revision[:12] + ("+" if where.git_revision and where.git_dirty else "")
         return RunLine(
             id=name,
             folder=folder,
-            status=head.status,
-            started_at=head.started_at,
-            finished_at=head.finished_at,
-            profile=self._share(head.profile),
-            targets=self._share(tuple(head.targets)),
-            cases=self._share(tuple((case.category, case.benchmark, case.target) for case in head.cases)),
+            status=header.status,
+            started_at=header.started_at,
+            finished_at=header.finished_at,
+            profile=self._share(header.profile),
+            targets=self._share(tuple(header.targets)),
+            cases=self._share(tuple((case.category, case.benchmark, case.target) for case in header.cases)),
             revision=self._share(revision),
-            command=self._share(head.command),
-            results=len(head.results),
-            failures=len(head.failures),
-            done=head.done,
-            total=head.total,
+            command=self._share(header.command),
+            results=len(header.results),
+            failures=len(header.failures),
+            done=header.done,
+            total=header.total,
         )
 
     def _share(self, value: _Value) -> _Value:
@@ -177,7 +177,7 @@ class RunIndex:
         return shared
 
 
-def rounds_going_on(line: RunLine) -> list[str]:
+def running_rounds(line: RunLine) -> list[str]:
     """`storage.read_latency@agentmemory.0` for each: a round has a scratch folder while it runs."""
     try:
         with os.scandir(line.folder.parent / SCRATCH / line.folder.name) as entries:

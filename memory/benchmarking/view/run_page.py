@@ -25,10 +25,10 @@ from memory.benchmarking.report.parts import about_run, headlines, note
 from memory.benchmarking.report.sources import sources_of
 from memory.benchmarking.report.svg import shapes
 from memory.benchmarking.results import BenchmarkResults
-from memory.benchmarking.view.failed import failures
-from memory.benchmarking.view.going_on import so_far, standing
+from memory.benchmarking.view.failures import failures
 from memory.benchmarking.view.index import RunLine
 from memory.benchmarking.view.layout import Page, compare_address, history_address, status_mark
+from memory.benchmarking.view.run_progress import progress_note, results_so_far
 
 
 def run_page(line: RunLine, lines: Sequence[RunLine], version: int) -> Page:
@@ -41,10 +41,10 @@ def run_page(line: RunLine, lines: Sequence[RunLine], version: int) -> Page:
         parts.append(note("This run's own file can't be read: ", str(problem), tone="bad"))
     if run is not None and line.is_running:
         results, problems = load(line.folder)
-        parts += [standing(line, run), problems, failures(line, run), so_far(results)]
+        parts += [progress_note(line, run), problems, failures(line, run), results_so_far(results)]
     elif run is not None:
         found = _report(line.folder, version)
-        parts += [_ways(line, lines), standing(line, run), failures(line, run), found]
+        parts += [_ways(line, lines), progress_note(line, run), failures(line, run), found]
         parts += [element("h2", "Environment and command", id="environment"), about_run(run), reading()]
     else:
         parts.append(_report(line.folder, version))

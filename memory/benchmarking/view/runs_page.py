@@ -6,18 +6,18 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from memory.benchmarking.model.files import RUN_FILE
-from memory.benchmarking.report.facts import duration_text, moment
 from memory.benchmarking.report.markup import Markup, element, join
 from memory.benchmarking.report.parts import note
+from memory.benchmarking.report.run_facts import duration_text, parse_time
 from memory.benchmarking.text.display import NOTHING
-from memory.benchmarking.view.choice import PER_PAGE, Choice
 from memory.benchmarking.view.index import DAMAGED, RunLine
 from memory.benchmarking.view.layout import Page, field, progress, run_address, select, status_mark
+from memory.benchmarking.view.run_filter import PER_PAGE, RunFilter
 
 STATUSES = ("running", "complete", "failed", "interrupted", DAMAGED)
 
 
-def runs_page(lines: Sequence[RunLine], choice: Choice, output_dir: Path) -> Page:
+def runs_page(lines: Sequence[RunLine], chosen: RunFilter, output_dir: Path) -> Page:
     if not lines:
         text = (
             element("h1", "Runs"),
@@ -28,22 +28,22 @@ def runs_page(lines: Sequence[RunLine], choice: Choice, output_dir: Path) -> Pag
             ),
         )
         return Page("Runs", element("div", text, data_live=True, id="runs"), here="Runs", refreshes=True)
-    found = choice.of(lines)
+    found = chosen.apply(lines)
     pages = max(1, -(-len(found) // PER_PAGE))
-    page = min(max(choice.page, 1), pages)
+    page = min(max(chosen.page, 1), pages)
     shown = found[(page - 1) * PER_PAGE : page * PER_PAGE]
-    count = f"{len(lines):,} runs" if choice.is_everything else f"{len(found):,} of {len(lines):,} runs"
+    count = f"{len(lines):,} runs" if chosen.is_empty else f"{len(found):,} of {len(lines):,} runs"
     body = join(
         (
             element("h1", "Runs"),
             element("p", "In ", element("code", str(output_dir)), class_="soft"),
-            _filters(lines, choice),
+            _filters(lines, chosen),
             element("div", _chosen(), class_="bar"),
             element(
                 "section",
                 element("p", count, role="status", class_="soft", id="count"),
                 _table(shown) if shown else note("No run fits. ", element("a", "Show all runs", href="/")),
-                _pager(choice, page, pages),
+                _pager(chosen, page, pages),
                 id="runs",
                 data_live=True,
                 aria_label="Runs",
@@ -53,23 +53,23 @@ def runs_page(lines: Sequence[RunLine], choice: Choice, output_dir: Path) -> Pag
     return Page("Runs", body, here="Runs", refreshes=True)
 
 
-def _filters(lines: Sequence[RunLine], choice: Choice) -> Markup:
+def _filters(lines: Sequence[RunLine], chosen: RunFilter) -> Markup:
     """A plain form: without scripts it has a button, with them the list follows every letter."""
     profiles = sorted({line.profile for line in lines if line.profile})
     targets = sorted({target for names in {line.targets for line in lines} for target in names})
     statuses = [status for status in STATUSES if any(line.status == status for line in lines)]
     search = element(
-        "input", type="search", name="text", id="text", value=choice.text, autocomplete="off",
+        "input", type="search", name="text", id="text", value=chosen.text, autocomplete="off",
         placeholder="id, benchmark, revision, command …",
     )  # fmt: skip
     return element(
         "form",
         field("Search", "text", search),
-        _choice("Profile", "profile", profiles, choice.profile),
-        _choice("Target", "target", targets, choice.target),
-        _choice("Status", "status", statuses, choice.status),
-        field("From", "since", element("input", type="date", name="since", id="since", value=choice.since)),
-        field("To", "until", element("input", type="date", name="until", id="until", value=choice.until)),
+        _choice("Profile", "profile", profiles, chosen.profile),
+        _choice("Target", "target", targets, chosen.target),
+        _choice("Status", "status", statuses, chosen.status),
+        field("From", "since", element("input", type="date", name="since", id="since", value=chosen.since)),
+        field("To", "until", element("input", type="date", name="until", id="until", value=chosen.until)),
         element("button", "Show", data_without_scripts=True),
         method="get",
         action="/",
@@ -146,7 +146,7 @@ def _cell(name: str, content: str, kind: str | None = None) -> Markup:
 
 
 def took(line: RunLine) -> str:
-    start, end = moment(line.started_at), moment(line.finished_at)
+    start, end = parse_time(line.started_at), parse_time(line.finished_at)
     if start is None or end is None or line.is_running:
         return NOTHING
     try:
@@ -155,15 +155,15 @@ def took(line: RunLine) -> str:
         return NOTHING
 
 
-def _pager(choice: Choice, page: int, pages: int) -> Markup:
+def _pager(chosen: RunFilter, page: int, pages: int) -> Markup:
     if pages == 1:
         return Markup()
     links = [
-        element("a", "Newer", href=choice.address(page - 1), rel="prev", class_="button")
+        element("a", "Newer", href=chosen.address(page - 1), rel="prev", class_="button")
         if page > 1
         else "",
         element("span", f"page {page} of {pages}", class_="soft"),
-        element("a", "Older", href=choice.address(page + 1), rel="next", class_="button")
+        element("a", "Older", href=chosen.address(page + 1), rel="next", class_="button")
         if page < pages
         else "",
     ]

@@ -92,7 +92,7 @@ def test_sizes_of_one_factor_are_drawn_at_one_distance() -> None:
 def test_a_chart_that_lies_draws_names_down_and_figures_to_the_right() -> None:
     names = Axis("", scale="names", names=("stm", "im", "ltm"))
     line = Line("bytes", (Point(0, 100), Point(1, 200), Point(2, 400)))
-    points = drawn_points(chart(line, x=names, y=Axis("bytes", "B"), lying=True))
+    points = drawn_points(chart(line, x=names, y=Axis("bytes", "B"), horizontal=True))
     assert points == sorted(points)
     assert [y for _, y in points] == sorted(y for _, y in points)
 
@@ -171,13 +171,13 @@ def test_every_name_stays_a_text(hostile: str) -> None:
     ),
     st.booleans(),
 )
-def test_whatever_was_measured_is_drawn_inside_of_the_frame(found: list, lying: bool) -> None:
+def test_whatever_was_measured_is_drawn_inside_of_the_frame(found: list, horizontal: bool) -> None:
     ticks = tuple(float(number) for number in range(len(found)))
-    x = Axis("x", scale="names", names=tuple("abcdefgh"[: len(found)])) if lying else Axis("x")
+    x = Axis("x", scale="names", names=tuple("abcdefgh"[: len(found)])) if horizontal else Axis("x")
     points = tuple(
         Point(number, y, y - down, y + up) for number, (y, down, up, _) in zip(ticks, found, strict=True)
     )
-    made = with_fitting_y(chart(Line("all", points, drawn=found[0][3]), x=x, lying=lying))
+    made = with_fitting_y(chart(Line("all", points, drawn=found[0][3]), x=x, horizontal=horizontal))
     text = draw(made, made.panels[0])
     seen = Seen(text)
     height = float((seen.elements[0][1]["viewbox"] or "").split()[3])

@@ -160,7 +160,7 @@ def test_a_single_size_is_drawn_as_bars() -> None:
     chart = over_size(fit=True)(  # type: ignore[operator]
         gathered({"size_10/search/p50_ms": figure(1), "size_10/read/p50_ms": figure(2)})
     )
-    assert chart.lying
+    assert chart.horizontal
     assert chart.x.names == ("search", "read")
 
 
@@ -249,7 +249,7 @@ def test_an_own_benchmark_is_drawn_over_the_parameter_that_varies_most() -> None
 
 def test_an_own_benchmark_without_parameters_is_drawn_as_bars() -> None:
     (chart,) = pictures(gathered({"red/error_rate": figure(0.1), "blue/error_rate": figure(0.2)}))
-    assert chart.lying
+    assert chart.horizontal
     assert chart.x.names == ("red", "blue")
 
 

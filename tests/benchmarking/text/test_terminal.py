@@ -18,7 +18,7 @@ from result_builders import THROUGHPUT, figure, make_result, make_run, storage_f
 
 from memory.benchmarking.model.records import Failure, Figure, Unit
 from memory.benchmarking.text.display import text_width
-from memory.benchmarking.text.terminal import bar, bear_all_signs, draws, sparkline
+from memory.benchmarking.text.terminal import bar, can_draw, replace_unencodable, sparkline
 
 BLOCKS = "▁▂▃▄▅▆▇█▏▎▍▌▋▊▉"
 HEADLINE = f"complexity_1/batch_1000/stm/{THROUGHPUT}"
@@ -161,7 +161,7 @@ def test_no_encoding_of_the_terminal_is_an_error(folder: Path, encoding: str, ar
 def test_signs_are_replaced_by_what_is_nearest() -> None:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii")
-    bear_all_signs(stream)
+    replace_unencodable(stream)
     stream.write("1.2 µs ±5 % ×÷2 — 3–4 … ▸ 日 \ud800")
     stream.flush()
     assert raw.getvalue() == b"1.2 us +-5 % x/2 - 3-4 ... > ? ?"
@@ -183,8 +183,8 @@ def test_machines_get_json_in_utf_8_whatever_the_terminal_is(folder: Path) -> No
 
 
 def test_what_is_no_terminal_does_not_draw() -> None:
-    assert not draws(io.StringIO())
-    assert not draws(sys.__stdin__ if sys.__stdin__ and not sys.__stdin__.isatty() else io.StringIO())
+    assert not can_draw(io.StringIO())
+    assert not can_draw(sys.__stdin__ if sys.__stdin__ and not sys.__stdin__.isatty() else io.StringIO())
 
 
 # -- small plots ------------------------------------------------------------------------------

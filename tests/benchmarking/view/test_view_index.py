@@ -19,8 +19,8 @@ from memory.benchmarking.errors import UnknownName
 from memory.benchmarking.model.files import read_run, write_run
 from memory.benchmarking.model.records import Failure, Moment
 from memory.benchmarking.view.app import App
-from memory.benchmarking.view.choice import Choice
-from memory.benchmarking.view.index import RunIndex, benchmarks_of, rounds_going_on
+from memory.benchmarking.view.index import RunIndex, benchmarks_of, running_rounds
+from memory.benchmarking.view.run_filter import RunFilter
 
 FIRST, SECOND = "20260801_101500_ab11", "20260802_101500_ab12"
 
@@ -126,19 +126,17 @@ def test_progress_counts_rounds_once(tmp_path: Path) -> None:
 def test_what_goes_on_now_is_seen_from_its_scratch_folder(tmp_path: Path) -> None:
     make_run(tmp_path, FIRST)
     line = RunIndex(tmp_path).line(FIRST)
-    assert rounds_going_on(line) == []
+    assert running_rounds(line) == []
     (tmp_path / ".scratch" / FIRST / "storage.write@x.2").mkdir(parents=True)
-    assert rounds_going_on(line) == ["storage.write@x.2"]
+    assert running_rounds(line) == ["storage.write@x.2"]
 
 
 # -- choosing ---------------------------------------------------------------------------------
 
 
 def ids(folder: Path, **asked: str) -> list[str]:
-    lines = RunIndex(folder).lines()
-    return [
-        line.id for line in Choice.asked_for({name: [value] for name, value in asked.items()}).of(lines)
-    ]
+    chosen = RunFilter.from_query({name: [value] for name, value in asked.items()})
+    return [line.id for line in chosen.apply(RunIndex(folder).lines())]
 
 
 def test_runs_are_chosen_by_each_field(tmp_path: Path) -> None:
@@ -166,11 +164,11 @@ def test_a_page_that_is_none_still_shows_runs(tmp_path: Path, page: str) -> None
 
 
 def test_an_address_brings_back_its_choice() -> None:
-    choice = Choice(text="a&b=<c>", profile="ü", status="failed", since="2026-01-01", page=3)
+    choice = RunFilter(text="a&b=<c>", profile="ü", status="failed", since="2026-01-01", page=3)
     asked = parse_qs(urlsplit(choice.address(3)).query)
-    assert Choice.asked_for(asked) == choice
-    assert Choice().address() == "/"
-    assert Choice.asked_for(parse_qs(urlsplit(choice.address()).query)) == replace(choice, page=1)
+    assert RunFilter.from_query(asked) == choice
+    assert RunFilter().address() == "/"
+    assert RunFilter.from_query(parse_qs(urlsplit(choice.address()).query)) == replace(choice, page=1)
 
 
 def test_all_benchmarks_of_all_runs_are_known(tmp_path: Path) -> None:

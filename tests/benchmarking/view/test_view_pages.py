@@ -29,8 +29,8 @@ from view_server import (
     wait_for_rows,
 )
 
-from memory.benchmarking.view.choice import PER_PAGE
 from memory.benchmarking.view.layout import history_address, run_address
+from memory.benchmarking.view.run_filter import PER_PAGE
 from memory.benchmarking.view.server import ViewServer
 
 RUNS = 120

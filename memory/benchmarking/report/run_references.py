@@ -15,14 +15,14 @@ AT = "@"
 
 
 @dataclass(frozen=True)
-class Choice:
+class RunReference:
     """A run, whole or by one of its targets."""
 
     folder: Path
     target: str | None = None
 
 
-def choose(output_dir: Path, names: Sequence[str]) -> list[Choice]:
+def resolve_names(output_dir: Path, names: Sequence[str]) -> list[RunReference]:
     """What the names mean; at least two different things."""
     if len(names) < 2:
         raise InvalidBenchmarkConfig("name at least two runs or targets to compare")
@@ -33,7 +33,7 @@ def choose(output_dir: Path, names: Sequence[str]) -> list[Choice]:
     return found
 
 
-def run_or_baseline(output_dir: Path, name: str) -> Path:
+def find_run_or_baseline(output_dir: Path, name: str) -> Path:
     """The folder of a run, by its id or by the name of a baseline."""
     known = [each.name for each in list_baselines(output_dir)]
     if name in known:
@@ -45,18 +45,18 @@ def run_or_baseline(output_dir: Path, name: str) -> Path:
         raise UnknownName(f"{problem}{hint}") from None
 
 
-def _one(output_dir: Path, name: str) -> Choice:
+def _one(output_dir: Path, name: str) -> RunReference:
     try:
-        return Choice(run_or_baseline(output_dir, name))
+        return RunReference(find_run_or_baseline(output_dir, name))
     except UnknownName as problem:
         unknown = problem
     run, at, target = name.rpartition(AT)
     if at and run:
-        folder = run_or_baseline(output_dir, run)
+        folder = find_run_or_baseline(output_dir, run)
         targets = read_run(folder).targets
         if target not in targets:
             raise UnknownName(f"{run} has no target {target!r}: {nearest(target, targets)}")
-        return Choice(folder, target)
+        return RunReference(folder, target)
     # A target by itself is that of the newest run that has it.
     seen: set[str] = set()
     for folder in reversed(run_folders(output_dir)):
@@ -65,7 +65,7 @@ def _one(output_dir: Path, name: str) -> Choice:
         except BenchmarkError:
             continue
         if name in targets:
-            return Choice(folder, name)
+            return RunReference(folder, name)
         seen.update(targets)
     hint = f", and no target of that name (known: {', '.join(sorted(seen))})" if seen else ""
     raise UnknownName(f"{unknown}{hint}")

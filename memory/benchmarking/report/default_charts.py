@@ -5,7 +5,7 @@ from __future__ import annotations
 from memory.benchmarking.metrics import Metric
 from memory.benchmarking.model.paths import leaf_of
 from memory.benchmarking.report.charts import Chart
-from memory.benchmarking.report.gather import Gathered, Row, plain, short_name
+from memory.benchmarking.report.gather import FigureRow, Gathered, plain, short_name
 from memory.benchmarking.report.makers import MOST_LINES, Shown, bars, over, percentiles
 
 MOST_CHARTS = 4
@@ -14,7 +14,7 @@ _OF_THE_SAME_TIMES = ("mean_ms", "p95_ms", "p99_ms", "max_ms", "cpu_ms", "min_ms
 """Said by the median and the distribution already."""
 
 
-def generic(gathered: Gathered) -> list[Chart]:
+def default_charts(gathered: Gathered) -> list[Chart]:
     """A chart for each of the figures that say most, over the parameter that varies most."""
     charts = []
     for leaf in _chosen(gathered):
@@ -60,7 +60,7 @@ def _chosen(gathered: Gathered) -> list[str]:
     return [*dict.fromkeys([*first, *useful])][: MOST_CHARTS - 1]
 
 
-def _parameter(rows: list[Row]) -> str:
+def _parameter(rows: list[FigureRow]) -> str:
     """The parameter with the most values; none where all have one."""
     names = dict.fromkeys(name for row in rows for name in row.place.parameters)
     counts = {name: len({row.of(name) for row in rows} - {None}) for name in names}
@@ -68,12 +68,12 @@ def _parameter(rows: list[Row]) -> str:
     return best if best and counts[best] > 1 else ""
 
 
-def _varying(rows: list[Row], without: str) -> list[str]:
+def _varying(rows: list[FigureRow], without: str) -> list[str]:
     names = dict.fromkeys(["tier", "part", *(name for row in rows for name in row.place.parameters)])
     return [name for name in names if name != without and len({row.of(name) for row in rows}) > 1]
 
 
-def _split(rows: list[Row], names: list[str]) -> tuple[list[str], list[str]]:
+def _split(rows: list[FigureRow], names: list[str]) -> tuple[list[str], list[str]]:
     """What becomes a line and what a panel, so that no panel has too many lines."""
     lines, panels = [*names], list[str]()
     while len(lines) > 1 and len({tuple(row.of(name) for name in lines) for row in rows}) > MOST_LINES:

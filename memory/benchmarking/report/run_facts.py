@@ -54,7 +54,7 @@ def duration_text(seconds: float) -> str:
     return f"{whole // 86400} days"
 
 
-def moment(text: str) -> datetime | None:
+def parse_time(text: str) -> datetime | None:
     """A time of a run's record."""
     try:
         return datetime.fromisoformat(text)
@@ -63,13 +63,13 @@ def moment(text: str) -> datetime | None:
 
 
 def started_text(run: Run) -> str:
-    start = moment(run.started_at)
+    start = parse_time(run.started_at)
     return start.strftime("%Y-%m-%d %H:%M:%S") if start else run.started_at
 
 
 def duration_of(run: Run) -> str:
     """`, took 5 min 31 s`; empty while it goes on."""
-    start, end = moment(run.started_at), moment(run.finished_at)
+    start, end = parse_time(run.started_at), parse_time(run.finished_at)
     if start is None or end is None:
         return ""
     try:

@@ -13,14 +13,14 @@ import msgspec
 from memory.benchmarking.model.records import FORMAT, Status
 
 
-class HeadCase(msgspec.Struct, frozen=True, gc=False):
+class HeaderCase(msgspec.Struct, frozen=True, gc=False):
     category: str
     benchmark: str
     target: str
     most_rounds: int | None = None
 
 
-class HeadEnvironment(msgspec.Struct, frozen=True, gc=False):
+class HeaderEnvironment(msgspec.Struct, frozen=True, gc=False):
     git_revision: str = ""
     git_dirty: bool | None = None
 
@@ -32,7 +32,7 @@ class _Round(msgspec.Struct, frozen=True, gc=False):
     round: int
 
 
-class Head(msgspec.Struct, frozen=True, gc=False):
+class RunHeader(msgspec.Struct, frozen=True, gc=False):
     """Fields of `records.Run`, by the same names."""
 
     status: Status
@@ -40,8 +40,8 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     profile: str
     rounds: int
     targets: list[str]
-    cases: list[HeadCase]
-    environment: HeadEnvironment
+    cases: list[HeaderCase]
+    environment: HeaderEnvironment
     finished_at: str = ""
     command: str = ""
     results: list[msgspec.Raw] = []
@@ -63,10 +63,10 @@ class Head(msgspec.Struct, frozen=True, gc=False):
         return len({(each.case, each.round) for each in (*over, *self.failures)})
 
 
-_decoder = msgspec.json.Decoder(Head)
+_decoder = msgspec.json.Decoder(RunHeader)
 
 
-def read_head(path: str) -> Head | None:
+def read_run_header(path: str) -> RunHeader | None:
     """None for a file that is no run of ours."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -74,7 +74,7 @@ def read_head(path: str) -> Head | None:
             data = os.read(descriptor, os.fstat(descriptor).st_size)
         finally:
             os.close(descriptor)
-        head = _decoder.decode(data)
+        header = _decoder.decode(data)
     except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    return head if head.format <= FORMAT else None
+    return header if header.format <= FORMAT else None

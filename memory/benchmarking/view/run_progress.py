@@ -13,16 +13,16 @@ from pathlib import Path
 
 from memory.benchmarking.model.loaded_result import LoadedResult
 from memory.benchmarking.model.records import Run
-from memory.benchmarking.report.facts import duration_text, moment
 from memory.benchmarking.report.markup import Markup, element, join
 from memory.benchmarking.report.parts import note, path_words, table
+from memory.benchmarking.report.run_facts import duration_text, parse_time
 from memory.benchmarking.run.previous_runs import Estimator
 from memory.benchmarking.text.display import NOTHING, figure_text, interval_text
-from memory.benchmarking.view.index import RunLine, rounds_going_on
+from memory.benchmarking.view.index import RunLine, running_rounds
 from memory.benchmarking.view.layout import progress
 
 
-def standing(line: RunLine, run: Run) -> Markup | None:
+def progress_note(line: RunLine, run: Run) -> Markup | None:
     """None for a run that is over."""
     if line.status == "interrupted":
         return note(
@@ -33,14 +33,14 @@ def standing(line: RunLine, run: Run) -> Markup | None:
     if not line.is_running:
         return None
     parts = [progress(line)]
-    start = moment(run.started_at)
+    start = parse_time(run.started_at)
     if start is not None:
         elapsed = (datetime.now(start.tzinfo) - start).total_seconds()
         parts.append(element("span", f"started {duration_text(elapsed)} ago"))
     left = _seconds_left(line, run)
     if left is not None:
         parts.append(element("span", f"about {duration_text(left)} left"))
-    going_on = ", ".join(map(_round_text, rounds_going_on(line)))
+    going_on = ", ".join(map(_round_text, running_rounds(line)))
     now = element("p", f"Now: {going_on}") if going_on else None
     return element("div", element("p", parts, class_="standing"), now, class_="note")
 
@@ -79,7 +79,7 @@ def _estimator(output_dir: Path, run_id: str, profile: str) -> Estimator:
     return Estimator(output_dir, profile)
 
 
-def so_far(results: Sequence[LoadedResult]) -> Markup:
+def results_so_far(results: Sequence[LoadedResult]) -> Markup:
     """The headline figures without charts: this is drawn again every two seconds."""
     if not results:
         text = "The first results come when all rounds of a benchmark are done."

@@ -14,7 +14,7 @@ LONGEST = 200
 
 
 @dataclass(frozen=True)
-class Choice:
+class RunFilter:
     """What to search for; an empty field leaves nothing out."""
 
     text: str = ""
@@ -28,7 +28,7 @@ class Choice:
     page: int = 1
 
     @classmethod
-    def asked_for(cls, query: Mapping[str, Sequence[str]]) -> Choice:
+    def from_query(cls, query: Mapping[str, Sequence[str]]) -> RunFilter:
         """From an address; what is not understood is as if it were not there."""
         texts = {
             field.name: query[field.name][-1].strip()[:LONGEST]
@@ -39,8 +39,8 @@ class Choice:
         return cls(**texts, page=int(page) if page.isascii() and page.isdigit() and len(page) < 7 else 1)
 
     @property
-    def is_everything(self) -> bool:
-        return replace(self, page=1) == Choice()
+    def is_empty(self) -> bool:
+        return replace(self, page=1) == RunFilter()
 
     def address(self, page: int = 1) -> str:
         """Of the list with this choice, at a page."""
@@ -49,7 +49,7 @@ class Choice:
             del asked["page"]
         return f"/?{urlencode(asked)}" if asked else "/"
 
-    def of(self, lines: Iterable[RunLine]) -> list[RunLine]:
+    def apply(self, lines: Iterable[RunLine]) -> list[RunLine]:
         words = self.text.casefold().split()
         return [
             line for line in lines if self._fits(line) and all(word in _words_of(line) for word in words)
