@@ -36,10 +36,10 @@ from memory.benchmarking.lockstep.engine import TIMING_SECONDS, Engine
 from memory.benchmarking.lockstep.evidence import evidence_of
 from memory.benchmarking.lockstep.pair import Limits, Side
 from memory.benchmarking.lockstep.scratch import scratch_below
+from memory.benchmarking.lockstep.selftest import Share, slowed_sides
 from memory.benchmarking.lockstep.sequence import FIRST_PAIRS, Measured, Rules, Subject
-from memory.benchmarking.lockstep.sides import same_cases
 from memory.benchmarking.lockstep.store import blocks_of
-from memory.benchmarking.lockstep.trials import Share, slowed_sides
+from memory.benchmarking.lockstep.subjects import same_cases
 from memory.benchmarking.measure.statistics import CONFIDENCE, student
 from memory.benchmarking.model.files import encode_json, write_whole
 from memory.benchmarking.run.discovery import discover

@@ -23,7 +23,7 @@ import chromium
 import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "benchmarking"))  # what makes runs for tests makes them here
+sys.path.insert(0, str(ROOT / "tests" / "benchmarking" / "support"))  # the tests' helpers make the runs
 
 from many_runs import make_many_runs  # noqa: E402
 from view_server import viewing  # noqa: E402

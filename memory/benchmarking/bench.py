@@ -22,7 +22,7 @@ from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.targets import DEFAULT, load_target
 
 if TYPE_CHECKING:
-    from memory.benchmarking.measure.pace import Pace
+    from memory.benchmarking.measure.turn_control import TurnControl
     from memory.benchmarking.targets.base import Capabilities, Item, Settings, Target
 
 
@@ -65,7 +65,7 @@ class Bench:
         seconds: float = 0.2,
         scratch: Path | None = None,
         on_timing: Callable[[str, Timing], object] | None = None,
-        pace: Pace | None = None,
+        turn_control: TurnControl | None = None,
     ) -> None:
         self.target_name = target
         self.seed = seed
@@ -73,7 +73,7 @@ class Bench:
         """About how long one timing measures, unless the benchmark says how many calls."""
         self._scratch = scratch
         self._on_timing = on_timing
-        self._pace = pace
+        self._turn_control = turn_control
         self._settled: list[tuple[Sequence[Item], Path]] = []
 
     @property
@@ -160,7 +160,9 @@ class Bench:
             warm_up=warm_up,
             before_block=before_block,
             # Turns are one side's with the other: threads of one side can't share them.
-            pace=self._pace if threading.current_thread() is threading.main_thread() else None,
+            turn_control=self._turn_control
+            if threading.current_thread() is threading.main_thread()
+            else None,
         )
         if self._on_timing is not None:
             self._on_timing(label, timing)

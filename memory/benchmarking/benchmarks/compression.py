@@ -14,7 +14,7 @@ from memory.benchmarking.metrics import SHARE, Metric, declare
 from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.targets import load_target
 from memory.benchmarking.targets.base import Coding, Item, Kept, Target
-from memory.benchmarking.workloads.kinds import contents_of, mixed_contents
+from memory.benchmarking.workloads.contents import contents_of, mixed_contents
 
 if TYPE_CHECKING:
     from memory.benchmarking.benchmarks._compression_vectors import Floats

@@ -13,9 +13,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from memory.benchmarking.bench import Bench, not_available
 from memory.benchmarking.errors import InvalidBenchmarkConfig, NotSupported, nearest, needs
+from memory.benchmarking.measure.interleaved import (
+    InnerTime,
+    overhead_us,
+    time_interleaved,
+    turn_medians_us,
+)
 from memory.benchmarking.measure.resources import disk_bytes, traced_peak_bytes
 from memory.benchmarking.measure.timing import Timing
-from memory.benchmarking.measure.turns import Inside, overhead_us, time_in_turns, turn_medians_us
 from memory.benchmarking.metrics import TIMED, Metric, declare
 from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.targets.base import WHOLE, Item, Settings, Target
@@ -76,12 +81,12 @@ def benchmark_api_overhead(
     with bench.target() as target:
         memory = _system_of(target)
         below = Below(memory)
-        inside = Inside()
+        inside = InnerTime()
         _watch(inside, memory._intake, "rows")
         _watch(inside, memory._store, "add", "rows", "replace", "delete")
         found: dict[str, Any] = {}
         ids: dict[str, list[str]] = {"facade": [], "below": []}
-        timings = time_in_turns(
+        timings = time_interleaved(
             {
                 "facade": inside.around(lambda state: ids["facade"].append(memory.add(_AGENT, state))),
                 "below": lambda state: ids["below"].append(below.add(_AGENT, state)),
@@ -99,7 +104,7 @@ def benchmark_api_overhead(
         _watch(inside, memory, "_entry")
         changed = _for_each_side(("facade", "below"), num_operations + warm_up, bench.seed + 1000)
         by_side = {name: list(zip(ids[name], changed[name], strict=True)) for name in ids}
-        timings = time_in_turns(
+        timings = time_interleaved(
             {
                 "facade": inside.around(lambda pair: memory.update(_AGENT, pair[0], content=pair[1])),
                 "below": lambda pair: below.update(_AGENT, *pair),
@@ -110,7 +115,7 @@ def benchmark_api_overhead(
         found["update"] = _compared(timings, inside)
         for pairs in by_side.values():
             _check_stored(memory, pairs)
-        timings = time_in_turns(
+        timings = time_interleaved(
             {
                 "facade": inside.around(lambda id_: memory.delete(_AGENT, id_)),
                 "below": lambda id_: below.delete(_AGENT, id_),
@@ -122,7 +127,7 @@ def benchmark_api_overhead(
     return found
 
 
-def _watch(inside: Inside, part: object, *names: str) -> None:
+def _watch(inside: InnerTime, part: object, *names: str) -> None:
     for name in names:
         setattr(part, name, inside.watched(getattr(part, name)))
 
@@ -146,7 +151,7 @@ def _reading(
         # Other picks for each side: what one has just read is quicker on the other.
         picks = {side: rng.choices(ids, k=count + warm_up) for side in ("facade", "below")}
         gets[tier] = _compared(
-            time_in_turns(
+            time_interleaved(
                 {
                     "facade": partial(memory.get, agent),
                     "below": partial(below.get, agent),
@@ -159,7 +164,7 @@ def _reading(
             side: _vectors(memory, rng.choices(contents, k=searches + 2)) for side in ("facade", "below")
         }
         finds[tier] = _compared(
-            time_in_turns(
+            time_interleaved(
                 {
                     "facade": partial(memory.retrieve_similar_states, agent, k=_K),
                     "below": partial(below.search, agent, k=_K),
@@ -199,7 +204,7 @@ def _for_each_side(names: Sequence[str], count: int, seed: int) -> dict[str, Any
     return {name: agent_states(count, 1, seed + 100 * number) for number, name in enumerate(names, 1)}
 
 
-def _compared(timings: Mapping[str, Timing], inside: Inside | None = None) -> dict[str, Any]:
+def _compared(timings: Mapping[str, Timing], inside: InnerTime | None = None) -> dict[str, Any]:
     facade, below = timings["facade"], timings["below"]
     overhead = overhead_us(facade, below) if inside is None else inside.outside_us(facade)
     return {
@@ -247,11 +252,11 @@ def benchmark_hook_implementation(
     warm_up = max(1, num_steps // 10)
     found: dict[str, Any] = {}
     with bench.target() as target:
-        recorder, inside = _Recorder(target), Inside()
+        recorder, inside = _Recorder(target), InnerTime()
         plain, hooked = _walker(None), _walker(recorder, inside)
         for method, kind in (("observe", "interaction"), ("act", "action")):
             seen = _for_each_side(("plain", "hooked", "store"), num_steps + warm_up, bench.seed)
-            timings = time_in_turns(
+            timings = time_interleaved(
                 {
                     "plain": getattr(plain, method),
                     "hooked": inside.around(getattr(hooked, method)),
@@ -294,7 +299,7 @@ class _Recorder:
         return self.add(_AGENT, content, kind=kind, step=step)
 
 
-def _walker(recorder: _Recorder | None, inside: Inside | None = None) -> Any:
+def _walker(recorder: _Recorder | None, inside: InnerTime | None = None) -> Any:
     """The agent; its class is hooked where there is something to record into."""
 
     class Walker:
@@ -489,7 +494,7 @@ def _working_target(bench: Bench) -> Iterator[Target]:
 
 def _iterated(work: Mapping[str, Callable[[int], None]], iterations: int) -> dict[str, Timing]:
     numbers = list(range(iterations))
-    return time_in_turns(work, dict.fromkeys(work, numbers), turns=iterations)
+    return time_interleaved(work, dict.fromkeys(work, numbers), turns=iterations)
 
 
 def _overhead(longer: Timing, shorter: Timing, steps: int) -> dict[str, float]:

@@ -16,9 +16,9 @@ from memory.benchmarking.bench import Bench, not_available
 from memory.benchmarking.benchmarks._growing import growth_leaves
 from memory.benchmarking.benchmarks._spread import SPREAD, TIMED_WITH_SPREAD, spread_of, with_spread
 from memory.benchmarking.errors import NotSupported
+from memory.benchmarking.measure.interleaved import time_interleaved, turn_medians_us
 from memory.benchmarking.measure.resources import traced_peak_bytes
 from memory.benchmarking.measure.timing import Timing, wall_ns
-from memory.benchmarking.measure.turns import time_in_turns, turn_medians_us
 from memory.benchmarking.metrics import Metric, declare
 from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads.texts import DID, MEMORIES, QUERIES, WHAT, WHERE, WHO, sentences
@@ -212,7 +212,7 @@ def benchmark_no_match(
         def search(question: str) -> object:
             return target.search(agent, question, K)
 
-        both = time_in_turns(dict.fromkeys(items, search), items, warm_up=_WARM_UP)
+        both = time_interleaved(dict.fromkeys(items, search), items, warm_up=_WARM_UP)
         return {
             **{name: with_spread(timing) for name, timing in both.items()},
             "no_match_to_match": _ratio(both["no_match"], both["match"]),
@@ -261,7 +261,7 @@ def benchmark_vector_search(
     items: dict[str, Sequence[Any]] = {"by_vector": list(_embedded(questions)), "by_text": questions}
 
     def measure(target: Target, agent: str) -> dict[str, Any]:
-        both = time_in_turns(
+        both = time_interleaved(
             {
                 "by_vector": lambda vector: target.search_vector(agent, vector, K),
                 "by_text": lambda text: target.search(agent, text, K),

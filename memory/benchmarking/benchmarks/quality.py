@@ -16,7 +16,7 @@ from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads.collections import Collection
 from memory.benchmarking.workloads.conversations import synthetic_collections
 from memory.benchmarking.workloads.datasets import load_data_set, name_of
-from memory.benchmarking.workloads.published import SCIFACT_JUDGEMENTS, resolve
+from memory.benchmarking.workloads.downloads import SCIFACT_JUDGEMENTS, resolve
 
 DEPTH = 10
 SYNTHETIC = "synthetic"

@@ -198,7 +198,7 @@ def _sides(
     """The settings, the two sides, what both run, and what there is to say about them."""
     from memory.benchmarking.commands.run import config_of
     from memory.benchmarking.lockstep.pair import Side
-    from memory.benchmarking.lockstep.sides import same_cases, two_configurations, two_targets
+    from memory.benchmarking.lockstep.subjects import same_cases, two_configurations, two_targets
 
     default_to_quick(arguments)
     if way == "config":
@@ -241,7 +241,7 @@ def _revision(
     from memory.benchmarking.lockstep.checkout import cache_folder, checkout
     from memory.benchmarking.lockstep.environments import interpreter_of
     from memory.benchmarking.lockstep.pair import Side
-    from memory.benchmarking.lockstep.sides import revision_side, revision_subjects
+    from memory.benchmarking.lockstep.subjects import revision_side, revision_subjects
 
     cache = cache_folder()
     revision = checkout(arguments.base, Path.cwd(), cache)

@@ -56,8 +56,8 @@ def execute(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.lockstep.engine import Engine
     from memory.benchmarking.lockstep.pair import Limits, Pair, Side
     from memory.benchmarking.lockstep.scratch import scratch_below
-    from memory.benchmarking.lockstep.sides import same_cases
     from memory.benchmarking.lockstep.store import AB
+    from memory.benchmarking.lockstep.subjects import same_cases
     from memory.benchmarking.model.environment import describe
     from memory.benchmarking.run.discovery import discover
     from memory.benchmarking.runner import BenchmarkRunner

@@ -29,7 +29,7 @@ def add_parser(subparsers: Any) -> None:
 
 def _list(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.text.display import table
-    from memory.benchmarking.workloads.published import PUBLISHED, data_folder
+    from memory.benchmarking.workloads.downloads import PUBLISHED, data_folder
 
     rows = [
         (each.name, each.size, each.licence, "here" if (data_folder() / each.file).exists() else "not here")
@@ -41,7 +41,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _fetch(arguments: argparse.Namespace) -> int:
-    from memory.benchmarking.workloads.published import fetch
+    from memory.benchmarking.workloads.downloads import fetch
 
     place = fetch(arguments.name, url=arguments.url)
     print(place)
@@ -53,7 +53,7 @@ def _check(arguments: argparse.Namespace) -> int:
     from collections import Counter
 
     from memory.benchmarking.workloads.datasets import load_data_set
-    from memory.benchmarking.workloads.published import SCIFACT_JUDGEMENTS, resolve
+    from memory.benchmarking.workloads.downloads import SCIFACT_JUDGEMENTS, resolve
 
     found = load_data_set(resolve(arguments.data_set))
     passages = sum(len(each.passages) for each in found.collections)

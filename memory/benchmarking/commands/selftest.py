@@ -12,7 +12,7 @@ from memory.benchmarking.commands.ab import add_sizes
 from memory.benchmarking.errors import EXIT_FAILED, EXIT_FINE, InvalidBenchmarkConfig
 
 if TYPE_CHECKING:
-    from memory.benchmarking.lockstep.trials import Share
+    from memory.benchmarking.lockstep.selftest import Share
 
 SHARES = (0.0, 0.05, 0.10, 0.20)
 DEFAULT_BENCHMARK = "storage.read_latency"
@@ -55,10 +55,10 @@ def execute(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.lockstep.engine import Engine
     from memory.benchmarking.lockstep.pair import Limits
     from memory.benchmarking.lockstep.scratch import scratch_below
+    from memory.benchmarking.lockstep.selftest import found_by_gate, found_by_usual_rule, slowed_sides
     from memory.benchmarking.lockstep.sequence import Measured, Rules
-    from memory.benchmarking.lockstep.sides import same_cases
     from memory.benchmarking.lockstep.store import AB
-    from memory.benchmarking.lockstep.trials import found_by_gate, found_by_usual_rule, slowed_sides
+    from memory.benchmarking.lockstep.subjects import same_cases
     from memory.benchmarking.model.environment import describe
     from memory.benchmarking.run.discovery import discover
     from memory.benchmarking.verdicts.noise import load_noise
@@ -137,7 +137,7 @@ def _report(
 ) -> int:
     import json
 
-    from memory.benchmarking.lockstep.trials import Share
+    from memory.benchmarking.lockstep.selftest import Share
     from memory.benchmarking.text.display import table
 
     if sys.stderr.isatty():

@@ -1,5 +1,5 @@
-"""Two versions measured in lockstep: two processes alive, one of them working, a few calls a turn.
+"""Comparing two versions in lockstep: two processes take turns of a few calls; one works, one waits.
 
 Case ─▶ pair of fresh processes ─▶ paired blocks ─▶ one log-ratio a pair ─▶ Evidence ─▶ verdicts
-        baton.py decides whose turn it is; side.py is what each of the two runs
+        coordinator.py decides which side runs; side_process.py is the program of each side
 """

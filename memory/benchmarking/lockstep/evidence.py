@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from memory.benchmarking.lockstep.pair import Pair
-from memory.benchmarking.lockstep.ratios import Clock, timing_ratio
+from memory.benchmarking.lockstep.ratios import ClockRatio, timing_ratio
 from memory.benchmarking.measure.statistics import one_sample
 from memory.benchmarking.metrics import Declaration, Metric, is_timed
 from memory.benchmarking.model.paths import join, leaf_of, split_leaf, where_of
@@ -103,7 +103,7 @@ def _of_timing(subject: _Subject, path: str, pairs: Sequence[Pair]) -> Iterator[
     yield _of_clock(subject, wall_path, [ratio.wall for ratio in ratios], reason)
 
 
-def _of_clock(subject: _Subject, path: str, clocks: Sequence[Clock], not_judged: str) -> Evidence:
+def _of_clock(subject: _Subject, path: str, clocks: Sequence[ClockRatio], not_judged: str) -> Evidence:
     base = statistics.geometric_mean(clock.base for clock in clocks)
     current = statistics.geometric_mean(clock.current for clock in clocks)
     effects = [clock.log_ratio for clock in clocks]

@@ -16,8 +16,8 @@ import msgspec
 
 import memory.benchmarking
 from memory.benchmarking.errors import BenchmarkError
-from memory.benchmarking.lockstep.baton import SIDES, Baton, Meeting
-from memory.benchmarking.measure.pace import Proposal
+from memory.benchmarking.lockstep.coordinator import SIDES, Coordinator, Schedule
+from memory.benchmarking.measure.turn_control import TimingProposal
 from memory.benchmarking.model.records import Case, Job, Round
 from memory.benchmarking.run.executors.local import Launch, LocalExecutor
 
@@ -33,11 +33,11 @@ class Side:
     paths: tuple[str, ...] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def launch(self, wires: tuple[int, ...]) -> Launch:
-        """How it is started; `wires` are its two ways to the other side."""
-        program = str(HARNESS / "lockstep" / "side.py")
+    def launch(self, pipes: tuple[int, ...]) -> Launch:
+        """How it is started; `pipes` are its two ways to the other side."""
+        program = str(HARNESS / "lockstep" / "side_process.py")
         command = (self.python, "-P", program, str(HARNESS), json.dumps(dict(self.options)))
-        return Launch(command, self.paths, listens=True, descriptors=wires)
+        return Launch(command, self.paths, listens=True, descriptors=pipes)
 
 
 class SideFailed(BenchmarkError):
@@ -89,24 +89,25 @@ def run_pair(
     ]
     side_of = {id(job): side for side, job in zip(SIDES, jobs, strict=True)}
 
-    def go(side: int, meeting: Meeting | None) -> None:
-        executor.reply(jobs[side], meeting)
+    def go(side: int, schedule: Schedule | None) -> None:
+        executor.reply(jobs[side], schedule)
 
     def hear(job: Job, event: Mapping[str, Any]) -> None:
         if event["event"] == "stop":
             proposal = event["proposal"]
-            baton.stop(
-                side_of[id(job)], None if proposal is None else msgspec.convert(proposal, type=Proposal)
+            coordinator.stop(
+                side_of[id(job)],
+                None if proposal is None else msgspec.convert(proposal, type=TimingProposal),
             )
 
-    with _wires() as wires:
-        baton = Baton(go, rng, _cores(), together=together)
+    with _pipes() as pipes:
+        coordinator = Coordinator(go, rng, _cores(), together=together)
         executor = LocalExecutor(
             workers=len(jobs),
             timeout_seconds=limits.timeout_seconds,
             memory_limit_bytes=limits.memory_bytes,
             on_event=hear,
-            launch=lambda job: sides[side_of[id(job)]].launch(wires[side_of[id(job)]]),
+            launch=lambda job: sides[side_of[id(job)]].launch(pipes[side_of[id(job)]]),
         )
         rounds: dict[int, Round] = {}
         with closing(executor.run(jobs)) as outcomes:
@@ -114,16 +115,16 @@ def run_pair(
                 side = side_of[id(outcome.job)]
                 if outcome.round is None:
                     # A side that does not end may be waiting for the other, which is the one that hangs.
-                    blamed = baton.running if outcome.reason == "timeout" else {side}
+                    blamed = coordinator.running if outcome.reason == "timeout" else {side}
                     names = " or ".join(sides[each].name for each in sorted(blamed))
                     raise SideFailed(f"{cases[side].name} on the side {names}: {outcome.message}")
                 rounds[side] = outcome.round
-                baton.end(side)
+                coordinator.end(side)
     return Pair(rounds[0], rounds[1])
 
 
 @contextmanager
-def _wires() -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+def _pipes() -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
     """The descriptors of each side, from the other one and to it.
 
     They stay open here, so that a side whose other one is gone waits to be ended, and does not go on.

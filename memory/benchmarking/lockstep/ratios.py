@@ -23,7 +23,7 @@ _UNDISTURBED = 0.1
 
 
 @dataclass(frozen=True)
-class Clock:
+class ClockRatio:
     """One clock's reading of one timing in one pair: milliseconds a call, and the log-ratio."""
 
     base: float
@@ -35,9 +35,9 @@ class Clock:
 class TimingRatio:
     """One timing in one pair."""
 
-    cpu: Clock | None
+    cpu: ClockRatio | None
     """None where a side used no CPU time that its clock could see."""
-    wall: Clock
+    wall: ClockRatio
     wall_to_cpu: tuple[float, float]
     """Of the blocks of each side that were disturbed least."""
 
@@ -62,7 +62,7 @@ def _per_call(samples: Samples, block_ns: bytes) -> list[Array]:
     return np.split(per_call, np.cumsum(turns)[:-1])
 
 
-def _clock(base: list[Array], current: list[Array]) -> Clock | None:
+def _clock(base: list[Array], current: list[Array]) -> ClockRatio | None:
     import numpy as np
 
     least_base = np.array([turn.min() for turn in base])
@@ -72,7 +72,7 @@ def _clock(base: list[Array], current: list[Array]) -> Clock | None:
         least_base, least_current = (np.median(each, keepdims=True) for each in (least_base, least_current))
     if not (least_base.min() > 0 and least_current.min() > 0):
         return None
-    return Clock(
+    return ClockRatio(
         float(np.median(least_base)),
         float(np.median(least_current)),
         float(np.median(np.log(least_current / least_base))),

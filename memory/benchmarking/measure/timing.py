@@ -1,14 +1,14 @@
-"""The one clock of the benchmarks: an operation called many times, in blocks, every sample kept.
+"""How benchmarks measure time: call an operation many times, in blocks, and keep every sample.
 
     warm up ─▶ calibrate ─▶ block ─▶ block ─▶ … ─▶ block
-                            │ sample │ sample │ …        garbage is collected between blocks, never in one
-                            └ calls_per_sample calls between two readings
+                            │ sample │ sample │ …        garbage is collected between blocks only
+                            └ calls_per_sample calls between two readings of the clock
 
-In lockstep several smaller blocks are a turn, and garbage is collected between turns (see pace.py).
+In lockstep several short blocks make a turn, and garbage is collected between turns (turn_control.py).
 
-A sample is one call where the call is long against reading the clock, and a few calls in a row where it
-is not: its time is then their mean, and the percentiles are those of such means. CPU time is read once a
-block, because reading it costs more than reading the wall clock. See docs/measuring.md.
+A sample is one call if the call is long compared to reading the clock. Otherwise it is several calls in a
+row: then its time is their mean, and the percentiles are those of such means. CPU time is read once a
+block, because reading it takes longer than reading the wall clock. See docs/measuring.md.
 """
 
 from __future__ import annotations
@@ -24,18 +24,17 @@ from itertools import chain, islice, repeat
 from typing import Any
 
 from memory.benchmarking.errors import InvalidResult
-from memory.benchmarking.measure.pace import Pace, Plan, Proposal
 from memory.benchmarking.measure.statistics import PERCENTILES, percentiles
+from memory.benchmarking.measure.turn_control import TimingPlan, TimingProposal, TurnControl
 
 BLOCKS = 10
 CLOCK_SHARE = 0.01
-"""At most this part of a sample may be the reading of the clock."""
+"""Reading the clock may be at most this share of a sample."""
 MOST_CALLS_PER_SAMPLE = 10_000
 MOST_SAMPLES = 50_000
-"""Of a timing that is asked for by its seconds: the tail is known by then, and the file stays small."""
-
+"""Limit of a timing without a fixed number of calls: enough for the tail, and the file stays small."""
 SHORTEST_BLOCK_NS = 1_000_000
-"""The first call after a collection of garbage is a little slower; in a longer block it hardly counts."""
+"""The first call after a garbage collection is slower; blocks of 1 ms or more make that negligible."""
 
 wall_ns = time.perf_counter_ns
 cpu_ns = time.process_time_ns
@@ -43,26 +42,26 @@ cpu_ns = time.process_time_ns
 
 @dataclass(frozen=True)
 class Timing(Mapping[str, float]):
-    """What `bench.time` returns: the samples, and as a mapping the figures made from them."""
+    """What `bench.time` returns: the samples; as a mapping, the figures computed from them."""
 
     samples_ns: tuple[int, ...]
-    """Wall time of each sample, in the order of measuring."""
+    """Wall time of each sample, in the order measured."""
     block_samples: tuple[int, ...]
     """How many samples each block holds."""
     block_wall_ns: tuple[int, ...]
-    """The sum of the block's samples: what lies between two samples is not in it."""
+    """The sum of the block's samples, without the time between two samples."""
     block_cpu_ns: tuple[int, ...]
-    """CPU time of the whole process, all threads, over the block's samples."""
+    """CPU time of the whole process, all threads, during the block's samples."""
     calls_per_sample: int = 1
     work: int = 1
-    """How many things one call does; throughput counts these."""
+    """How many items one call handles; throughput counts items."""
     turn_blocks: tuple[int, ...] = ()
-    """How many blocks each turn holds, in lockstep; empty where a turn is one block."""
+    """How many blocks each turn holds, in lockstep; empty if every turn is one block."""
     figures: Mapping[str, float] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.samples_ns:
-            raise InvalidResult("a timing without samples: the operation was never called")
+            raise InvalidResult("the timing has no samples: the operation was never called")
         object.__setattr__(self, "figures", _figures(self))
 
     @property
@@ -71,7 +70,7 @@ class Timing(Mapping[str, float]):
 
     @property
     def milliseconds(self) -> list[float]:
-        """Each sample as milliseconds a call."""
+        """Milliseconds a call, one value for each sample."""
         scale = 1e6 * self.calls_per_sample
         return [sample / scale for sample in self.samples_ns]
 
@@ -88,11 +87,11 @@ class Timing(Mapping[str, float]):
 def _figures(timing: Timing) -> dict[str, float]:
     total_ns = max(sum(timing.samples_ns), 1)
     cpu_total_ns = sum(timing.block_cpu_ns)
-    things = timing.calls * timing.work
+    items = timing.calls * timing.work
     figures = {
-        "throughput_ops_per_second": things / total_ns * 1e9,
+        "throughput_ops_per_second": items / total_ns * 1e9,
         "total_time_seconds": total_ns / 1e9,
-        "items_processed": things,
+        "items_processed": items,
         "mean_ms": total_ns / timing.calls / 1e6,
     }
     milliseconds = timing.milliseconds
@@ -116,18 +115,24 @@ def time_calls(
     blocks: int = BLOCKS,
     calls_per_sample: int | None = None,
     before_block: Callable[[], object] | None = None,
-    pace: Pace | None = None,
+    turn_control: TurnControl | None = None,
 ) -> Timing:
-    """Call `operation` (with the next of `items`, if there are any) and time it.
+    """Call an operation many times and time it.
 
-    `calls` fixes how often; where that is no multiple of what a sample needs, it is less than a sample
-    more. Without it: about `seconds` of work, and every item at least once. Items are taken in order,
-    over and over. Warming up takes the first items too, so an operation must bear to meet an item again;
-    one that can't is given `warm_up=0`. Then nothing is known of it, each call is a sample of its own,
-    and without `calls` each item is met exactly once. `calls_per_sample` overrides the calibration.
-    `before_block` is called before each block, off the clock; there are at most `blocks` of them, and
-    fewer where they would be too short. A `pace` divides the work into turns of several blocks and says
-    when each may begin; `before_block` is then called before each turn.
+    Args:
+        operation: called without arguments, or with the next of `items`.
+        items: passed one at a time, in order, again from the start after the last one.
+        calls: how often to call; rounded up to whole samples. Without it: for about `seconds`, and at
+            least once for every item.
+        seconds: about how long to measure if `calls` is not given.
+        work: how many items one call handles, for the throughput.
+        warm_up: how many calls to make before measuring; about a tenth of the measuring by default. The
+            warm-up uses the first items too. For an operation that can't see an item twice, pass 0: then
+            each call is a sample, and without `calls` each item is used exactly once.
+        blocks: at most this many blocks; fewer if they would be too short.
+        calls_per_sample: replaces the calibration.
+        before_block: called before each block (in lockstep before each turn), not timed.
+        turn_control: divides the timing into turns and waits for them, in lockstep.
     """
     _check(items, calls, seconds, work, warm_up, blocks, calls_per_sample)
     stream = chain.from_iterable(repeat(items)) if items is not None else None
@@ -135,24 +140,24 @@ def time_calls(
     sizes, walls, cpus, shares = [], [], [], []
     with frozen_heap():
         call_ns = _warm_up(operation, items, warm_up, seconds, calls)
-        plan = _plan(call_ns, items, calls, seconds, calls_per_sample, warm_up, blocks, pace)
+        plan = _plan(call_ns, items, calls, seconds, calls_per_sample, warm_up, blocks, turn_control)
         turns = list(_turns(plan))
         for turn in turns:
             if before_block is not None:
                 before_block()
-            with _no_collection():
+            with garbage_collection_off():
                 for size in turn:
                     start = len(wall)
-                    cpu, elapsed = _block(operation, stream, size, plan.calls_per_sample, wall)
+                    cpu, elapsed = time_block(operation, stream, size, plan.calls_per_sample, wall)
                     on_clock = sum(wall[start:])
                     sizes.append(size)
                     walls.append(on_clock)
                     cpus.append(cpu)
                     shares.append(on_clock / max(elapsed, 1))
-            if pace is not None:
-                pace.next_turn()
-    # The loop around the samples is off the wall clock, so its part is taken off the CPU's too: that of
-    # the middle block, because one that was interrupted outside of its samples knows it badly.
+            if turn_control is not None:
+                turn_control.next_turn()
+    # The wall time leaves out the loop around the samples, so the CPU time must too. The loop's share is
+    # that of the median block: a block that was interrupted between samples would distort it.
     share = statistics.median(shares)
     return Timing(
         tuple(wall),
@@ -161,7 +166,7 @@ def time_calls(
         tuple(round(cpu * share) for cpu in cpus),
         plan.calls_per_sample,
         work,
-        tuple(map(len, turns)) if pace is not None else (),
+        tuple(map(len, turns)) if turn_control is not None else (),
     )
 
 
@@ -175,7 +180,7 @@ def _check(
     calls_per_sample: int | None,
 ) -> None:
     if items is not None and not len(items):
-        raise InvalidResult("there is nothing to time: items is empty")
+        raise InvalidResult("items is empty: pass at least one item to time")
     whole = {
         "calls": (calls, 1),
         "work": (work, 1),
@@ -200,13 +205,13 @@ def _plan(
     calls_per_sample: int | None,
     warm_up: int | None,
     blocks: int,
-    pace: Pace | None,
-) -> Plan:
+    turn_control: TurnControl | None,
+) -> TimingPlan:
     per_sample, samples = _samples(call_ns, items, calls, seconds, calls_per_sample)
     known = call_ns < math.inf
-    if pace is not None:
-        return pace.agree(
-            Proposal(
+    if turn_control is not None:
+        return turn_control.agree(
+            TimingProposal(
                 call_ns=call_ns if known else None,
                 calls_per_sample=per_sample,
                 samples=samples,
@@ -215,13 +220,13 @@ def _plan(
         )
     if known:
         blocks = min(blocks, max(1, int(samples * per_sample * call_ns / SHORTEST_BLOCK_NS)))
-    return Plan(calls_per_sample=per_sample, samples=samples, blocks=blocks, turns=blocks)
+    return TimingPlan(calls_per_sample=per_sample, samples=samples, blocks=blocks, turns=blocks)
 
 
-def _turns(plan: Plan) -> Iterator[list[int]]:
-    """The samples of each block of each turn."""
-    sizes = iter(_split(plan.samples, plan.blocks))
-    for blocks in _split(min(plan.blocks, plan.samples), plan.turns):
+def _turns(plan: TimingPlan) -> Iterator[list[int]]:
+    """Yield the sample counts of the blocks of each turn."""
+    sizes = iter(split_evenly(plan.samples, plan.blocks))
+    for blocks in split_evenly(min(plan.blocks, plan.samples), plan.turns):
         yield list(islice(sizes, blocks))
 
 
@@ -232,7 +237,7 @@ def _samples(
     seconds: float,
     calls_per_sample: int | None,
 ) -> tuple[int, int]:
-    """How many calls a sample takes, and how many samples are taken."""
+    """Return how many calls make a sample, and how many samples to take."""
     known = call_ns < math.inf
     per_sample = calls_per_sample or 1
     if known and calls_per_sample is None:
@@ -240,7 +245,7 @@ def _samples(
         per_sample = min(max(needed, 1), MOST_CALLS_PER_SAMPLE)
     if calls is not None:
         if calls_per_sample is None:
-            # Somewhat larger samples, if they make the number of calls come out exactly.
+            # Samples may be up to twice as large if they then divide the number of calls exactly.
             sizes = range(per_sample, min(2 * per_sample, calls) + 1)
             per_sample = next((size for size in sizes if calls % size == 0), min(per_sample, calls))
         return per_sample, -(-calls // per_sample)
@@ -250,19 +255,19 @@ def _samples(
     return per_sample, -(-wanted // per_sample)
 
 
-def _block(
+def time_block(
     operation: Callable[..., object],
     stream: Iterator[Any] | None,
     samples: int,
     per_sample: int,
     wall: list[int],
 ) -> tuple[int, int]:
-    """Append the wall time of each sample; give back the CPU and the wall time of the whole block.
+    """Append the wall time of each sample to `wall`; return CPU and wall time of the whole block.
 
-    Four loops that differ in one line each: a test inside the loop would be on the clock.
+    There are four loops that differ in one line, because a test inside the loop would be timed too.
     """
     clock, keep = wall_ns, wall.append
-    # In the same order at both ends, so that either span holds one reading of each clock.
+    # Both clocks are read in the same order at both ends, so that each span holds one reading of each.
     cpu_start, wall_start = cpu_ns(), clock()
     if stream is None and per_sample == 1:
         for _ in repeat(None, samples):
@@ -299,55 +304,55 @@ def _warm_up(
     seconds: float,
     calls: int | None,
 ) -> float:
-    """Call until caches are warm; the nanoseconds a call took at the end, infinite if none was made.
+    """Make the warm-up calls; return the nanoseconds of a call at their end, infinity without calls.
 
-    By itself it spends a tenth of the measuring time, or a tenth of the calls, and at least one call.
+    With `warm_up` None it takes a tenth of the measuring time, or of the calls, and at least one call.
     """
-    by_itself = 10_000 if calls is None else max(1, calls // 10)
-    most = by_itself if warm_up is None else warm_up
+    by_default = 10_000 if calls is None else max(1, calls // 10)
+    most = by_default if warm_up is None else warm_up
     deadline = wall_ns() + int(seconds * 1e8)
     stream = chain.from_iterable(repeat(items)) if items is not None else None
-    done, turn = 0, 1
+    done, batch = 0, 1
     took: list[float] = []
     while done < most:
-        turn = min(turn, most - done)
-        arguments = [()] * turn if stream is None else [(item,) for item in islice(stream, turn)]
+        batch = min(batch, most - done)
+        arguments = [()] * batch if stream is None else [(item,) for item in islice(stream, batch)]
         start = wall_ns()
-        for each in arguments:
-            operation(*each)
-        took.append((wall_ns() - start) / turn)
-        done += turn
+        for argument in arguments:
+            operation(*argument)
+        took.append((wall_ns() - start) / batch)
+        done += batch
         if warm_up is None and wall_ns() >= deadline:
             break
-        turn *= 2
-    # Of the last two turns the quicker one: being interrupted only ever adds, and rarely hits both.
+        batch *= 2
+    # The faster of the last two batches: an interruption makes a batch slower, and rarely hits both.
     return max(min(took[-2:], default=math.inf), 1.0)
 
 
-def _split(samples: int, blocks: int) -> list[int]:
-    """Nearly equal parts, none of them empty."""
+def split_evenly(samples: int, blocks: int) -> list[int]:
+    """Split a number of samples into nearly equal blocks, none of them empty."""
     blocks = min(blocks, samples)
-    short, longer = divmod(samples, blocks)
-    return [short + 1] * longer + [short] * (blocks - longer)
+    size, remainder = divmod(samples, blocks)
+    return [size + 1] * remainder + [size] * (blocks - remainder)
 
 
 @contextmanager
 def frozen_heap() -> Iterator[None]:
-    """Collect garbage once; what lives by then is not walked again by the collections between blocks."""
+    """Collect garbage once; later collections skip the objects that exist by then."""
     gc.collect()
-    ours = gc.get_freeze_count() == 0
+    first = gc.get_freeze_count() == 0
     try:
-        if ours:
+        if first:
             gc.freeze()
         yield
     finally:
-        if ours:
+        if first:
             gc.unfreeze()
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
-    """Collect garbage before, and none inside."""
+def garbage_collection_off() -> Iterator[None]:
+    """Collect garbage first, and switch collection off inside the block."""
     gc.collect()
     was_on = gc.isenabled()
     try:
@@ -359,10 +364,10 @@ def _no_collection() -> Iterator[None]:
 
 
 def clock_cost_ns() -> float:
-    """What one reading of the wall clock adds to a sample.
+    """Return the nanoseconds that one reading of the wall clock adds to a sample.
 
-    Measured anew each time, and right after the warm-up: what matters is its ratio to a call, and on a
-    shared machine both may take twice as long a moment later.
+    It is measured each time, right after the warm-up: its ratio to a call matters, and on a shared
+    machine both may soon take twice as long.
     """
     clock = wall_ns
     rounds = []

@@ -29,8 +29,8 @@ import msgspec
 
 from memory.benchmarking.bench import Bench, Score, Sentence
 from memory.benchmarking.errors import BrokenBenchmark, InvalidResult, NotSupported
-from memory.benchmarking.measure.pace import Pace
 from memory.benchmarking.measure.timing import Timing
+from memory.benchmarking.measure.turn_control import TurnControl
 from memory.benchmarking.model.files import write_whole
 from memory.benchmarking.model.paths import NotAvailable, join
 from memory.benchmarking.model.records import Case, Job, Round, Samples
@@ -45,8 +45,8 @@ EXIT_EXCEPTION = 3
 Tell = Callable[..., None]
 
 
-def main(descriptor: int, make_pace: Callable[[Tell], Pace] | None = None) -> None:
-    """Run the job that standard input holds; in lockstep, at the pace that `make_pace` gives."""
+def main(descriptor: int, make_turn_control: Callable[[Tell], TurnControl] | None = None) -> None:
+    """Run the job that standard input holds; in lockstep, in the turns of `make_turn_control`."""
     began_at = time.time()
     faulthandler.enable()
     events = os.fdopen(descriptor, "wb", buffering=0)
@@ -58,7 +58,7 @@ def main(descriptor: int, make_pace: Callable[[Tell], Pace] | None = None) -> No
     code = 0
     try:
         tell = partial(_tell, events)
-        answer = run_job(job, tell, make_pace(tell) if make_pace is not None else None)
+        answer = run_job(job, tell, make_turn_control(tell) if make_turn_control is not None else None)
         write_whole(Path(job.answer), msgspec.msgpack.encode(answer))
     except BaseException as problem:
         _tell(events, event="failed", message=cause_of(problem, _source(job.case)))
@@ -116,7 +116,7 @@ def load_benchmark(case: Case) -> Benchmark:
     raise BrokenBenchmark(f"{case.name} is no longer in {case.source or case.module}")
 
 
-def run_job(job: Job, tell: Tell, pace: Pace | None = None) -> Round:
+def run_job(job: Job, tell: Tell, turn_control: TurnControl | None = None) -> Round:
     """Load the benchmark and its target, run it once, and take its result apart."""
     load_start = time.perf_counter()
     benchmark = load_benchmark(job.case)
@@ -131,11 +131,11 @@ def run_job(job: Job, tell: Tell, pace: Pace | None = None) -> Round:
         seconds=job.seconds,
         scratch=Path(job.scratch),
         on_timing=lambda label, timing: tell(event="timing", label=label, p50_ms=timing["p50_ms"]),
-        pace=pace,
+        turn_control=turn_control,
     )
     arguments = {**job.case.params, **({"bench": bench} if benchmark.takes_bench else {})}
-    if pace is not None:
-        pace.begin()
+    if turn_control is not None:
+        turn_control.begin()
     started_at = time.time()
     start = time.perf_counter()
     try:

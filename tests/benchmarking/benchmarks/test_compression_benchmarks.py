@@ -22,7 +22,7 @@ from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.targets.agentmemory import AgentMemoryTarget
 from memory.benchmarking.targets.base import Capabilities, Coding, Item, Kept, Target, VectorForm
 from memory.benchmarking.targets.sqlite_baseline import SQLiteBaselineTarget
-from memory.benchmarking.workloads.kinds import KINDS, contents_of, mixed_contents
+from memory.benchmarking.workloads.contents import KINDS, contents_of, mixed_contents
 from memory.compression.vectors import CODEC_NAMES
 
 

@@ -1,4 +1,4 @@
-"""Turns, pairs and verdicts of a comparison in lockstep, as far as no process is needed."""
+"""Turns, pairs and verdicts of a comparison in lockstep, tested without starting processes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.benchmarking.lockstep.baton import Baton, Meeting
 from memory.benchmarking.lockstep.calibration import lockstep_calibration, stored_calibration
-from memory.benchmarking.lockstep.division import divide
+from memory.benchmarking.lockstep.coordinator import Coordinator, Schedule
 from memory.benchmarking.lockstep.evidence import evidence_of, has_other_clocks
 from memory.benchmarking.lockstep.pair import Pair
 from memory.benchmarking.lockstep.ratios import timing_ratio
-from memory.benchmarking.lockstep.relay import Relay, Wires
 from memory.benchmarking.lockstep.sequence import FIRST_PAIRS, Measured, Rules, Subject, compare
-from memory.benchmarking.measure.pace import Plan, Proposal
+from memory.benchmarking.lockstep.timing_plan import common_plans
+from memory.benchmarking.lockstep.turn_pipes import PipeTurnControl, SidePipes
 from memory.benchmarking.measure.timing import time_calls
+from memory.benchmarking.measure.turn_control import TimingPlan, TimingProposal
 from memory.benchmarking.metrics import Declaration, Metric
 from memory.benchmarking.model.records import Case, Figure, Result, Round, Samples, Unit
 from memory.benchmarking.verdicts.noise import uncalibrated
@@ -34,15 +34,15 @@ CASE = Case(category="made", benchmark="up", target="light", params={})
 RULES = Rules(Thresholds(LOCKSTEP_THRESHOLD), uncalibrated("lockstep"))
 
 
-def proposal(**changes: object) -> Proposal:
+def proposal(**changes: object) -> TimingProposal:
     usual = {"call_ns": 50_000.0, "calls_per_sample": 1, "samples": 1000, "fixed": False}
-    return Proposal(**(usual | changes))  # type: ignore[arg-type]
+    return TimingProposal(**(usual | changes))  # type: ignore[arg-type]
 
 
-# -- dividing ---------------------------------------------------------------------------------
+# -- the plan of a timing ---------------------------------------------------------------------
 
 proposals = st.builds(
-    Proposal,
+    TimingProposal,
     call_ns=st.none() | st.floats(1, 1e10),
     calls_per_sample=st.integers(1, 10_000),
     samples=st.integers(1, 100_000),
@@ -51,8 +51,8 @@ proposals = st.builds(
 
 
 @given(proposals, proposals)
-def test_both_sides_get_the_same_turns_and_blocks(one: Proposal, other: Proposal) -> None:
-    first, second = divide([one, other])
+def test_both_sides_get_the_same_turns_and_blocks(one: TimingProposal, other: TimingProposal) -> None:
+    first, second = common_plans([one, other])
     assert (first.turns, first.blocks) == (second.turns, second.blocks)
     assert first.calls_per_sample == second.calls_per_sample
     for plan in (first, second):
@@ -60,8 +60,10 @@ def test_both_sides_get_the_same_turns_and_blocks(one: Proposal, other: Proposal
 
 
 @given(proposals, proposals)
-def test_a_number_of_calls_that_the_benchmark_fixed_is_kept(one: Proposal, other: Proposal) -> None:
-    plans = divide([one, other])
+def test_a_number_of_calls_that_the_benchmark_fixed_is_kept(
+    one: TimingProposal, other: TimingProposal
+) -> None:
+    plans = common_plans([one, other])
     for asked, plan in zip((one, other), plans, strict=True):
         calls = asked.samples * asked.calls_per_sample
         if asked.fixed:
@@ -69,25 +71,27 @@ def test_a_number_of_calls_that_the_benchmark_fixed_is_kept(one: Proposal, other
 
 
 def test_a_turn_is_short() -> None:
-    plan, _ = divide([proposal(), proposal(call_ns=100_000.0)])
+    plan, _ = common_plans([proposal(), proposal(call_ns=100_000.0)])
     assert plan.samples * 50_000 / plan.turns < 2e6
 
 
-# -- the baton --------------------------------------------------------------------------------
+# -- the coordinator --------------------------------------------------------------------------
 
 
 class Sides:
-    """Two sides that measure what they are told to, and know who is running."""
+    """Two simulated sides that make the given timings, and check which side runs."""
 
     def __init__(self, timings: tuple[list[int], list[int]], seed: int, *, together: bool = False) -> None:
-        self.meetings: list[dict[int, Meeting]] = []
-        self._answers: list[tuple[int, Meeting | None]] = []
+        self.schedules: list[dict[int, Schedule]] = []
+        self._answers: list[tuple[int, Schedule | None]] = []
         self._together = together
         rng = random.Random(seed)
-        self.baton = Baton(lambda *answer: self._answers.append(answer), rng, [0, 1], together=together)
+        self.coordinator = Coordinator(
+            lambda *answer: self._answers.append(answer), rng, [0, 1], together=together
+        )
         self._steps = [self._side(each) for each in timings]
 
-    def _side(self, timings: list[int]) -> Iterator[Proposal | None]:
+    def _side(self, timings: list[int]) -> Iterator[TimingProposal | None]:
         """What a worker does: each yield is a stop."""
         yield None
         for samples in timings:
@@ -96,46 +100,46 @@ class Sides:
 
     def run(self) -> None:
         for side in (1, 0):  # both load at once, and stop in any order
-            assert not self._answers, "one began before the other was ready"
-            self.baton.stop(side, next(self._steps[side]))
+            assert not self._answers, "one side began before the other was ready"
+            self.coordinator.stop(side, next(self._steps[side]))
         while self._answers:
             going, self._answers = self._answers, []
-            met = {side: meeting for side, meeting in going if meeting is not None}
+            met = {side: schedule for side, schedule in going if schedule is not None}
             if not self._together:
-                assert len(going) == 1 or len(met) == len(going), "two sides run at once outside of turns"
-            assert not met or len(met) == len(going), "one is in a timing while the other is not"
+                assert len(going) == 1 or len(met) == len(going), "both sides run outside of turns"
+            assert not met or len(met) == len(going), "only one side is in a timing"
             if met:
-                self.meetings.append(met)
+                self.schedules.append(met)
             for side, _ in going:
                 try:
                     stop = next(self._steps[side])
                 except StopIteration:
-                    self.baton.end(side)
+                    self.coordinator.end(side)
                 else:
-                    self.baton.stop(side, stop)
+                    self.coordinator.stop(side, stop)
 
 
 timings = st.lists(st.integers(1, 500), max_size=4)
 
 
 @given(timings, timings, st.integers(0, 9), st.booleans())
-def test_one_side_runs_at_a_time_and_both_come_to_their_end(
+def test_one_side_runs_at_a_time_and_both_sides_finish(
     one: list[int], other: list[int], seed: int, together: bool
 ) -> None:
     sides = Sides((one, other), seed, together=together)
     sides.run()
     for side, wanted in enumerate((one, other)):
-        assert sum(side in met for met in sides.meetings) == len(wanted)
-    for met in sides.meetings:
-        for side, meeting in met.items():
-            assert meeting.order.count(side) == meeting.plan.turns
-            assert set(meeting.order) == set(met)
+        assert sum(side in met for met in sides.schedules) == len(wanted)
+    for met in sides.schedules:
+        for side, schedule in met.items():
+            assert schedule.order.count(side) == schedule.plan.turns
+            assert set(schedule.order) == set(met)
 
 
 def test_both_sides_take_each_turn_one_after_the_other_in_random_order() -> None:
     sides = Sides(([1000], [1000]), seed=1)
     sides.run()
-    ((one, other),) = (met.values() for met in sides.meetings)
+    ((one, other),) = (met.values() for met in sides.schedules)
     assert (one.order, one.core, one.plan) == (other.order, other.core, other.plan)
     turns = list(zip(one.order[::2], one.order[1::2], strict=True))
     assert all(set(turn) == {0, 1} for turn in turns)
@@ -144,23 +148,23 @@ def test_both_sides_take_each_turn_one_after_the_other_in_random_order() -> None
 
 
 @given(st.lists(st.sampled_from([(0, 1), (1, 0)]), min_size=1, max_size=30))
-def test_sides_hand_over_to_each_other_in_the_order_that_was_drawn(turns: list[tuple[int, int]]) -> None:
+def test_the_sides_take_turns_in_the_scheduled_order(turns: list[tuple[int, int]]) -> None:
     order = [side for turn in turns for side in turn]
     happened: list[int] = []
-    plan = Plan(calls_per_sample=1, samples=len(turns), blocks=len(turns), turns=len(turns))
+    plan = TimingPlan(calls_per_sample=1, samples=len(turns), blocks=len(turns), turns=len(turns))
     to_0, from_1 = os.pipe()
     to_1, from_0 = os.pipe()
     answers = [os.pipe(), os.pipe()]
-    relays = []
-    for side, wires in enumerate(((to_0, from_0), (to_1, from_1))):
-        meeting = Meeting(plan=plan, side=side, order=order, core=None)
-        os.write(answers[side][1], msgspec.json.encode(meeting) + b"\nnull\n")
-        relays.append(Relay(lambda **event: None, Wires(answers[side][0], *wires)))
+    controls = []
+    for side, pipes in enumerate(((to_0, from_0), (to_1, from_1))):
+        schedule = Schedule(plan=plan, side=side, order=order, core=None)
+        os.write(answers[side][1], msgspec.json.encode(schedule) + b"\nnull\n")
+        controls.append(PipeTurnControl(lambda **event: None, SidePipes(answers[side][0], *pipes)))
 
     def work(side: int) -> None:
-        for _ in range(relays[side].agree(proposal()).turns):
+        for _ in range(controls[side].agree(proposal()).turns):
             happened.append(side)
-            relays[side].next_turn()
+            controls[side].next_turn()
 
     threads = [threading.Thread(target=work, args=(side,)) for side in (0, 1)]
     for thread in threads:
@@ -170,44 +174,46 @@ def test_sides_hand_over_to_each_other_in_the_order_that_was_drawn(turns: list[t
     assert happened == order
     for descriptor in (to_0, from_1, to_1, from_0, answers[0][1], answers[1][1]):
         os.close(descriptor)
-    for relay in relays:
-        relay.close()
+    for control in controls:
+        control.close()
 
 
 # -- turns inside a timing --------------------------------------------------------------------
 
 
-class OwnPace:
-    """A pace without another side."""
+class OneSide:
+    """A `TurnControl` without another side."""
 
-    def __init__(self, plan: Callable[[Proposal], Plan]) -> None:
+    def __init__(self, plan: Callable[[TimingProposal], TimingPlan]) -> None:
         self.plan = plan
         self.turns = 0
 
     def begin(self) -> None: ...
 
-    def agree(self, proposal: Proposal) -> Plan:
+    def agree(self, proposal: TimingProposal) -> TimingPlan:
         return self.plan(proposal)
 
     def next_turn(self) -> None:
         self.turns += 1
 
 
-def test_a_timing_is_divided_as_its_pace_says() -> None:
-    pace = OwnPace(lambda _: Plan(calls_per_sample=2, samples=10, blocks=5, turns=2))
+def test_a_timing_follows_the_plan_of_its_turn_control() -> None:
+    turn_control = OneSide(lambda _: TimingPlan(calls_per_sample=2, samples=10, blocks=5, turns=2))
     calls: list[int] = []
-    timing = time_calls(lambda: calls.append(pace.turns), pace=pace, seconds=0.001, warm_up=3)
+    timing = time_calls(
+        lambda: calls.append(turn_control.turns), turn_control=turn_control, seconds=0.001, warm_up=3
+    )
     assert timing.turn_blocks == (3, 2)
     assert timing.block_samples == (2, 2, 2, 2, 2)
     assert timing.calls_per_sample == 2
-    assert pace.turns == 2
+    assert turn_control.turns == 2
     assert calls == [0] * (3 + 12) + [1] * 8  # the warm-up and a turn of three blocks, then one of two
 
 
-def test_calls_that_were_asked_for_are_made_in_lockstep_too() -> None:
-    pace = OwnPace(lambda proposal: divide([proposal])[0])
+def test_a_fixed_number_of_calls_is_made_in_lockstep_too() -> None:
+    turn_control = OneSide(lambda proposal: common_plans([proposal])[0])
     met: list[int] = []
-    timing = time_calls(met.append, range(7), calls=7, warm_up=0, pace=pace)
+    timing = time_calls(met.append, range(7), calls=7, warm_up=0, turn_control=turn_control)
     assert met == list(range(7))
     assert timing.calls == 7
 
@@ -220,7 +226,7 @@ def packed(values: list[int]) -> bytes:
 
 
 def samples(cpu_us: list[int], wall_us: list[int] | None = None, turn: int = 2) -> Samples:
-    """One call a block."""
+    """Return samples with one call a block, and `turn` blocks a turn."""
     turns = [turn] * (len(cpu_us) // turn)
     return Samples(
         wall_ns=packed([1000 * value for value in wall_us or cpu_us]),
@@ -233,7 +239,7 @@ def samples(cpu_us: list[int], wall_us: list[int] | None = None, turn: int = 2) 
     )
 
 
-def test_the_least_disturbed_block_speaks_for_a_turn_and_the_middle_turn_for_the_pair() -> None:
+def test_a_turn_counts_by_its_fastest_block_and_a_pair_by_its_median_turn() -> None:
     base = samples([100, 900, 100, 100, 100, 100])
     current = samples([110, 110, 700, 110, 800, 800])
     found = timing_ratio(base, current)
@@ -242,7 +248,7 @@ def test_the_least_disturbed_block_speaks_for_a_turn_and_the_middle_turn_for_the
     assert (found.cpu.base, found.cpu.current) == pytest.approx((0.1, 0.11))
 
 
-def test_sides_with_other_turns_are_compared_by_process() -> None:
+def test_sides_with_different_numbers_of_turns_are_compared_by_process() -> None:
     found = timing_ratio(samples([100] * 4), samples([120] * 8))
     assert found.cpu is not None
     assert found.cpu.log_ratio == pytest.approx(math.log(1.2))
@@ -275,23 +281,23 @@ def judged(pairs: list[Pair]) -> dict[str, bool]:
     return {each.path: each.gates for each in evidence_of(CASE, Declaration(), pairs, Thresholds())}
 
 
-def test_what_computes_is_judged_by_its_cpu_time() -> None:
+def test_an_operation_that_computes_is_judged_by_its_cpu_time() -> None:
     pairs = pairs_of(samples([100] * 4), samples([100] * 4))
     assert judged(pairs) == {"read/cpu_ms": True, "read/wall_ms": False}
 
 
-def test_what_waits_is_judged_by_its_wall_time_as_well() -> None:
+def test_an_operation_that_waits_is_judged_by_its_wall_time_as_well() -> None:
     waits = samples([100] * 4, [400] * 4)
     for pairs in (pairs_of(waits, waits), pairs_of(samples([100] * 4), waits)):
         assert judged(pairs) == {"read/cpu_ms": True, "read/wall_ms": True}
 
 
-def test_blocks_that_were_interrupted_are_no_waiting() -> None:
+def test_interrupted_blocks_do_not_count_as_waiting() -> None:
     interrupted = samples([100] * 10, [100, 100, *[400] * 8])
     assert judged(pairs_of(interrupted, interrupted))["read/wall_ms"] is False
 
 
-def test_what_only_one_side_has_is_new_or_missing() -> None:
+def test_a_metric_of_one_side_only_is_new_or_missing() -> None:
     pairs = [Pair(round_(0, {"old_ms": 1.0}), round_(0, timing=samples([1] * 2)))]
     found = {each.path: each.settled for each in evidence_of(CASE, Declaration(), pairs, Thresholds())}
     assert found == {"read/cpu_ms": "new", "old_ms": "missing"}
@@ -312,13 +318,13 @@ def test_figures_of_processes_are_compared_pair_by_pair() -> None:
     assert recall.log_ratio == pytest.approx(-0.1)
 
 
-def test_a_clock_of_the_benchmarks_own_is_noticed() -> None:
+def test_a_time_that_was_not_measured_in_turns_is_detected() -> None:
     in_turns = round_(0, {"room_bytes": 1.0}, samples([1] * 2))
     assert not has_other_clocks(Pair(in_turns, in_turns), Declaration())
     own = round_(0, {"first_start_ms": 1.0}, samples([1] * 2))
     assert has_other_clocks(Pair(in_turns, own), Declaration())
-    unpaced = msgspec.structs.replace(samples([1] * 2), turn_blocks=b"")
-    assert has_other_clocks(Pair(round_(0, timing=unpaced), in_turns), Declaration())
+    without_turns = msgspec.structs.replace(samples([1] * 2), turn_blocks=b"")
+    assert has_other_clocks(Pair(round_(0, timing=without_turns), in_turns), Declaration())
 
 
 # -- the sequence -----------------------------------------------------------------------------
@@ -327,7 +333,7 @@ def test_a_clock_of_the_benchmarks_own_is_noticed() -> None:
 def compare_made(
     effect: float, noise: float, seed: int, metrics: int = 8, most_pairs: int = FIRST_PAIRS
 ) -> tuple[list[MetricVerdict], Measured]:
-    """A comparison whose pairs are drawn: every metric has this true effect."""
+    """Compare simulated pairs in which every metric has this true effect."""
     rng = random.Random(seed)
 
     def measure(subject: Subject, number: int) -> Pair:
@@ -362,19 +368,19 @@ def test_a_real_change_is_found_and_confirmed() -> None:
     assert not {pair.base.seed for pair in measured.first} & {pair.base.seed for pair in measured.fresh}
 
 
-def test_what_is_clearly_unchanged_is_measured_no_further() -> None:
+def test_a_clearly_unchanged_case_gets_no_more_pairs() -> None:
     verdicts, measured = compare_made(0.0, 0.002, seed=1, most_pairs=20)
     assert {each.verdict for each in verdicts} == {"unchanged"}
     assert (len(measured.first), len(measured.fresh)) == (FIRST_PAIRS, 0)
 
 
-def test_what_is_open_is_measured_up_to_the_most_pairs_and_called_inconclusive() -> None:
+def test_an_undecided_case_gets_the_most_pairs_and_is_inconclusive() -> None:
     verdicts, measured = compare_made(0.0, 0.3, seed=3, metrics=1, most_pairs=9)
     assert [each.verdict for each in verdicts] == ["inconclusive"]
     assert len(measured.first) == 9
 
 
-def test_what_does_not_come_again_is_not_called_regressed() -> None:
+def test_a_change_that_fresh_pairs_do_not_confirm_is_not_called_regressed() -> None:
     def measure(subject: Subject, number: int) -> Pair:
         now = 1.5 if number < FIRST_PAIRS else 1.0
         return Pair(round_(number, {"x_ms": 1.0}), round_(number, {"x_ms": now + number / 1000}))
@@ -384,7 +390,7 @@ def test_what_does_not_come_again_is_not_called_regressed() -> None:
     assert "not found again" in found.reason
 
 
-def test_figures_that_follow_from_the_data_need_few_pairs() -> None:
+def test_figures_that_depend_on_the_data_alone_need_few_pairs() -> None:
     case = Case(category="made", benchmark="room", target="light", params={}, most_rounds=2)
     measured: dict[str, Measured] = {}
 
@@ -396,7 +402,7 @@ def test_figures_that_follow_from_the_data_need_few_pairs() -> None:
     assert [len(measured[case.key].first), len(measured[case.key].fresh)] == [2, 2]
 
 
-def test_a_side_that_fails_costs_its_own_subject_only() -> None:
+def test_a_side_that_fails_loses_its_own_subject_only() -> None:
     other = Case(category="made", benchmark="broken", target="light", params={})
 
     def measure(subject: Subject, number: int) -> Pair | None:
@@ -441,12 +447,12 @@ def result(value: float) -> Result:
     )
 
 
-def test_runs_that_differ_by_a_tenth_have_a_floor_above_it() -> None:
+def test_runs_that_differ_by_ten_percent_have_a_noise_floor_above_ten_percent() -> None:
     found = stored_calibration([[result(value)] for value in (1.0, 1.1, 1.0, 1.1)], "now")
-    assert list(found.floors) == ["made.up@light:read/p50_ms"]  # what no clock is behind has no such noise
+    assert list(found.floors) == ["made.up@light:read/p50_ms"]  # sizes have no timing noise
     assert 0.1 < found.floors["made.up@light:read/p50_ms"] < 0.3
     assert found.comparisons == 4
 
 
-def test_two_runs_are_too_few_to_know_the_noise() -> None:
+def test_two_runs_are_too_few_to_estimate_the_noise() -> None:
     assert stored_calibration([[result(1.0)], [result(1.1)]], "now").floors == {}

@@ -1,4 +1,4 @@
-"""`membench selftest` and `membench calibrate`: the gate against itself, and the noise of a machine."""
+"""`membench selftest` and `membench calibrate`: how reliable the gate is, and how noisy the machine."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from light_target import LightTarget
 from membench import LIGHT, membench, write
 
-from memory.benchmarking.lockstep.handicap import handicap
-from memory.benchmarking.lockstep.trials import Share
+from memory.benchmarking.lockstep.extra_work import add_extra_work
+from memory.benchmarking.lockstep.selftest import Share
 from memory.benchmarking.model.environment import describe
 from memory.benchmarking.verdicts.noise import load_noise
 
@@ -28,7 +28,7 @@ def benchmark_reads(bench=None):
 
 
 class SlowTarget(LightTarget):
-    """Reads take as long as they are told."""
+    """A target whose reads take `seconds`."""
 
     seconds = 0.002
     reads = 0
@@ -41,10 +41,10 @@ class SlowTarget(LightTarget):
         return []
 
 
-def test_a_handicap_makes_each_read_longer_by_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extra_work_makes_each_read_longer_by_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("get", "get_one", "search", "search_vector"):
-        monkeypatch.setattr(SlowTarget, name, getattr(SlowTarget, name))  # put back afterwards
-    handicap(f"{__name__}:SlowTarget", 0.5)
+        monkeypatch.setattr(SlowTarget, name, getattr(SlowTarget, name))  # restored after the test
+    add_extra_work(f"{__name__}:SlowTarget", 0.5)
     target = SlowTarget()
     start = time.perf_counter()
     for _ in range(5):
@@ -58,8 +58,8 @@ def test_a_share_has_an_exact_interval() -> None:
     assert str(Share(0, 0)) == "–"
 
 
-def test_selftest_counts_what_the_gate_and_the_usual_rule_say(tmp_path: Path) -> None:
-    """As far as its time goes: the first kind of comparison, identical code."""
+def test_selftest_counts_the_alarms_of_the_gate_and_of_the_usual_rule(tmp_path: Path) -> None:
+    """Its time is enough for one comparison: that of identical code."""
     write(tmp_path / "reading.py", READS)
     done = membench(
         "selftest", "--path", "reading.py", "--benchmark", "reading.reads", "--target", LIGHT,
@@ -73,7 +73,7 @@ def test_selftest_counts_what_the_gate_and_the_usual_rule_say(tmp_path: Path) ->
     assert not list((tmp_path / "out").rglob(".scratch"))
 
 
-def test_calibrate_keeps_the_noise_of_both_ways(tmp_path: Path) -> None:
+def test_calibrate_stores_the_noise_in_lockstep_and_between_stored_runs(tmp_path: Path) -> None:
     write(tmp_path / "reading.py", READS)
     done = membench(
         "calibrate", "--path", "reading.py", "--benchmark", "reading.reads", "--target", LIGHT,
@@ -100,7 +100,9 @@ def test_calibrate_keeps_the_noise_of_both_ways(tmp_path: Path) -> None:
         ("calibrate", ["--category", "storge"], "did you mean 'storage'?"),
     ],
 )
-def test_bad_input_is_one_line(tmp_path: Path, command: str, given: list[str], said: str) -> None:
+def test_bad_input_gives_a_one_line_error(
+    tmp_path: Path, command: str, given: list[str], said: str
+) -> None:
     done = membench(command, *given, cwd=tmp_path)
     assert done.code == 1
     assert said in done.error

@@ -20,7 +20,7 @@ from memory.benchmarking.cli import main
 from memory.benchmarking.errors import DamagedResult, InvalidBenchmarkConfig, UnknownName
 from memory.benchmarking.workloads import published
 from memory.benchmarking.workloads.datasets import load_data_set
-from memory.benchmarking.workloads.published import fetch, resolve
+from memory.benchmarking.workloads.downloads import fetch, resolve
 
 
 @pytest.mark.parametrize("test_folder", [True, False])

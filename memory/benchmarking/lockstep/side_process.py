@@ -1,10 +1,10 @@
-"""What each of the two processes runs: the worker, at the pace of the turns, on its own side's code.
+"""The program of each of the two processes: the worker, taking turns, on its own side's code.
 
-    python -P side.py HARNESS OPTIONS EVENTS ANSWERS FROM_OTHER TO_OTHER
+    python -P side_process.py HARNESS OPTIONS EVENTS ANSWERS FROM_OTHER TO_OTHER
 
-`memory` is the first that is found where this side's modules are; `memory.benchmarking` is the one in
-HARNESS whatever that is, so that one ruler measures both sides and a revision from before it existed
-can be measured. This file is run by its path, and so before any of this package can be imported.
+`memory` is loaded from this side's module paths. `memory.benchmarking` is always loaded from HARNESS, so
+that the same benchmark code measures both sides, also a revision older than the benchmark. This file is
+started by its path, before the package can be imported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 
 def use_harness(folder: Path) -> None:
-    """Load `memory.benchmarking` from this folder, and `memory` from wherever it is found."""
+    """Load `memory.benchmarking` from this folder, and `memory` from the module paths."""
     import memory
 
     if folder.resolve() == (Path(memory.__path__[0]) / "benchmarking").resolve():
@@ -34,21 +34,21 @@ def use_harness(folder: Path) -> None:
 
 def main() -> None:
     harness, options = Path(sys.argv[1]), json.loads(sys.argv[2])
-    events, *wires = map(int, sys.argv[3:])
+    events, *pipes = map(int, sys.argv[3:])
     try:
         use_harness(harness)
-        from memory.benchmarking.lockstep.handicap import handicap
-        from memory.benchmarking.lockstep.relay import Relay, Wires
-        from memory.benchmarking.run.worker import main as work
+        from memory.benchmarking.lockstep.extra_work import add_extra_work
+        from memory.benchmarking.lockstep.turn_pipes import PipeTurnControl, SidePipes
+        from memory.benchmarking.run.worker import main as run_worker
 
         if "extra_work" in options:
-            handicap(options["target"], options["extra_work"])
+            add_extra_work(options["target"], options["extra_work"])
     except Exception as problem:
-        # The worker is not there to tell it; its protocol is one JSON line, and 3 for an exception.
+        # The worker can't report this, so it is done here by the same protocol: one JSON line, exit code 3.
         message = f"this side's code can't be loaded: {type(problem).__name__}: {problem}"
         os.write(events, json.dumps({"event": "failed", "message": message}).encode() + b"\n")
         sys.exit(3)
-    work(events, lambda tell: Relay(tell, Wires(*wires)))
+    run_worker(events, lambda send: PipeTurnControl(send, SidePipes(*pipes)))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory.benchmarking.errors import InvalidResult
+from memory.benchmarking.measure.interleaved import (
+    InnerTime,
+    overhead_us,
+    time_interleaved,
+    turn_medians_us,
+)
 from memory.benchmarking.measure.timing import Timing
-from memory.benchmarking.measure.turns import Inside, overhead_us, time_in_turns, turn_medians_us
 
 
 def timing(*turns: list[int]) -> Timing:
@@ -24,7 +29,7 @@ def timing(*turns: list[int]) -> Timing:
 def test_every_item_is_met_once_and_in_order(calls: int, turns: int, warm_up: int) -> None:
     met: dict[str, list[int]] = {"a": [], "b": []}
     items = list(range(calls + warm_up))
-    timings = time_in_turns(
+    timings = time_interleaved(
         {name: met[name].append for name in met}, {"a": items, "b": items}, turns=turns, warm_up=warm_up
     )
     assert met == {"a": items, "b": items}
@@ -37,14 +42,14 @@ def test_every_item_is_met_once_and_in_order(calls: int, turns: int, warm_up: in
 def test_who_was_last_is_first_in_the_next_turn() -> None:
     order: list[str] = []
     operations: dict[str, Any] = {name: lambda _, name=name: order.append(name) for name in "abc"}
-    time_in_turns(operations, {name: [1, 2, 3] for name in "abc"}, turns=3)
+    time_interleaved(operations, {name: [1, 2, 3] for name in "abc"}, turns=3)
     assert "".join(order) == "abc" + "cba" + "abc"
 
 
 def test_sides_with_different_numbers_of_items_are_refused() -> None:
     for items in ({"a": [1], "b": [1, 2]}, {"a": [], "b": []}):
         with pytest.raises(InvalidResult, match="give each operation the same number"):
-            time_in_turns({"a": print, "b": print}, items)
+            time_interleaved({"a": print, "b": print}, items)
 
 
 def test_an_overhead_is_the_median_difference_of_the_turns_medians() -> None:
@@ -63,8 +68,8 @@ def test_nothing_costs_more_than_itself(turns: list[list[int]]) -> None:
 def test_what_is_spent_inside_is_taken_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a clock that counts its readings: each inner call takes one tick, the outer one what is given."""
     ticks = iter(range(100))
-    monkeypatch.setattr("memory.benchmarking.measure.turns.wall_ns", lambda: next(ticks) * 1000)
-    inside = Inside()
+    monkeypatch.setattr("memory.benchmarking.measure.interleaved.wall_ns", lambda: next(ticks) * 1000)
+    inside = InnerTime()
     inner = inside.watched(lambda value, *, twice: value * 2 if twice else value)
     answers: list[int] = []
     outer = inside.around(lambda value: answers.extend(inner(value, twice=True) for _ in range(value)))
@@ -76,7 +81,7 @@ def test_what_is_spent_inside_is_taken_off(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_time_inside_counts_also_when_it_ends_in_an_error() -> None:
-    inside = Inside()
+    inside = InnerTime()
     with pytest.raises(ZeroDivisionError):
         inside.watched(lambda: 1 / 0)()
     assert inside._spent > 0

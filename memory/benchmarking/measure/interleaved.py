@@ -5,7 +5,7 @@
 What one costs more than another is then the median over the turns of the difference of their medians: a
 small difference of two large figures that were measured a second apart would drown in noise.
 
-Where one calls the other, `Inside` does better: it takes the time of the inner call off the outer one.
+Where one calls the other, `InnerTime` does better: it takes the time of the inner call off the outer one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 from memory.benchmarking.errors import InvalidResult
 from memory.benchmarking.measure.timing import (
     Timing,
-    _block,
-    _no_collection,
-    _split,
     frozen_heap,
+    garbage_collection_off,
+    split_evenly,
+    time_block,
     wall_ns,
 )
 
@@ -29,7 +29,7 @@ TURNS = 50
 Result = TypeVar("Result")
 
 
-def time_in_turns(
+def time_interleaved(
     operations: Mapping[str, Callable[[Any], object]],
     items: Mapping[str, Sequence[Any]],
     *,
@@ -48,17 +48,17 @@ def time_in_turns(
     samples: dict[str, list[int]] = {name: [] for name in operations}
     walls: dict[str, list[int]] = {name: [] for name in operations}
     cpus: dict[str, list[int]] = {name: [] for name in operations}
-    sizes = _split(calls, turns)
+    sizes = split_evenly(calls, turns)
     with frozen_heap():
         for name, operation in operations.items():
             for item in islice(streams[name], warm_up):
                 operation(item)
         order = list(operations)
         for size in sizes:
-            with _no_collection():
+            with garbage_collection_off():
                 for name in order:
                     start = len(samples[name])
-                    cpu, elapsed = _block(operations[name], streams[name], size, 1, samples[name])
+                    cpu, elapsed = time_block(operations[name], streams[name], size, 1, samples[name])
                     on_clock = sum(samples[name][start:])
                     walls[name].append(on_clock)
                     cpus[name].append(round(cpu * on_clock / max(elapsed, 1)))
@@ -81,10 +81,10 @@ def overhead_us(whole: Timing, *parts: Timing) -> float:
     return float(statistics.median(turn[0] - sum(turn[1:]) for turn in zip(*columns, strict=True)))
 
 
-class Inside:
+class InnerTime:
     """How much of an outer call is spent in inner ones.
 
-        inside = Inside()
+        inside = InnerTime()
         outer = inside.around(agent_that_calls(inside.watched(store.add)))
 
     `outer` is what is timed, and `outside_us` then tells what a call of it costs besides `store.add`.
