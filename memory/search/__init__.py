@@ -1,4 +1,4 @@
-"""Finding memories: words, vectors, filters, one ranking."""
+"""Search of one agent's memories: by words, by vectors, with filters, in one ranking."""
 
 from memory.search.cache import IndexCache
 from memory.search.index import AgentIndex

@@ -1,4 +1,4 @@
-"""Which agents' indexes are in RAM: the ones used last, up to a number of bytes."""
+"""The cache of search indexes: the most recently used agents, up to a number of bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memory.storage import MemoryStore
 
 
 class IndexCache:
-    """Indexes by agent, least recently used first out."""
+    """Search indexes by agent. Drops the least recently used one first."""
 
     def __init__(self, store: MemoryStore, dimensions: int, decode: Decode, budget_bytes: int) -> None:
         self._store = store
@@ -20,14 +20,17 @@ class IndexCache:
         self.start_empty()
 
     def start_empty(self) -> None:
-        """Hold nothing; also what a forked child does, where another thread may have held a lock."""
+        """Drop all indexes and make a new lock.
+
+        A forked child calls this too: another thread of the parent may have held the old lock.
+        """
         self._indexes: OrderedDict[str, AgentIndex] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self._total = 0
         self._lock = threading.Lock()
 
     def index(self, agent: str) -> AgentIndex:
-        """The agent's index; the caller takes its lock and lets it catch up."""
+        """Return the agent's index. The caller must take its lock and call `catch_up` on it."""
         with self._lock:
             index = self._indexes.get(agent)
             if index is None:
@@ -37,7 +40,7 @@ class IndexCache:
             return index
 
     def trim(self, used: str) -> None:
-        """Weigh the index that was used, and drop others until all are within the budget."""
+        """Measure the index of agent `used`, then drop others until the total is within the budget."""
         with self._lock:
             index = self._indexes.get(used)
             if index is None or not index.changed_size:
@@ -60,7 +63,7 @@ class IndexCache:
                     self._sizes[used] = index.nbytes
 
     def drop(self, agent: str | None = None) -> None:
-        """Forget one agent's index, or all: the next search reads it anew."""
+        """Drop one agent's index, or all of them. The next search reads it from the store again."""
         with self._lock:
             for name in [agent] if agent is not None else list(self._indexes):
                 self._remove(name)

@@ -1,12 +1,12 @@
-"""What stands around a memory: the turns before and after it in its conversation.
+"""The score that a memory gets from its neighbours in a conversation.
 
-The answer to a question is often next to the turn that shares its words. A memory therefore takes a
-share of its neighbours' scores, and of the best score within four turns.
+The answer to a question is often next to the turn that shares its words. So a memory also gets a share
+of its neighbours' scores, and of the best score within four turns.
 
-That holds where they cohere: where consecutive ones are more alike than any two are, as in a
-conversation that was stored turn by turn, and not in a heap of documents or in notes that only share a
-session. Memories that name no session are one chain in the order of storing, and must show that they
-cohere; those that name one are taken to, until enough of them show that they don't.
+This helps only if the memories cohere: if consecutive memories are more alike than any two on average.
+The turns of a conversation cohere; a collection of documents, or notes that only share a session, do
+not. Memories without a session form one chain in the order in which they were stored. That chain counts
+only once it is known to cohere. Memories with a session count until enough of them show no coherence.
 """
 
 from __future__ import annotations
@@ -14,49 +14,53 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.search.turn_links import OWN_SHARE, TurnLinks
+from memory.search.growing import capacity, grown
+from memory.search.turn_links import OWN_SHARE, Floats, TurnLinks
 from memory.storage import NO_SESSION
 
-Floats = NDArray[np.float32]
-
 COHERENCE = 0.05
-"""Conversations reach 0.10 to 0.21, shuffled ones and collections of documents at most 0.02."""
+"""The lowest excess similarity of consecutive memories that counts as coherence, from 0 to 1. Measured:
+conversations reach 0.10 to 0.21; shuffled ones and collections of documents at most 0.02."""
 COHERENCE_PAIRS = 64
-"""Fewer pairs than this say nothing."""
+"""The number of consecutive pairs below which coherence is unknown. A round number, not tuned."""
 
 
-class _Likeness:
-    """How alike consecutive memories are, against any two on average."""
+class _Similarity:
+    """The mean cosine of consecutive memories, compared with that of any two."""
 
     def __init__(self, dimensions: int) -> None:
         self._pairs = 0
-        self._alike = 0.0
-        self._summed = np.zeros(dimensions, np.float64)
-        self._count = 0
+        self._pair_cosines = 0.0
+        self._vector_sum = np.zeros(dimensions, np.float64)
+        self._vectors = 0
 
-    def observe(self, before: Floats, after: Floats, all_of_them: Floats) -> None:
-        self._alike += float(np.einsum("ij,ij->", before, after))
+    def observe(self, before: Floats, after: Floats, vectors: Floats) -> None:
+        """Add pairs of consecutive unit vectors (`before`, `after`), and all `vectors` of the batch."""
+        self._pair_cosines += float(np.einsum("ij,ij->", before, after))
         self._pairs += len(after)
-        self._summed += all_of_them.sum(axis=0)
-        self._count += len(all_of_them)
+        self._vector_sum += vectors.sum(axis=0)
+        self._vectors += len(vectors)
 
     def coheres(self, *, if_unknown: bool) -> bool:
-        if self._pairs < COHERENCE_PAIRS or self._count < 2:
+        """Return whether the memories cohere; `if_unknown` if there are too few pairs."""
+        if self._pairs < COHERENCE_PAIRS or self._vectors < 2:
             return if_unknown
-        any_two = (float(self._summed @ self._summed) - self._count) / (self._count * (self._count - 1))
-        consecutive = self._alike / self._pairs
+        # The squared length of the sum of n unit vectors is n plus the cosines of all ordered pairs.
+        squared = float(self._vector_sum @ self._vector_sum)
+        any_two = (squared - self._vectors) / (self._vectors * (self._vectors - 1))
+        consecutive = self._pair_cosines / self._pairs
         return (consecutive - any_two) / max(1 - any_two, 1e-9) >= COHERENCE
 
 
 class Conversations:
-    """The conversations of one agent, and whether what stands around a memory says something about it."""
+    """The conversations of one agent. Memories are numbered by their position in the index."""
 
     def __init__(self, dimensions: int) -> None:
         self._links = TurnLinks()
-        self._free = np.empty(0, np.bool_)
-        self._free_count = 0
-        self._free_likeness = _Likeness(dimensions)
-        self._session_likeness = _Likeness(dimensions)
+        self._sessionless = np.empty(0, np.bool_)
+        self._sessionless_count = 0
+        self._sessionless_similarity = _Similarity(dimensions)
+        self._session_similarity = _Similarity(dimensions)
 
     @property
     def count(self) -> int:
@@ -64,22 +68,20 @@ class Conversations:
 
     @property
     def nbytes(self) -> int:
-        return self._links.nbytes + self._free.nbytes
+        return self._links.nbytes + self._sessionless.nbytes
 
     def extend(self, sessions: NDArray[np.int64]) -> None:
-        """Take in memories that were stored after all others, by the session each one names."""
+        """Append memories, given the session number of each (or NO_SESSION)."""
         first = self.count
         self._links.extend(sessions)
-        if self.count > len(self._free):
-            grown = np.zeros(max(self.count, first + first // 2, 16), np.bool_)
-            grown[:first] = self._free[:first]
-            self._free = grown
-        is_free = sessions == NO_SESSION
-        self._free[first : self.count] = is_free
-        self._free_count += int(np.count_nonzero(is_free))
+        if self.count > len(self._sessionless):
+            self._sessionless = grown(self._sessionless, capacity(self.count, first))
+        sessionless = sessions == NO_SESSION
+        self._sessionless[first : self.count] = sessionless
+        self._sessionless_count += int(np.count_nonzero(sessionless))
 
     def before(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The memory before each in its conversation; itself where there is none."""
+        """Return the previous memory of each in its conversation, or itself if it is the first."""
         return self._links.before(positions)
 
     def observe(
@@ -89,31 +91,39 @@ class Conversations:
         before: NDArray[np.int64],
         vectors_before: Floats,
     ) -> None:
-        """Learn how alike memories are to those before them, from their unit vectors."""
-        is_free = self._free[positions]
-        for chosen, likeness in ((is_free, self._free_likeness), (~is_free, self._session_likeness)):
+        """Update the similarity of consecutive memories.
+
+        `before` is what `before(positions)` returned; both arrays of vectors have unit rows.
+        """
+        sessionless = self._sessionless[positions]
+        for chosen, similarity in (
+            (sessionless, self._sessionless_similarity),
+            (~sessionless, self._session_similarity),
+        ):
             if chosen.any():
                 linked = chosen & (before != positions)
-                likeness.observe(vectors_before[linked], vectors[linked], vectors[chosen])
+                similarity.observe(vectors_before[linked], vectors[linked], vectors[chosen])
 
     def context(self, scores: Floats) -> Floats | None:
-        """What each memory's surroundings add to its score; None where nothing is linked."""
-        alone = self._standing_alone()
+        """Return what the neighbours add to each memory's score; None if no neighbours count."""
+        alone = self._without_neighbours()
         if alone is None:
             return self._links.context(scores)
         if alone.all():
             return None
-        # Those with and those without a session are never linked to each other: what the ones that stand
-        # alone would have got from each other is taken back.
+        # Memories with and without a session are never linked to each other, so replacing the context of
+        # one kind does not change that of the other.
         return np.where(alone, OWN_SHARE * scores, self._links.context(scores))
 
-    def _standing_alone(self) -> NDArray[np.bool_] | None:
-        """Memories whose neighbours say nothing about them; None where there are none such."""
-        free = self._free[: self.count]
-        free_alone = self._free_count > 0 and not self._free_likeness.coheres(if_unknown=False)
-        named_alone = self._free_count < self.count and not self._session_likeness.coheres(if_unknown=True)
-        if free_alone and named_alone:
+    def _without_neighbours(self) -> NDArray[np.bool_] | None:
+        """Return a mask of the memories whose neighbours do not count; None if all neighbours count."""
+        sessionless = self._sessionless[: self.count]
+        has_sessionless = self._sessionless_count > 0
+        has_sessions = self._sessionless_count < self.count
+        chain_off = has_sessionless and not self._sessionless_similarity.coheres(if_unknown=False)
+        sessions_off = has_sessions and not self._session_similarity.coheres(if_unknown=True)
+        if chain_off and sessions_off:
             return np.ones(self.count, np.bool_)
-        if free_alone:
-            return free
-        return ~free if named_alone else None
+        if chain_off:
+            return sessionless
+        return ~sessionless if sessions_off else None

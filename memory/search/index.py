@@ -1,9 +1,10 @@
-"""One agent's memories in RAM, ready to be searched; always a copy of what the store holds.
+"""The search index of one agent: a copy in RAM of what the store holds, which can be dropped at any time.
 
-The index is filled from the store when the agent is first searched, and before each search it catches
-up with what was stored, moved or deleted since, by whichever thread or process. It can be dropped at
-any time. Small columns are kept for all memories; words and vectors are kept in blocks of 65,536, and
-an agent that does not fit into the cache keeps the blocks that do and reads the others anew each time.
+The first search of an agent reads its index from the store. Each later search first applies what any
+thread or process has stored, moved or deleted since. A memory's position is its place in the index.
+
+Small columns are held for all memories. Words and vectors are held in blocks of 65,536 memories. If the
+agent does not fit into the cache, the blocks that do not fit are read again for each search.
 """
 
 from __future__ import annotations
@@ -16,34 +17,42 @@ from numpy.typing import NDArray
 
 from memory.entry import ALL_TIERS, Tier
 from memory.search.conversations import Conversations
+from memory.search.growing import capacity, grown
 from memory.search.postings import Postings
 from memory.search.vectors import VectorBlock
 from memory.storage import AgentState, Change, ChangeKind, Features, IndexColumns, MemoryStore
 
 BLOCK = 1 << 16
-_NOTHING = AgentState(0, 0)  # taken in so far
-_UNKNOWN = 1  # a pulse that says: look
-GONE = 255  # the tier of a memory that was deleted
-_RELOAD_SHARE = 8  # read anew when more than an eighth of the positions are gone …
-_RELOAD_MIN = 64  # … and at least so many
+"""Memories in a block: as many as the 16-bit positions of `Postings` can number."""
+DELETED = 255
+"""The tier of a position whose memory was deleted."""
+_NOT_LOADED = AgentState(0, 0)
+_UNKNOWN_VERSION = 1
+"""A version that always makes `catch_up` read the state: odd versions mean a write in progress."""
+_RELOAD_SHARE = 8
+"""The index is read again when more than 1/8 of its positions are deleted: a bound on wasted RAM."""
+_RELOAD_MIN = 64
+"""… but not for fewer deleted memories than this: reading costs more than they do."""
 _OBSERVED_TOGETHER = 16
-_WEIGHED_EVERY = 128  # memories that this process has added: some 50 KB
+"""Memories that `Conversations` observes in one step: one by one would slow down each small write."""
+_MEASURE_EVERY = 128
+"""Memories that are added before the index is measured again: about 50 KB, small against any budget."""
 
 Decode = Callable[[Sequence[tuple[int, bytes, bytes | None]]], NDArray[np.int8]]
-"""Stored vectors (codec, vector, fine vector) to int8 rows."""
+"""Turns stored vectors (codec number, vector, fine vector) into int8 rows."""
 
 
 class Block:
-    """Words and vectors of one run of positions."""
+    """Words and vectors of up to `BLOCK` consecutive positions."""
 
     def __init__(self, dimensions: int, rows: int) -> None:
         self.vectors = VectorBlock(dimensions, rows)
         self.postings = Postings()
 
-    def take(self, place: int, rows: Sequence[Features], decode: Decode) -> NDArray[np.float32]:
-        """Take in a few memories at consecutive places; the number of words of each."""
-        self.vectors.put(place, decode([row[1:4] for row in rows]))
-        return self.postings.add(np.arange(place, place + len(rows)), [row[4] for row in rows])
+    def add(self, first: int, rows: Sequence[Features], decode: Decode) -> NDArray[np.float32]:
+        """Add a few memories at consecutive places from `first`. Return the number of words of each."""
+        self.vectors.put(first, decode([row[1:4] for row in rows]))
+        return self.postings.add(np.arange(first, first + len(rows)), [row[4] for row in rows])
 
     @property
     def nbytes(self) -> int:
@@ -51,7 +60,7 @@ class Block:
 
 
 class Columns:
-    """Growing arrays with one place a memory."""
+    """Growing arrays with one element for each memory."""
 
     def __init__(self) -> None:
         self.seq = np.empty(0, np.int64)
@@ -64,11 +73,9 @@ class Columns:
     def grow(self, needed: int) -> None:
         if needed <= len(self.seq):
             return
-        rows = max(needed, len(self.seq) + len(self.seq) // 2, 16)
-        for name, old in vars(self).items():
-            new = np.zeros(rows, old.dtype)
-            new[: len(old)] = old
-            setattr(self, name, new)
+        length = capacity(needed, len(self.seq))
+        for name, column in vars(self).items():
+            setattr(self, name, grown(column, length))
 
     @property
     def nbytes(self) -> int:
@@ -76,7 +83,7 @@ class Columns:
 
 
 class AgentIndex:
-    """Search arrays of one agent. Callers hold `lock` from `catch_up` until they have read."""
+    """The search index of one agent. Callers hold `lock` from `catch_up` until they have read."""
 
     def __init__(
         self, store: MemoryStore, agent: str, dimensions: int, decode: Decode, budget_bytes: int
@@ -91,64 +98,67 @@ class AgentIndex:
         self._reset()
 
     def _reset(self) -> None:
-        self._state = _NOTHING
-        self._pulse = _UNKNOWN
+        self._state = _NOT_LOADED
+        self._version = _UNKNOWN_VERSION
         self.count = 0
-        self.gone = 0
+        self.deleted_count = 0
         self.columns = Columns()
         self._blocks: list[Block | None] = []
-        self.chains = Conversations(self._dimensions)
-        self._observed: list[int] = []
-        """Of each block, up to which position it was looked at for how alike consecutive memories are."""
-        self.words_in_all = 0.0
-        self._unweighed = 0
+        self.conversations = Conversations(self._dimensions)
+        self._observed_to: list[int] = []
+        """By block: the position up to which `conversations` has observed its memories."""
+        self.word_count = 0.0
+        self._added_unmeasured = 0
         self.changed_size = True
 
-    # -- keeping up ---------------------------------------------------------------------------
+    # -- following the store ------------------------------------------------------------------
 
     def catch_up(self) -> None:
-        """Take in everything that was committed before this call."""
+        """Apply everything that was committed before this call."""
         if self._watch is None:
             self._watch = self._store.watch(self._agent, new_rows=True)
-        pulse = _UNKNOWN if self._watch is None else self._watch()
-        if pulse == self._pulse and not pulse & 1:
+        version = _UNKNOWN_VERSION if self._watch is None else self._watch()
+        if version == self._version and not version & 1:
             return
         state = self._store.state(self._agent)
         if state != self._state:
             try:
-                if not self._take_over(state):
-                    self._catch_up()
+                if not self._append_own_rows(state):
+                    self._read_changes()
             except BaseException:
-                self._reset()  # half taken in is worse than not loaded
+                self._reset()  # a partly updated index would give wrong results
                 raise
-        self._pulse = pulse  # as it was before reading: what came in between is looked for again
+        self._version = version  # the one before reading, so that a later commit is not missed
 
-    def _take_over(self, state: AgentState) -> bool:
-        """Take in the rows up to a state without reading them back, if all that happened since is that
-        this very process has added them."""
+    def _append_own_rows(self, state: AgentState) -> bool:
+        """Append the rows up to `state` without reading the file. Return False if that is impossible.
+
+        It is possible if the only change since the last time is rows that this process has added.
+        """
         seen = self._state
-        if seen is _NOTHING or state.last_change != seen.last_change or state.last_seq < seen.last_seq:
+        if seen is _NOT_LOADED or state.last_change != seen.last_change or state.last_seq < seen.last_seq:
             return False
         rows = self._store.fresh_rows(self._agent, seen.last_seq, state.last_seq)
         if rows is None:
             return False
         self._append(rows)
-        self._unweighed += len(rows.seq)
-        if self._unweighed >= _WEIGHED_EVERY:
-            self._unweighed = 0
+        self._added_unmeasured += len(rows.seq)
+        if self._added_unmeasured >= _MEASURE_EVERY:
+            self._added_unmeasured = 0
             self.changed_size = True
         self._state = state
         return True
 
-    def _catch_up(self) -> None:
+    def _read_changes(self) -> None:
+        """Read from the store what has changed, or the whole agent if that is cheaper."""
         seen = self._state
-        if seen == _NOTHING:
-            # All rows are read as they are, so what happened to them before does not matter.
+        if seen == _NOT_LOADED:
+            # All rows are read in their current state, so earlier changes do not matter.
             seen = AgentState(0, self._store.state(self._agent).last_change)
         state, changes, rows = self._store.catch_up(self._agent, seen.last_seq, seen.last_change)
         if changes is None:
             self._reset()
-            self._catch_up()
+            self._read_changes()
             return
         self.changed_size = True
         replaced: list[int] = []
@@ -157,19 +167,19 @@ class AgentIndex:
                 replaced.extend(change.seqs)
             else:
                 self._apply(change)
-        # The new rows were read after the changes and stand as they are.
+        # The new rows were read after the changes, so the changes are already in them.
         known = self.count
         self._append(rows)
-        wasteful = self.gone > max(_RELOAD_MIN, self.count // _RELOAD_SHARE)
+        wasteful = self.deleted_count > max(_RELOAD_MIN, self.count // _RELOAD_SHARE)
         if wasteful or (replaced and not self._replace(replaced, known)):
             self._reset()
-            self._catch_up()
+            self._read_changes()
             return
         self._state = state
 
     def _replace(self, seqs: list[int], known: int) -> bool:
-        """Read changed rows anew; False if one of them changed its conversation: the links then
-        have to be made anew, too."""
+        """Read replaced rows again. Return False if one of them has another session now: the links
+        between turns can't be changed, so the index must be read again."""
         rows = self._store.columns_of(self._agent, sorted(set(seqs)))
         columns = self.columns
         positions = columns.seq[: self.count].searchsorted(rows.seq)
@@ -187,7 +197,7 @@ class AgentIndex:
             place = position % BLOCK
             block.vectors.set(np.array([place]), self._decode([(codec, vector, fine)]))
             length = block.postings.replace(place, terms)
-            self.words_in_all += length - float(columns.length[position])
+            self.word_count += length - float(columns.length[position])
             columns.length[position] = length
         return True
 
@@ -205,7 +215,7 @@ class AgentIndex:
         columns.step[new] = rows.step
         columns.session[new] = rows.session
         columns.length[new] = 0
-        self.chains.extend(rows.session)
+        self.conversations.extend(rows.session)
         for number in range(first // BLOCK, (self.count - 1) // BLOCK + 1):
             start, end = max(first, number * BLOCK), min(self.count, (number + 1) * BLOCK)
             if number == len(self._blocks):
@@ -218,36 +228,38 @@ class AgentIndex:
                 self._fill(block, number * BLOCK, start, end)
             else:
                 few = rows.features[start - first : end - first]
-                lengths = block.take(start - number * BLOCK, few, self._decode)
-                self.words_in_all += float(lengths.sum())
+                lengths = block.add(start - number * BLOCK, few, self._decode)
+                self.word_count += float(lengths.sum())
                 columns.length[start:end] = lengths
             self._observe(number, block)
 
     def _observe(self, number: int, block: Block) -> None:
-        """Learn how alike consecutive memories are: a matter of many, so not for each one by itself.
+        """Let `conversations` measure how alike consecutive memories of a block are.
 
-        Always up to a round number of memories: what is known of them must not depend on when they came,
-        nor on whether there is room for them."""
+        The last position is always a multiple of `_OBSERVED_TOGETHER`. So the result does not depend on
+        when the memories came, nor on whether their block is held in RAM.
+        """
         base = number * BLOCK
-        while len(self._observed) <= number:
-            self._observed.append(len(self._observed) * BLOCK)
-        first = self._observed[number]
+        while len(self._observed_to) <= number:
+            self._observed_to.append(len(self._observed_to) * BLOCK)
+        first = self._observed_to[number]
         end = min(self.count - self.count % _OBSERVED_TOGETHER, base + BLOCK)
         if first >= end:
             return
-        self._observed[number] = end
+        self._observed_to[number] = end
         positions = np.arange(first, end)
-        before = self.chains.before(positions)
-        here = before >= base  # of two blocks' memories nothing is learnt: one pair of many
-        self.chains.observe(
-            positions[here],
-            block.vectors.unit(positions[here] - base),
-            before[here],
-            block.vectors.unit(before[here] - base),
+        before = self.conversations.before(positions)
+        # A pair across two blocks is skipped: the other block may not be in RAM, and such pairs are few.
+        inside = before >= base
+        self.conversations.observe(
+            positions[inside],
+            block.vectors.unit(positions[inside] - base),
+            before[inside],
+            block.vectors.unit(before[inside] - base),
         )
 
     def _fill(self, block: Block, base: int, start: int, end: int) -> None:
-        """Read words and vectors of the positions start … end - 1 into a block."""
+        """Read words and vectors of the positions `start` to `end` - 1 from the store into a block."""
         seqs = self.columns.seq[start:end]
         block.vectors.reserve(end - base)
         places: list[NDArray[np.int64]] = []
@@ -259,12 +271,12 @@ class AgentIndex:
             terms.extend(row[4] for row in rows)
         if not terms:
             return
-        # All words at once: each addition of many sorts what is there already.
+        # All words in one call: each call with many memories sorts the whole block again.
         positions = np.concatenate(places)
         order = np.argsort(positions)
         positions = positions[order]
         lengths = block.postings.add(positions - base, [terms[number] for number in order.tolist()])
-        self.words_in_all += float(lengths.sum() - self.columns.length[positions].sum())
+        self.word_count += float(lengths.sum() - self.columns.length[positions].sum())
         self.columns.length[positions] = lengths
 
     def _apply(self, change: Change) -> None:
@@ -277,29 +289,32 @@ class AgentIndex:
             inside = positions < self.count
             positions = positions[inside]
             positions = positions[columns.seq[positions] == seqs[inside]]
-        positions = positions[columns.tier[positions] != GONE]
+        positions = positions[columns.tier[positions] != DELETED]
         if change.kind is ChangeKind.MOVED and change.tier is not None:
             columns.tier[positions] = int(change.tier)
         else:
-            columns.tier[positions] = GONE
-            self.gone += len(positions)
-            self.words_in_all -= float(columns.length[positions].sum())
+            columns.tier[positions] = DELETED
+            self.deleted_count += len(positions)
+            self.word_count -= float(columns.length[positions].sum())
 
     # -- reading ------------------------------------------------------------------------------
 
     @property
     def living(self) -> NDArray[np.bool_] | None:
-        """Which positions still hold a memory; None for every one."""
-        return self.columns.tier[: self.count] != GONE if self.gone else None
+        """Return a mask of the positions whose memory is not deleted; None if none is deleted."""
+        return self.columns.tier[: self.count] != DELETED if self.deleted_count else None
 
     def allowed(self, tiers: frozenset[Tier]) -> NDArray[np.bool_] | None:
-        """Which positions a search over these tiers may answer with; None for every one."""
+        """Return a mask of the positions that a search of these tiers may return; None for all."""
         if tiers == ALL_TIERS:
             return self.living
         return np.isin(self.columns.tier[: self.count], [int(tier) for tier in tiers])
 
     def blocks(self) -> Iterator[tuple[int, int, Block]]:
-        """Each block with its first position and its number of memories."""
+        """Yield each block as (first position, number of memories, block).
+
+        Read blocks that are not in RAM from the store, and keep them if they fit into the budget.
+        """
         for number, block in enumerate(self._blocks):
             base = number * BLOCK
             count = min(self.count - base, BLOCK)
@@ -315,11 +330,13 @@ class AgentIndex:
     @property
     def nbytes(self) -> int:
         return (
-            self.columns.nbytes + self.chains.nbytes + sum(block.nbytes for block in self._blocks if block)
+            self.columns.nbytes
+            + self.conversations.nbytes
+            + sum(block.nbytes for block in self._blocks if block)
         )
 
     def shrink(self, budget: int) -> None:
-        """Drop blocks until the rest fits; the first ones stay, so that each search finds some."""
+        """Drop blocks, last ones first, until the index has at most `budget` bytes."""
         with self.lock:
             for number in range(len(self._blocks) - 1, -1, -1):
                 if self.nbytes <= budget:

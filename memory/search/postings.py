@@ -1,4 +1,4 @@
-"""Which memories hold which term: a compact sorted part, and a tail that new memories are added to."""
+"""The inverted index: a compact sorted part, and a tail to which new memories are added."""
 
 from __future__ import annotations
 
@@ -12,22 +12,29 @@ from numpy.typing import NDArray
 
 from memory.search.terms import ATTRIBUTE_BIT
 
-_MAX_TF = 255
+_MAX_COUNT = 255
+"""The most occurrences of a term in a memory that are counted: they have 8 bits in a posting."""
+_COUNT_BITS = 8
 _POSITION_BITS = 16
-_TAIL_SHARE = 4  # the tail is merged when it holds more than a quarter of all memories …
-_REPLACED_MAX = 256  # replaced memories are kept aside until there are so many
-_TAIL_MIN = 512  # … and at least so many
+# A merge sorts all postings again. These bounds make merges rare while the slower tail stays small.
+_TAIL_SHARE = 4
+"""The tail is merged when it has more than 1/4 of the memories of the sorted part …"""
+_TAIL_MIN = 512
+"""… and more memories than this. As many memories in one call are merged without the tail."""
+_REPLACED_MAX = 256
+"""Memories that have been replaced since the last merge, which a search corrects one by one."""
 _LONGEST_LIST = 16
+"""Postings of a term in the tail from which on they are an array instead of a list."""
 
 _Found: TypeAlias = tuple[NDArray[np.uint32], NDArray[np.int64]]
-"""Postings, and for each the number of its term."""
+"""Postings, and for each posting the index of its term among those that were searched for."""
 
 
 class Postings:
     """The inverted index of up to 65,536 memories, numbered by their position.
 
-    A posting is position << 8 | occurrences. The sorted part is three flat arrays (terms, where
-    each one's postings start, the postings): some 5 bytes a posting, and no object a term.
+    A posting is a number: position << 8 | occurrences. The sorted part is three flat arrays: the terms,
+    where the postings of each term start, and the postings. That is about 5 bytes a posting.
     """
 
     def __init__(self) -> None:
@@ -36,32 +43,37 @@ class Postings:
         self._packed: NDArray[np.uint32] = np.empty(0, np.uint32)
         self._sorted_memories = 0
         self._tail: dict[int, MutableSequence[int]] = {}
-        """Lists, which are quick to begin, or arrays, which are quick to read when they are long."""
+        """By term: a list, which is fast to create, or an array, which is fast to read if it is long."""
         self._tail_memories = 0
         self._tail_postings = 0
         self._replaced: dict[int, Counter[int]] = {}
 
     def add(self, positions: NDArray[np.int64], terms: list[bytes]) -> NDArray[np.float32]:
-        """Take in memories at `positions`, ascending and after all others or new; the words of each."""
+        """Add memories and return the number of words of each.
+
+        Args:
+            positions: ascending, and not yet in the index.
+            terms: for each memory its terms, as `terms_of_memory` returned them.
+        """
         if len(terms) >= _TAIL_MIN:
             return self._add_many(positions, terms)
         lengths = []
         tail = self._tail
         for position, raw in zip(positions.tolist(), terms, strict=True):
             occurrences = array("I", raw).tolist()
-            first, most = position << 8 | 1, position << 8 | _MAX_TF
+            once, most = position << _COUNT_BITS | 1, position << _COUNT_BITS | _MAX_COUNT
             for term in occurrences:
-                held = tail.get(term)
-                if held is None:
-                    tail[term] = [first]
-                elif first <= held[-1] <= most:
-                    held[-1] = min(held[-1] + 1, most)
+                postings = tail.get(term)
+                if postings is None:
+                    tail[term] = [once]
+                elif once <= postings[-1] <= most:
+                    postings[-1] = min(postings[-1] + 1, most)
                 else:
-                    held.append(first)
-                    if len(held) == _LONGEST_LIST:
-                        tail[term] = array("I", held)
+                    postings.append(once)
+                    if len(postings) == _LONGEST_LIST:
+                        tail[term] = array("I", postings)
             self._tail_postings += len(occurrences)
-            lengths.append(_words(occurrences))
+            lengths.append(_word_count(occurrences))
         self._tail_memories += len(terms)
         if self._tail_memories > max(_TAIL_MIN, self._sorted_memories // _TAIL_SHARE):
             self._merge(self._packed[:0], positions[:0], 0)
@@ -75,27 +87,27 @@ class Postings:
         return np.bincount(owners, minlength=len(terms)).astype(np.float32)
 
     def replace(self, position: int, raw: bytes) -> int:
-        """Give a memory other terms; the number of its words."""
+        """Replace the terms of a memory and return the number of its words."""
         occurrences = array("I", raw).tolist()
         self._replaced[position] = Counter(occurrences)
         if len(self._replaced) > _REPLACED_MAX:
             self._merge(self._packed[:0], np.empty(0, np.int64), 0)
-        return _words(occurrences)
+        return _word_count(occurrences)
 
     def find(self, term: int) -> NDArray[np.int64]:
-        """Positions of the memories that hold the term, ascending."""
+        """Return the positions of the memories that hold the term, ascending."""
         packed, _ = self.find_all([term])
-        return (packed >> np.uint32(8)).astype(np.int64)
+        return positions_of(packed)
 
-    def find_all(self, terms: Sequence[int]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        """All postings of all terms, and for each posting the number of its term.
+    def find_all(self, terms: Sequence[int]) -> _Found:
+        """Return all postings of all terms, and for each posting the index of its term.
 
-        A term's postings are ascending; those of different terms may be mixed."""
+        The postings of a term are ascending; those of different terms may be mixed."""
         parts = self._find_sorted(terms)
         if self._tail:
             parts.append(self._find_in_tail(terms))
         if self._replaced:
-            parts = [self._corrected(terms, parts)]
+            parts = [self._with_replacements(terms, parts)]
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -108,32 +120,33 @@ class Postings:
         owners: list[int] = []
         sizes: list[int] = []
         for number, term in enumerate(terms):
-            held = self._tail.get(term)
-            if held is not None:
-                flat.extend(held)
+            postings = self._tail.get(term)
+            if postings is not None:
+                flat.extend(postings)
                 owners.append(number)
-                sizes.append(len(held))
+                sizes.append(len(postings))
         return np.frombuffer(flat, np.uint32), np.array(owners, np.int64).repeat(sizes)
 
-    def _corrected(self, terms: Sequence[int], parts: Sequence[_Found]) -> _Found:
-        """Postings with those of replaced memories as they are now."""
+    def _with_replacements(self, terms: Sequence[int], parts: Sequence[_Found]) -> _Found:
+        """Return the postings found, with the current ones of replaced memories."""
         replaced = list(self._replaced)
         packed = np.concatenate([self._packed[:0], *(part for part, _ in parts)])
         owners = np.concatenate([np.empty(0, np.int64), *(numbers for _, numbers in parts)])
-        current = ~np.isin(packed >> np.uint32(8), replaced)
-        now = [
-            (number, position << 8 | min(counts[term], _MAX_TF))
+        current = ~np.isin(packed >> np.uint32(_COUNT_BITS), replaced)
+        new = [
+            (number, position << _COUNT_BITS | min(counts[term], _MAX_COUNT))
             for number, term in enumerate(terms)
             for position, counts in self._replaced.items()
             if term in counts
         ]
-        packed = np.append(packed[current], np.array([posting for _, posting in now], np.uint32))
-        owners = np.append(owners[current], np.array([number for number, _ in now], np.int64))
+        packed = np.append(packed[current], np.array([posting for _, posting in new], np.uint32))
+        owners = np.append(owners[current], np.array([number for number, _ in new], np.int64))
         order = np.lexsort((packed, owners))
         return packed[order], owners[order]
 
     @property
     def nbytes(self) -> int:
+        # Estimates for CPython: 160 bytes for the key and list of a term, 12 bytes for each posting.
         tail = 160 * len(self._tail) + 12 * self._tail_postings
         return self._terms.nbytes + self._starts.nbytes + self._packed.nbytes + tail
 
@@ -153,17 +166,23 @@ class Postings:
         return [(np.concatenate(slices), present.repeat(ends - starts))]
 
     def _merge(self, flat: NDArray[np.uint32], owners: NDArray[np.int64], memories: int) -> None:
-        """Sort everything anew: the sorted part, the tail and what is coming."""
+        """Sort the sorted part, the tail and some new memories into one sorted part.
+
+        Args:
+            flat: the terms of the new memories, one for each occurrence.
+            owners: for each of these terms the position of its memory.
+            memories: how many new memories there are.
+        """
         terms, packed = _pack(flat, owners)
         all_terms = [np.repeat(self._terms, np.diff(self._starts)), terms]
         all_packed = [self._packed, packed]
-        for term, held in self._tail.items():
-            all_terms.append(np.full(len(held), term, np.uint32))
-            all_packed.append(np.array(held, np.uint32))
+        for term, postings in self._tail.items():
+            all_terms.append(np.full(len(postings), term, np.uint32))
+            all_packed.append(np.array(postings, np.uint32))
         keys = np.concatenate(all_terms).astype(np.uint64) << np.uint64(32)
         keys |= np.concatenate(all_packed)
         if self._replaced:
-            keys = self._without_stale(keys)
+            keys = self._replace_stale(keys)
         keys.sort()
         self._packed = keys.astype(np.uint32)
         self._terms, starts = np.unique((keys >> np.uint64(32)).astype(np.uint32), return_index=True)
@@ -173,31 +192,41 @@ class Postings:
         self._tail_memories = 0
         self._tail_postings = 0
 
-    def _without_stale(self, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Keys with those of replaced memories as they are now; nothing is replaced any more."""
-        positions = (keys & np.uint64(0xFFFFFFFF)) >> np.uint64(8)
-        now = [
-            term << 32 | position << 8 | min(count, _MAX_TF)
+    def _replace_stale(self, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """Return the keys with the current ones of replaced memories, and clear the replacements."""
+        positions = (keys & np.uint64(0xFFFFFFFF)) >> np.uint64(_COUNT_BITS)
+        new = [
+            term << 32 | position << _COUNT_BITS | min(count, _MAX_COUNT)
             for position, counts in self._replaced.items()
             for term, count in counts.items()
         ]
         stale = np.isin(positions, list(self._replaced))
         self._replaced = {}
-        return np.concatenate((keys[~stale], np.array(now, np.uint64)))
+        return np.concatenate((keys[~stale], np.array(new, np.uint64)))
 
 
-def _words(occurrences: list[int]) -> int:
-    """How many of a memory's terms are words, not attributes."""
+def positions_of(postings: NDArray[np.uint32]) -> NDArray[np.int64]:
+    """Return the position in each posting."""
+    return (postings >> np.uint32(_COUNT_BITS)).astype(np.int64)
+
+
+def counts_of(postings: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return the number of occurrences in each posting."""
+    return postings & np.uint32(_MAX_COUNT)
+
+
+def _word_count(occurrences: list[int]) -> int:
+    """Return how many of a memory's terms are words, not attributes."""
     return sum([term < ATTRIBUTE_BIT for term in occurrences])
 
 
 def _pack(
     flat: NDArray[np.uint32], owners: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Occurrences to postings: the distinct (term, position) pairs, each with its count."""
+    """Count the distinct (term, position) pairs. Return the term and the posting of each."""
     keys = flat.astype(np.uint64) << np.uint64(_POSITION_BITS)
     keys |= owners.astype(np.uint64)
     pairs, counts = np.unique(keys, return_counts=True)
     positions = (pairs & np.uint64((1 << _POSITION_BITS) - 1)).astype(np.uint32)
-    packed = positions << np.uint32(8) | np.minimum(counts, _MAX_TF).astype(np.uint32)
+    packed = positions << np.uint32(_COUNT_BITS) | np.minimum(counts, _MAX_COUNT).astype(np.uint32)
     return (pairs >> np.uint64(_POSITION_BITS)).astype(np.uint32), packed

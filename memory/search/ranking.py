@@ -1,8 +1,8 @@
-"""One ranking out of words, meaning and surroundings.
+"""One ranking from three scores: words (BM25), meaning (cosine) and neighbours.
 
-Each score is put on one scale, on which 0 is the average memory and 1 the mean of the ten best; a
-score that tells memories apart well then weighs as much as it should, whatever the query and the
-collection. To that comes what stands around a memory (see `context.py`).
+BM25 scores and cosines are put on one scale, on which 0 is the average memory and 1 is the mean of the
+ten best. So they can be added, whatever the query and the collection. The neighbours in a memory's
+conversation add to the sum (see `conversations.py`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from memory.search.terms import words_of
 from memory.search.vectors import top
 
 _BEST = 10
+"""The memories whose mean score becomes 1: as many as a search returns by default."""
 
 Floats = NDArray[np.float32]
 QueryVector = Callable[[str, Callable[[str], float]], Floats]
-"""A text and the idf of its words to a unit vector."""
+"""Turns a text into a unit vector, given a function that returns the idf of a word."""
 
 
 class Match(msgspec.Struct, frozen=True, gc=False):
@@ -31,7 +32,7 @@ class Match(msgspec.Struct, frozen=True, gc=False):
 
     seq: int
     tier: int
-    """Where it was when it was ranked."""
+    """The tier that it was in when it was ranked."""
     score: float
     similarity: float | None = None
     words: tuple[str, ...] = ()
@@ -45,13 +46,19 @@ def by_vector(
     allowed: NDArray[np.bool_] | None,
     threshold: float | None = None,
 ) -> list[Match]:
-    """The k memories nearest to a vector, by cosine."""
+    """Return the k memories nearest to a vector, by cosine, best first.
+
+    Args:
+        query: a vector of unit length.
+        allowed: a mask of the positions that may be returned; None for all.
+        threshold: the lowest cosine that is returned.
+    """
     found: list[tuple[float, int]] = []
     for base, count, block in index.blocks():
         part = None if allowed is None else allowed[base : base + count]
         positions, cosines = block.vectors.nearest(query, count, k, part)
         found.extend(zip(cosines.tolist(), (positions + base).tolist(), strict=True))
-    found.sort(reverse=True)  # of equal scores the newer memory first
+    found.sort(reverse=True)  # of equal cosines the newer memory comes first
     del found[k:]
     best = np.array([position for _, position in found], np.int64)
     seqs, tiers = index.columns.seq[best].tolist(), index.columns.tier[best].tolist()
@@ -63,14 +70,19 @@ def by_vector(
 
 
 class Ranking:
-    """Memories that fit a text, best first; why each one does is found out when it is looked at.
+    """Memories ranked by a text, best first. The matched words are looked up when they are needed.
 
-    It needs the index no more: memories may come and go meanwhile."""
+    It does not use the index after its construction, so the index may change."""
 
     def __init__(
-        self, index: AgentIndex, best: NDArray[np.int64], total: Floats, cosines: Floats,
-        context: Floats | None, words: WordMatches,
-    ) -> None:  # fmt: skip
+        self,
+        index: AgentIndex,
+        best: NDArray[np.int64],
+        total: Floats,
+        cosines: Floats,
+        context: Floats | None,
+        words: WordMatches,
+    ) -> None:
         self._best = best
         self._words = words
         columns = index.columns
@@ -78,13 +90,13 @@ class Ranking:
         self._tiers: list[int] = columns.tier[best].tolist()
         self._scores: list[float] = total[best].tolist()
         self._cosines: list[float] = cosines[best].tolist()
-        self._around: list[float] = [0.0] * len(best) if context is None else context[best].tolist()
+        self._context: list[float] = [0.0] * len(best) if context is None else context[best].tolist()
 
     def __len__(self) -> int:
         return len(self._seqs)
 
     def matches(self, start: int = 0, stop: int | None = None) -> list[Match]:
-        """Those from one place in the ranking up to another."""
+        """Return the matches from rank `start` to rank `stop` - 1."""
         part = slice(start, stop)
         return [
             Match(*fields)
@@ -94,7 +106,7 @@ class Ranking:
                 self._scores[part],
                 self._cosines[part],
                 self._words.words_at(self._best[part]),
-                self._around[part],
+                self._context[part],
                 strict=True,
             )
         ]
@@ -107,17 +119,22 @@ def by_text(
     k: int,
     allowed: NDArray[np.bool_] | None,
 ) -> Ranking | None:
-    """The k memories that fit a text best, by words, meaning and surroundings; None if there are none."""
+    """Rank the k best memories by words, meaning and neighbours. Return None if there are no memories.
+
+    Args:
+        query_vector: turns the text into a unit vector (see `query_vector_of`).
+        allowed: a mask of the positions that may be returned; None for all.
+    """
     if index.count == 0:
         return None
     matches = WordMatches(index, words_of(text))
     cosines = _cosines(index, query_vector(text, matches.idf))
     living = index.living
-    alone = _on_one_scale(cosines, living)
+    own = _on_one_scale(cosines, living)
     if matches:
-        alone += _on_one_scale(matches.scores(), living)
-    context = index.chains.context(alone)
-    total = alone if context is None else alone + context
+        own += _on_one_scale(matches.scores(), living)
+    context = index.conversations.context(own)
+    total = own if context is None else own + context
     if allowed is not None:
         total = np.where(allowed, total, -np.inf)
     best = top(total, k)
@@ -128,7 +145,7 @@ def by_text(
 
 
 def query_vector_of(embedder: ContentEmbedder) -> QueryVector:
-    """How a query's meaning is found: rare words count more where the embedder can weigh them."""
+    """Return the function that embeds queries. Rare words count more if the embedder supports weights."""
     if isinstance(embedder.embedder, WeightedEmbedder):
         weighted = embedder.embedder.embed_weighted
         return lambda text, idf: weighted(text, idf)[0]
@@ -141,7 +158,10 @@ def _cosines(index: AgentIndex, query: Floats) -> Floats:
 
 
 def _on_one_scale(scores: Floats, living: NDArray[np.bool_] | None) -> Floats:
-    """0 for the average memory, 1 for the mean of the best ones; what was deleted counts as average."""
+    """Scale the scores so that the average memory has 0 and the mean of the best ones is 1.
+
+    Deleted memories get 0, so that their neighbours neither gain nor lose by them.
+    """
     counted = scores if living is None else scores[living]
     count = len(counted)
     if count == 0:
@@ -150,7 +170,7 @@ def _on_one_scale(scores: Floats, living: NDArray[np.bool_] | None) -> Floats:
     few = max(1, min(_BEST, count // 10))
     best = np.partition(counted, count - few)[-few:]
     spread = np.add.reduce(best) / np.float32(few) - mean
-    if spread <= 1e-9:
+    if spread <= 1e-9:  # all scores are equal but for rounding
         return np.zeros_like(scores)
     scaled: Floats = (scores - mean) * np.float32(1 / spread)
     if living is not None:

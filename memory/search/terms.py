@@ -1,7 +1,8 @@
-"""Text to index terms: lower-case words, stemmed, as 31-bit numbers; attributes with the high bit set.
+"""Index terms: numbers that stand for the words and attributes of a memory.
 
-A memory's terms are stored with it as plain 32-bit numbers, one an occurrence. They are what the
-search index is built from when an agent is loaded, without touching the content.
+A word's term is a 31-bit number: the CRC of its lower-case stem. An attribute's term has the high bit
+set. A memory's terms are stored with it as 32-bit numbers, one for each occurrence. The search index is
+built from them without reading the content.
 """
 
 from __future__ import annotations
@@ -21,15 +22,18 @@ from memory._base.content import Leaves, Scalar
 
 ATTRIBUTE_BIT = 1 << 31
 KIND = "\0kind"
-"""The path that a memory's kind has as an attribute: no path of a content is like it."""
+"""The attribute path of a memory's kind. No path in a content can be equal to it."""
 _TERM_MASK = ATTRIBUTE_BIT - 1
 _CACHE_WORDS = 200_000
+"""Words whose terms are cached, about 25 MB when full: more than the vocabulary of most agents together."""
+_MAX_ATTRIBUTE_TEXT = 200
+"""Characters of an attribute's text that its term depends on: a bound on the cost of a long text."""
 
-# Scripts written without spaces are indexed character by character.
+# Japanese, Chinese and Korean are indexed character by character: no spaces separate their words.
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+")
 
 _stemmer = Stemmer.Stemmer("english")
-_stemmer_lock = threading.Lock()  # a stemmer keeps state while it works
+_stemmer_lock = threading.Lock()  # a stemmer is not thread-safe
 os.register_at_fork(
     before=_stemmer_lock.acquire,
     after_in_parent=_stemmer_lock.release,
@@ -39,12 +43,12 @@ _terms: dict[str, int] = {}
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text, lower-case, in order."""
+    """Return the words of a text, lower-case, in order."""
     return _WORD.findall(text.lower())
 
 
 def term_of(word: str) -> int:
-    """The number of a lower-case word's stem."""
+    """Return the term of a lower-case word."""
     term = _terms.get(word)
     if term is None:
         with _stemmer_lock:
@@ -68,7 +72,7 @@ _FUNCTION_WORDS = (
 
 @lru_cache(maxsize=1)
 def function_terms() -> frozenset[int]:
-    """Terms of the words that an English question is made of, whatever it asks for."""
+    """Return the terms of English function words, which occur in questions on any subject."""
     return frozenset(map(term_of, _FUNCTION_WORDS.split()))
 
 
@@ -82,11 +86,16 @@ def terms_of_memory(
     kind: str,
     metadata_texts: Iterable[str],
     metadata_leaves: Leaves,
-    moment: float | None,
+    timestamp: float | None,
 ) -> bytes:
-    """Everything a memory can be found by, ready to be stored.
+    """Return all terms that a memory can be found by, as bytes to be stored.
 
-    `moment` is given where the caller said when it happened: the date then belongs to its words.
+    Args:
+        leaves: the scalars of the content, with their paths.
+        kind: the memory's kind.
+        metadata_texts: texts of the metadata that are searched like the content.
+        metadata_leaves: the scalars of the metadata, which filters compare.
+        timestamp: when it happened, if the caller said so; its date is then searched like a text.
     """
     terms: list[int] = []
     is_structured = len(leaves) != 1 or leaves[0][0] != ""
@@ -99,8 +108,8 @@ def terms_of_memory(
             terms.append(term_of(str(value).lower()))
     for text in metadata_texts:
         terms.extend(terms_of_text(text))
-    if moment is not None:
-        terms.extend(terms_of_text(date_words(moment)))
+    if timestamp is not None:
+        terms.extend(terms_of_text(date_words(timestamp)))
     terms.append(attribute_term(KIND, kind))
     if metadata_leaves:
         terms.extend(attribute_terms(metadata_leaves))
@@ -109,30 +118,33 @@ def terms_of_memory(
     return array("I", terms).tobytes()
 
 
-def date_words(moment: float) -> str:
-    """A moment as people name it: "8 May 2023"."""
+def date_words(timestamp: float) -> str:
+    """Return a timestamp's date in words: "8 May 2023"."""
     try:
-        when = datetime.fromtimestamp(moment, tz=UTC)
+        date = datetime.fromtimestamp(timestamp, tz=UTC)
     except (OverflowError, OSError, ValueError):
-        return ""  # outside the calendar, as the times of a simulation may be
-    return f"{when.day} {when:%B} {when.year}"
+        return ""  # outside the calendar, as the timestamps of a simulation may be
+    return f"{date.day} {date:%B} {date.year}"
 
 
 def attribute_terms(leaves: Leaves) -> set[int]:
-    """One term for each distinct path and value."""
+    """Return one term for each distinct path and value."""
     return {attribute_term(path, value) for path, value in leaves}
 
 
 def attribute_term(path: str, value: Scalar) -> int:
-    """The term of one attribute. Numbers are rounded to three digits, so that a measured quantity does
-    not get a term a memory: whoever filters compares the memory itself afterwards."""
+    """Return the term of one attribute.
+
+    Numbers are rounded to three digits, so that a measured quantity does not need a term for each
+    memory. Different values can share a term, so a filter must also compare the memory itself.
+    """
     if isinstance(value, str):
-        return _text_attribute(path, value[:200])
+        return _text_attribute(path, value[:_MAX_ATTRIBUTE_TEXT])
     if isinstance(value, bool) or value is None:
         text = str(value)
     else:
         try:
-            text = f"{float(value) + 0.0:.3g}"  # -0.0 is 0
+            text = f"{float(value) + 0.0:.3g}"  # adding 0.0 turns -0.0 into 0.0
         except OverflowError:
             text = "huge"
     return _attribute(path, text)
@@ -140,7 +152,7 @@ def attribute_term(path: str, value: Scalar) -> int:
 
 @lru_cache(maxsize=4096)
 def _text_attribute(path: str, value: str) -> int:
-    """Remembered: speakers, kinds and sessions are the same again and again."""
+    """Cached: many memories share their speaker, kind or session."""
     return _attribute(path, "s" + value)
 
 

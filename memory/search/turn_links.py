@@ -1,54 +1,56 @@
-"""TurnLinks between memories that follow each other in a conversation, and what scores gain through them.
+"""Links between consecutive turns of a conversation, and the scores that pass along them.
 
-Most conversations are stored turn by turn, so that a memory's neighbours have the next positions. Scores
-then only need to be shifted by one or two places, which is many times quicker than to gather them; the
-links of conversations that were stored in turns with others are kept as pairs.
+Most conversations are stored turn by turn, so a memory's neighbours have the adjacent positions. Their
+scores then come from shifting the whole array by one or two places: five times faster than gathering
+them. Where two conversations were stored in alternation, the links are kept as pairs of positions.
 """
 
 from __future__ import annotations
 
 from array import array
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.search.growing import capacity, grown
+
 Floats = NDArray[np.float32]
 
 NEIGHBOUR_SHARES = (0.5, 0.25)
-"""What the neighbours at distance one and two give."""
+"""The factors of the scores of neighbours one and two turns away. This and the next two are round
+numbers chosen on LoCoMo: halving or doubling them keeps R@10 above .80 (docs/design.md)."""
 MISSING = 0.5
-"""Where there is no neighbour, the memory's own score stands in with this factor."""
+"""A missing neighbour counts as the memory's own score times this factor."""
 PEAK_SHARE = 1.0
-"""What the best score within four turns gives."""
+"""The factor of the best score within four turns."""
 OWN_SHARE = np.float32(2 * sum(NEIGHBOUR_SHARES) * MISSING + PEAK_SHARE)
-"""What the own score gives where all neighbours are missing."""
+"""The factor of the memory's own score if it has no neighbours."""
 
 _FEW = 4
+"""Memories: up to this many at once are linked one by one, which is faster than sorting them."""
 _UNLINKED = -np.inf
-_Number = TypeVar("_Number", np.float32, np.int32)
 
 
-class _Distance:
-    """All links over one distance in the conversation, one or two turns."""
+class _LinksAtDistance:
+    """All links between memories that are `turns` turns apart in their conversation: one or two."""
 
     def __init__(self, turns: int) -> None:
         self._turns = turns
         self._share = np.float32(NEIGHBOUR_SHARES[turns - 1])
         self._shares = np.empty(0, np.float32)
-        """Of each memory: what it and the one so many places before it give each other."""
+        """By position: the factor between it and the position `turns` before it; 0 if not linked."""
         self._barriers = np.empty(0, np.float32)
-        """The same links: 0, and minus infinity where there is none."""
+        """The same links for `peaks`: 0 if linked, minus infinity if not."""
         self._later, self._earlier = array("i"), array("i")
-        """Linked pairs that stand elsewhere."""
+        """Linked pairs whose positions are not exactly `turns` apart."""
 
     @property
     def nbytes(self) -> int:
         return self._shares.nbytes + self._barriers.nbytes + 8 * len(self._later)
 
-    def grow(self, rows: int) -> None:
-        self._shares = _grown(self._shares, rows, 0)
-        self._barriers = _grown(self._barriers, rows, _UNLINKED)
+    def grow(self, length: int) -> None:
+        self._shares = grown(self._shares, length)
+        self._barriers = grown(self._barriers, length, _UNLINKED)
 
     def link_one(self, later: int, earlier: int) -> None:
         if later - earlier == self._turns:
@@ -59,15 +61,14 @@ class _Distance:
             self._earlier.append(earlier)
 
     def link(self, later: NDArray[np.int64], earlier: NDArray[np.int64]) -> None:
-        here = later - earlier == self._turns
-        near = later[here]
-        self._shares[near] = self._share
-        self._barriers[near] = 0
-        self._later.extend(later[~here].tolist())
-        self._earlier.extend(earlier[~here].tolist())
+        adjacent = later - earlier == self._turns
+        self._shares[later[adjacent]] = self._share
+        self._barriers[later[adjacent]] = 0
+        self._later.extend(later[~adjacent].tolist())
+        self._earlier.extend(earlier[~adjacent].tolist())
 
     def add_shares(self, scores: Floats, context: Floats) -> None:
-        """Give each memory its part of both its neighbours' scores."""
+        """Add to `context` each memory's share of the scores of its two neighbours."""
         turns = self._turns
         shares = self._shares[turns : len(scores)]
         context[turns:] += shares * scores[:-turns]
@@ -78,7 +79,7 @@ class _Distance:
             context[earlier] += self._share * scores[later]
 
     def peaks(self, scores: Floats) -> Floats:
-        """Of each memory the best score: its own, or one of both its neighbours'."""
+        """Return for each memory the best of its own score and those of its two neighbours."""
         turns = self._turns
         barriers = self._barriers[turns : len(scores)]
         peaks = scores.copy()
@@ -92,26 +93,27 @@ class _Distance:
 
 
 class TurnLinks:
-    """Who stands before whom: two distances a memory, kept up with each one that is added."""
+    """For each memory the ones before and after it in its conversation, one and two turns away."""
 
     def __init__(self) -> None:
         self.count = 0
         self._before = np.empty(0, np.int32)
         self._own = np.empty(0, np.float32)
-        """What the own score gives, in the place of neighbours that are missing."""
-        self._near, self._far = _Distance(1), _Distance(2)
-        self._ends: dict[int, int] = {}
+        """By position: the factor of the own score that stands in for missing neighbours."""
+        self._near, self._far = _LinksAtDistance(1), _LinksAtDistance(2)
+        self._last_of: dict[int, int] = {}
+        """By session: the position of its last memory."""
 
     @property
     def nbytes(self) -> int:
         return self._before.nbytes + self._own.nbytes + self._near.nbytes + self._far.nbytes
 
     def before(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The memory before each in its conversation; itself where there is none."""
+        """Return the previous memory of each in its conversation, or itself if it is the first."""
         return self._before[positions].astype(np.int64)
 
     def extend(self, sessions: NDArray[np.int64]) -> None:
-        """Link memories that were stored after all others, by the session each one names."""
+        """Append memories, given the session number of each, and link them to the ones before."""
         first, self.count = self.count, self.count + len(sessions)
         self._grow()
         self._before[first : self.count] = np.arange(first, self.count)
@@ -121,19 +123,19 @@ class TurnLinks:
             self._link_by_session(first, sessions)
 
     def context(self, scores: Floats) -> Floats:
-        """What each memory's surroundings add to its score."""
+        """Return what its neighbours add to each memory's score."""
         context: Floats = self._own[: self.count] * scores
         self._near.add_shares(scores, context)
         self._far.add_shares(scores, context)
-        # Reaches one, two and then four turns away.
+        # Each step widens the reach: to one, two and then four turns.
         context += np.float32(PEAK_SHARE) * self._far.peaks(self._near.peaks(self._near.peaks(scores)))
         return context
 
     def _link_one_by_one(self, first: int, sessions: list[int]) -> None:
-        """The same as `_link_by_session`: quicker for a few, which is what most searches find new."""
+        """Do the same as `_link_by_session`, faster for a few memories: most searches add only a few."""
         for position, session in enumerate(sessions, first):
-            last = self._ends.get(session)
-            self._ends[session] = position
+            last = self._last_of.get(session)
+            self._last_of[session] = position
             if last is None:
                 continue
             near, far = NEIGHBOUR_SHARES
@@ -155,15 +157,15 @@ class TurnLinks:
         for start, end in zip(starts, [*starts[1:], len(ordered)], strict=True):
             session = int(ordered[start])
             chain = order[start:end] + first
-            last = self._ends.get(session)
-            self._ends[session] = int(chain[-1])
+            last = self._last_of.get(session)
+            self._last_of[session] = int(chain[-1])
             known = 0
             if last is not None:
-                # The chain goes on from where it ended, two steps back for the links of distance two.
+                # Continue the session's chain: links two turns long need its last two memories.
                 before = int(self._before[last])
                 known = 1 if before == last else 2
                 chain = np.concatenate(([before, last][-known:], chain))
-            # TurnLinks between those that were there before are there too.
+            # The known memories are linked to each other already.
             later, earlier = chain[max(known, 1) :], chain[max(known, 1) - 1 : -1]
             self._before[later] = earlier
             self._near.link(later, earlier)
@@ -175,17 +177,10 @@ class TurnLinks:
             self._own[earlier] -= far * MISSING
 
     def _grow(self) -> None:
-        old = len(self._before)
-        if self.count <= old:
+        if self.count <= len(self._before):
             return
-        rows = max(self.count, old + old // 2, 16)
-        self._before = _grown(self._before, rows, 0)
-        self._own = _grown(self._own, rows, float(OWN_SHARE) - PEAK_SHARE)
-        self._near.grow(rows)
-        self._far.grow(rows)
-
-
-def _grown(column: NDArray[_Number], rows: int, fill: float) -> NDArray[_Number]:
-    new = np.full(rows, fill, column.dtype)
-    new[: len(column)] = column
-    return new
+        length = capacity(self.count, len(self._before))
+        self._before = grown(self._before, length)
+        self._own = grown(self._own, length, float(OWN_SHARE) - PEAK_SHARE)
+        self._near.grow(length)
+        self._far.grow(length)

@@ -1,8 +1,8 @@
-"""Nearest vectors by scanning: sign bits to find candidates, int8 to rank them.
+"""Nearest vectors by scanning: sign bits find the candidates, int8 codes rank them.
 
-Up to a few hundred thousand memories of one agent, a scan of small vectors beats an index, needs no
-building and forgets at once what is deleted. Each vector is held as 256 signed bytes (its direction,
-scaled by its largest component) and, from the first scan of them on, as 256 sign bits.
+Up to a few hundred thousand memories of one agent, a scan of small vectors is faster than an index. It
+needs no building, and a deleted vector costs nothing. Each vector is held as 256 signed bytes (its
+direction, scaled by its largest component). The first scan by bits also makes 256 sign bits of each.
 """
 
 from __future__ import annotations
@@ -17,26 +17,35 @@ from numpy.typing import NDArray
 from memory.compression.quantise import to_int8_one
 
 FULL_SCAN_ROWS = 2048
-"""Up to so many rows the bytes are scanned straight away: as quick as the bits, and closer."""
-_CANDIDATE_SHARE = 100  # of the rows, at first one in so many is ranked by its bytes …
-_CANDIDATES_MIN = 160  # … but not fewer than these
-_WORTH_IT = 4  # past a quarter of the rows, scanning all bytes is quicker
-_SPREADS = 1.5  # how many standard deviations of the signs are looked at
-_ROUNDING = 3  # times k: candidates whose bytes are so near that the rounded query can't order them
+"""Up to this many rows all int8 codes are scanned: as fast as the bits, and more exact."""
+_CANDIDATE_SHARE = 100
+"""The first pass ranks the nearest 1/100 of the rows by their codes …"""
+_CANDIDATES_MIN = 160
+"""… but at least this many rows."""
+_MOST_CANDIDATES = 4
+"""If the candidates are more than 1/4 of the rows, scanning all codes is faster."""
+_DEVIATIONS = 1.5
+"""How many standard deviations of the differing signs the search reaches beyond the expected number.
+Together with the constants above it gives a recall@10 of 0.995 or more (docs/performance.md)."""
+_ROUNDING = 3
+"""The rounded query selects this many times k candidates, which the exact query then orders."""
 _HISTOGRAM_ROWS = 1024
-_SIGNED_AT_ONCE = 4096
-_FEW = 400  # candidates that are compared with the unrounded query straight away
+"""Rows that are sampled to estimate the distribution of the distances."""
+_SIGN_ROWS = 4096
+"""Rows whose sign bits are made in one step: a bound on the temporary arrays, here 1 MB."""
+_FEW = 400
+"""Up to this many candidates are compared with the exact query without a pass by codes."""
 
 
 def top(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-    """Where the k largest are, unordered."""
+    """Return the indices of the k largest scores, unordered."""
     if len(scores) <= k:
         return np.arange(len(scores))
     return scores.argpartition(len(scores) - k)[-k:]
 
 
 class VectorBlock:
-    """Vectors numbered by their position; grows as needed."""
+    """Vectors by position. Grows as needed."""
 
     def __init__(self, dimensions: int, rows: int) -> None:
         self._dimensions = dimensions
@@ -44,28 +53,28 @@ class VectorBlock:
         self._codes = np.zeros((rows, dimensions), np.int8)
         self._norms = np.ones(rows, np.float32)
         self._bits = np.zeros((self._words, 0), np.uint64)
-        """Made when they are first looked at: searching by text never does."""
+        """The sign bits, made by the first scan that needs them: a search by text does not."""
         self._signed = 0
-        """How many of the first vectors have their bits."""
+        """The number of vectors, counted from the first, whose sign bits are made."""
 
     @property
     def nbytes(self) -> int:
-        """With the bits of all of them, made or not: whoever makes them asks nobody for room."""
+        """The size with the sign bits of all vectors, made or not: making them does not check a budget."""
         return self._codes.nbytes + self._norms.nbytes + 8 * self._words * len(self._codes)
 
     def set(self, positions: NDArray[np.int64], codes: NDArray[np.int8]) -> None:
-        """Put in int8 vectors at their positions."""
+        """Store int8 vectors at these positions."""
         self.reserve(int(positions.max()) + 1 if len(positions) else 0)
         self._codes[positions] = codes
         wide = codes.astype(np.float32)
-        # Never 0, so that a zero vector has the cosine 0 to everything.
+        # At least 1, so that a zero vector has the cosine 0 to every query.
         self._norms[positions] = np.maximum(np.sqrt(np.einsum("ij,ij->i", wide, wide)), 1)
         signed = positions < self._signed
         if signed.any():
             self._bits[:, positions[signed]] = self._to_bits(codes[signed])
 
     def put(self, first: int, codes: NDArray[np.int8]) -> None:
-        """The same at consecutive positions, in less than half the time."""
+        """Store int8 vectors at consecutive positions from `first`, in less than half the time of `set`."""
         run = slice(first, first + len(codes))
         self.reserve(run.stop)
         self._codes[run] = codes
@@ -74,7 +83,7 @@ class VectorBlock:
         self._signed = min(self._signed, first)
 
     def scores(self, query: NDArray[np.float32], count: int) -> NDArray[np.float32]:
-        """The cosine of the first `count` vectors to a unit query, every one."""
+        """Return the cosine of each of the first `count` vectors to a unit query."""
         code = to_int8_one(query)
         cosines = self._products(code, self._codes[:count], self._norms[:count])
         wide = code.astype(np.float32)
@@ -85,17 +94,17 @@ class VectorBlock:
     def _products(
         code: NDArray[np.int8], codes: NDArray[np.int8], norms: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Cosines by whole numbers, up to the length of the query's code."""
+        """Return the integer products divided by `norms`: the cosines times the length of `code`."""
         products = np.asarray(simsimd.cdist(codes, code[None, :], metric="inner"))[:, 0]
         return (products / norms).astype(np.float32)
 
     def exact(self, query: NDArray[np.float32], positions: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The cosine of some vectors to a unit query that is not rounded itself."""
+        """Return the cosines of some vectors to a unit query, without rounding the query."""
         products: NDArray[np.float32] = self._codes[positions].astype(np.float32) @ query
         return products / self._norms[positions]
 
     def unit(self, positions: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Some vectors at unit length."""
+        """Return some vectors, scaled to unit length."""
         units: NDArray[np.float32] = self._codes[positions].astype(np.float32)
         units /= self._norms[positions][:, None]
         return units
@@ -107,7 +116,13 @@ class VectorBlock:
         k: int,
         allowed: NDArray[np.bool_] | None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Positions and cosines of the k nearest allowed vectors of the first `count`, unordered."""
+        """Return positions and cosines of the k nearest vectors, unordered.
+
+        Args:
+            query: a vector of unit length.
+            count: the number of vectors, from the first, that are searched.
+            allowed: a mask of the positions that may be returned; None for all.
+        """
         if allowed is not None:
             allowed = allowed[:count]
             positions = np.flatnonzero(allowed)
@@ -132,12 +147,12 @@ class VectorBlock:
         k: int,
         allowed: NDArray[np.bool_] | None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
-        """The same by way of the sign bits; None where they do not tell the vectors apart.
+        """Do what `nearest` does, with the sign bits. Return None if too many vectors have like bits.
 
-        Two vectors at an angle differ in that share of half a turn of their signs, give or take a
-        standard deviation of the binomial (Charikar, "Similarity Estimation Techniques from Rounding
-        Algorithms", 2002). So the k-th nearest that was found says how far one has to look to miss
-        none: where that is further than was looked, it is looked again.
+        The share of signs in which two vectors differ is about their angle divided by 180 degrees, with
+        the deviation of a binomial (Charikar, "Similarity Estimation Techniques from Rounding
+        Algorithms", 2002). So the angle of the k-th nearest vector tells which Hamming distance all
+        nearer ones are within. If that is more than was searched, the search runs once more.
         """
         distances = self._hamming(query, count)
         if allowed is not None:
@@ -145,7 +160,7 @@ class VectorBlock:
         reach = self._first_reach(distances, k)
         for _ in range(2):
             candidates = np.flatnonzero(distances <= reach)
-            if len(candidates) * _WORTH_IT > count:
+            if len(candidates) * _MOST_CANDIDATES > count:
                 return None
             found, scores = self._ranked(query, candidates, k)
             if len(scores) == k:
@@ -163,7 +178,7 @@ class VectorBlock:
         candidates: NDArray[np.int64],
         k: int,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The k nearest of many candidates: by whole numbers first, where that saves something."""
+        """Return the k nearest candidates. Many are first reduced by their integer products."""
         if len(candidates) > _FEW:
             code = to_int8_one(query)
             rough = self._products(code, self._codes[candidates], self._norms[candidates])
@@ -171,18 +186,19 @@ class VectorBlock:
         return self._best(query, candidates, None, k)
 
     def _first_reach(self, distances: NDArray[np.integer[Any]], k: int) -> int:
-        """A distance that some hundred vectors are within."""
+        """Return a Hamming distance that about as many vectors are within as the first pass ranks."""
+        # At least 12 × k, so that the k-th nearest is very likely among them.
         wanted = max(_CANDIDATES_MIN, len(distances) // _CANDIDATE_SHARE, 12 * k)
-        # A histogram tells it far cheaper than a sort; of many rows a part tells it well enough.
+        # A histogram is much cheaper than a sort, and a sample of the rows is exact enough.
         stride = max(len(distances) // _HISTOGRAM_ROWS, 1)
         totals = np.cumsum(np.bincount(distances[::stride]))
         return min(int(totals.searchsorted(-(-wanted // stride))), self._dimensions - 1)
 
     def _reach_for(self, cosine: float) -> int:
-        """In how many signs a vector at this cosine, or a nearer one, may well differ."""
+        """Return in how many signs a vector with at least this cosine may differ from the query."""
         share = math.acos(min(max(cosine, -1.0), 1.0)) / math.pi
         spread = math.sqrt(self._dimensions * share * (1 - share))
-        return math.ceil(self._dimensions * share + _SPREADS * spread)
+        return math.ceil(self._dimensions * share + _DEVIATIONS * spread)
 
     def _best(
         self,
@@ -191,38 +207,38 @@ class VectorBlock:
         scores: NDArray[np.float32] | None,
         k: int,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The k nearest of some candidates, by the query that is not rounded."""
+        """Return the k nearest candidates by the exact query; `scores` if they are known already."""
         if scores is None:
             scores = self.exact(query, candidates)
         best = top(scores, k)
         return candidates[best], scores[best]
 
     def _hamming(self, query: NDArray[np.float32], count: int) -> NDArray[np.uint8] | NDArray[np.uint16]:
-        """In how many signs each vector differs from the query."""
+        """Return in how many signs each vector differs from the query."""
         signs = np.zeros(self._words * 64, np.bool_)
         np.greater(query, 0, out=signs[: self._dimensions])
         bits = np.packbits(signs).view(np.uint64)
         if self._signed < count:
             self._sign(count)
         differing = np.bitwise_count(self._bits[:, :count] ^ bits[:, None])
-        # 256 differences would wrap round to 0 in a byte: one candidate too many, and ranked last.
+        # 256 differences overflow a byte to 0. That only adds a candidate, which is then ranked last.
         narrow = np.uint8 if self._dimensions <= 256 else np.uint16
         distances: NDArray[np.uint8] = np.add.reduce(differing, axis=0, dtype=narrow)
         return distances
 
     def _sign(self, count: int) -> None:
-        """Make the bits of the first `count` vectors that have none yet."""
+        """Make the sign bits of those of the first `count` vectors that have none yet."""
         if count > self._bits.shape[1]:
             grown = np.zeros((self._words, len(self._codes)), np.uint64)
             grown[:, : self._signed] = self._bits[:, : self._signed]
             self._bits = grown
-        for start in range(self._signed, count, _SIGNED_AT_ONCE):
-            run = slice(start, min(start + _SIGNED_AT_ONCE, count))
+        for start in range(self._signed, count, _SIGN_ROWS):
+            run = slice(start, min(start + _SIGN_ROWS, count))
             self._bits[:, run] = self._to_bits(self._codes[run])
         self._signed = count
 
     def _to_bits(self, vectors: NDArray[np.int8]) -> NDArray[np.uint64]:
-        """Signs, one column a vector, 64 to a word: the order in which they are scanned."""
+        """Return the sign bits, 64 to a word, one column for each vector: the order of the scan."""
         if self._dimensions % 64:
             signs = np.zeros((len(vectors), self._words * 64), np.bool_)
             np.greater(vectors, 0, out=signs[:, : self._dimensions])
@@ -231,7 +247,7 @@ class VectorBlock:
         return np.ascontiguousarray(np.packbits(signs, axis=1).view(np.uint64).T)
 
     def reserve(self, needed: int) -> None:
-        """Have room for so many, zero vectors until they are put in."""
+        """Make room for `needed` vectors. Those that are not stored yet are zero."""
         rows = len(self._codes)
         if needed <= rows:
             return
