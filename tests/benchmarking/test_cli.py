@@ -182,7 +182,7 @@ def test_a_broken_file_does_not_hide_the_others(tmp_path: Path, capsys: pytest.C
         (["run", "--rounds", "many"], "rounds is 'many': expected `int`, got `str`"),
         (["run", "--seed", "-1"], "seed is -1: expected `int` >= 0"),
         (["run", "--timeout", "0"], "timeout_seconds is 0: expected `float` > 0.0"),
-        (["run", "--workers", "2"], "--workers says how many rounds run side by side: add --parallel"),
+        (["run", "--workers", "2"], "--workers has no effect without --parallel: add --parallel"),
         (["run", "--parallel", "--workers", "0"], "--workers is 0: use a whole number ≥ 1"),
         (["run", "--resume", "none"], "there is no run 'none' in benchmark_results: there are no runs yet"),
         (["run", "--path", "none.py"], "none.py is not a file: give the path of a Python file"),
@@ -229,7 +229,7 @@ def test_a_dry_run_shows_the_plan_and_its_time_and_runs_nothing(
     )
     assert re.search(r"\n\n3 cases, 5 rounds, quick profile: about 0:\d\d; nothing was run\n$", out)
     assert main(["run", "--dry-run", "--path", str(good), "--category", "good"]) == 0
-    assert "about 0:00, and what is not known yet (?); nothing was run" in capsys.readouterr().out
+    assert "about 0:00, plus those with ?, which never ran here; nothing was run" in capsys.readouterr().out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["good.py"]
 
 
@@ -345,7 +345,7 @@ def test_a_round_that_fails_is_in_the_document_and_in_the_exit_code(tmp_path: Pa
     assert failure["reason"] == "exception"
     assert failure["message"].startswith("ZeroDivisionError: division by zero")
     assert re.fullmatch(
-        r"not complete: .* go on with: membench run --resume \S+ --output-dir out\n", done.err
+        r"not complete: .* continue with: membench run --resume \S+ --output-dir out\n", done.err
     )
 
 
@@ -364,7 +364,7 @@ def test_an_output_folder_with_a_space_can_be_resumed_as_it_is_said(tmp_path: Pa
         tmp_path / "some.py", "def benchmark_b(): raise SystemExit(3)\ndef benchmark_a(): return {'a': 1}"
     )
     done = membench(*options(file, Path("my runs")), cwd=tmp_path)
-    command = done.err.splitlines()[-1].partition("go on with: ")[2]
+    command = done.err.splitlines()[-1].partition("continue with: ")[2]
     assert command.startswith("membench run --resume ")
     write(file, "def benchmark_b(): return {'b': 1}\ndef benchmark_a(): return {'a': 1}")
     script = command.replace("membench", " ".join(COMMAND), 1)

@@ -1,4 +1,4 @@
-"""`membench ab`: two versions measured in lockstep. Is the one slower than the other?"""
+"""`membench ab`: measure two versions in lockstep and report whether one is slower."""
 
 from __future__ import annotations
 
@@ -11,6 +11,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memory.benchmarking.commands.options import (
+    add_comparison_output,
+    add_output_dir,
+    add_selection,
+    add_settings,
+    cases_of,
+    config_of,
+    default_to_quick,
+    show_status,
+    timing_seconds,
+)
 from memory.benchmarking.errors import EXIT_FAILED, EXIT_REGRESSED, InvalidBenchmarkConfig
 
 if TYPE_CHECKING:
@@ -21,79 +32,60 @@ if TYPE_CHECKING:
     from memory.benchmarking.run.discovery import Found
 
 _EXAMPLES = """examples:
-  membench ab --base main                              that revision against the working tree
+  membench ab --base main                              the branch main against the working tree
   membench ab --base HEAD~1 --category storage         the storage benchmarks only
   membench ab --base-target sqlite-baseline --current-target agentmemory
   membench ab --base-config old.json --current-config new.json
   membench ab --base-python venv-a/bin/python --current-python venv-b/bin/python
-  membench ab --show latest --format markdown          the last comparison once more
+  membench ab --show latest --format markdown          print the last comparison again
 
-exit codes: 0 nothing regressed, 2 something did, 4 not all is decided (--strict), 1 a side failed"""
-
-FORMATS = ("table", "json", "markdown", "junit", "github")
-DEFAULT_PROFILE = "quick"
-"""A comparison of small sizes in pairs tells more than one of large sizes once."""
+exit codes: 0 nothing regressed, 2 something regressed, 4 something is undecided (with --strict),
+            1 bad input, or a side failed"""
 
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "ab",
-        help="compare two versions in lockstep: is one slower?",
-        description="Compare two versions in lockstep: fresh pairs of processes that take turns of a few "
-        "milliseconds, so that what disturbs the machine disturbs both alike.",
+        help="compare two versions of the code in lockstep: is one slower?",
+        description="Compare two versions in lockstep. Two fresh processes, one for each version,\n"
+        "take turns of a few milliseconds. What disturbs the machine then disturbs both alike.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    sides = parser.add_argument_group("the two sides (one of these ways)")
-    sides.add_argument("--base", metavar="REVISION", help="of git; the current side is the working tree")
-    for what, meta in (("target", "NAME"), ("config", "FILE"), ("python", "PATH")):
+    sides = parser.add_argument_group("the two sides (choose one of these ways)")
+    sides.add_argument("--base", metavar="REVISION", help="git revision to compare the working tree with")
+    for what, meta, text in (
+        ("target", "NAME", "memory system"),
+        ("config", "FILE", "configuration file"),
+        ("python", "PATH", "Python interpreter"),
+    ):
         for side in ("base", "current"):
-            sides.add_argument(f"--{side}-{what}", metavar=meta)
+            sides.add_argument(f"--{side}-{what}", metavar=meta, help=f"{text} of the {side} side")
     sides.add_argument(
-        "--show", metavar="ID", help="a comparison made before, or 'latest'; measures nothing"
+        "--show", metavar="ID", help="print a saved comparison, or 'latest'; measures nothing"
     )
-    what = parser.add_argument_group("what to compare (default: everything)")
-    what.add_argument("--category", action="append", default=[], metavar="NAME", help="may be repeated")
-    what.add_argument("--benchmark", action="append", default=[], metavar="NAME", help="may be repeated")
-    what.add_argument("--target", action="append", metavar="NAME", help="memory system; may be repeated")
-    what.add_argument("--path", action="append", default=[], metavar="FILE", help="your own benchmarks")
-    add_sizes(parser.add_argument_group("how"))
-    judge = parser.add_argument_group("how to judge")
-    judge.add_argument("--pairs", type=int, metavar="N", help="most pairs of a benchmark before confirming")
-    judge.add_argument("--threshold", type=float, metavar="X", help="smallest change that matters (0.03)")
-    judge.add_argument("--strict", action="store_true", help="exit with 4 where something is not decided")
+    add_selection(parser, "what to compare (default: everything)")
+    add_settings(parser.add_argument_group("settings"), "quick (default), standard or full")
+    judge = parser.add_argument_group("verdicts")
+    judge.add_argument(
+        "--pairs", type=int, metavar="N", help="largest number of pairs a benchmark, before confirmation"
+    )
+    judge.add_argument(
+        "--threshold", type=float, metavar="X", help="smallest change that counts (default 0.03: 3 %%)"
+    )
+    judge.add_argument("--strict", action="store_true", help="exit with 4 if a figure is undecided")
     out = parser.add_argument_group("output")
-    out.add_argument("--format", choices=FORMATS, default="table")
-    out.add_argument("--json", action="store_true", help="the same as --format json")
-    out.add_argument("--all", action="store_true", help="also what did not change or is not judged")
-    out.add_argument(
-        "--output",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="write it too, in the form of its ending: .md, .xml (JUnit), .json, .txt; may be repeated",
-    )
-    out.add_argument("--output-dir", metavar="DIR", help="where it is kept (default benchmark_results)")
+    add_comparison_output(out)
+    add_output_dir(out, default=None)
     parser.set_defaults(execute=execute, rounds=None)
 
 
-def add_sizes(how: Any) -> None:
-    how.add_argument("--profile", metavar="NAME", help="quick (default), standard or full")
-    how.add_argument("--config", metavar="FILE", help="JSON or TOML (default: $MEMBENCH_CONFIG)")
-    how.add_argument("--params", metavar="JSON", help="parameters as JSON, or a file that holds it")
-    how.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="storage.batch_sizes=10,100"
-    )
-    how.add_argument("--seed", metavar="N", help="of all data and orders (default 0)")
-    how.add_argument("--timeout", metavar="SECONDS", help="after which a process is taken for hung")
-
-
 def execute(arguments: argparse.Namespace) -> int:
-    from memory.benchmarking.commands.compare import format_of
+    from memory.benchmarking.commands.compare import format_of_file
     from memory.benchmarking.lockstep.store import load
 
     for file in arguments.output:
-        format_of(file)
+        format_of_file(file)
     way = _way(arguments)
     if way == "show":
         return _report(arguments, load(_output_dir(arguments), arguments.show))
@@ -101,18 +93,18 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _way(arguments: argparse.Namespace) -> str:
-    """How the sides are given: show, base, target, config or python."""
+    """Return how the two sides are named: show, base, target, config or python."""
     chosen = [name for name in ("show", "base") if getattr(arguments, name) is not None]
     for what in ("target", "config", "python"):
         given = [side for side in ("base", "current") if getattr(arguments, f"{side}_{what}") is not None]
         if len(given) == 1:
             other = "current" if given == ["base"] else "base"
-            raise InvalidBenchmarkConfig(f"--{given[0]}-{what} needs a --{other}-{what} to compare it with")
+            raise InvalidBenchmarkConfig(f"--{given[0]}-{what} has no other side: add --{other}-{what}")
         chosen += [what] if given else []
     if len(chosen) != 1:
-        what = "nothing to compare is given" if not chosen else f"{' and '.join(chosen)} are both given"
+        what = f"{' and '.join(chosen)} are both given" if chosen else "nothing to compare is given"
         raise InvalidBenchmarkConfig(
-            f"{what}: use --base REVISION, or two targets, two configurations or two Pythons"
+            f"{what}: use --base REVISION, or name two targets, two configurations or two Pythons"
         )
     return chosen[0]
 
@@ -143,20 +135,24 @@ def _compare(arguments: argparse.Namespace, way: str) -> SavedComparison:
     started_at = datetime.now().astimezone().isoformat(timespec="seconds")
     start = time.perf_counter()
     measured: dict[str, Measured] = {}
-    progress = PairProgress(len(subjects), rules.most_pairs)
+
+    def show_pair(subject: Subject, number: int) -> None:
+        what = f"pair {number + 1}" if number < rules.most_pairs else "confirming"
+        show_status(f"{what}: {subject.case.name}")
+
     with scratch_below(output_dir / AB / ".scratch") as scratch:
         engine = Engine(
             sides,
             config.seed,
             timing_seconds(config),
             scratch,
-            Limits(2 * config.timeout_seconds),  # each waits for the other half of the time
-            on_pair=progress.pair,
+            Limits(2 * config.timeout_seconds),  # a process waits for the other one half of the time
+            on_pair=show_pair,
         )
         try:
             metrics = engine.compare(subjects, rules, measured)
         finally:
-            progress.close()
+            show_status()
     record = SavedComparison(
         id=new_id(),
         command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
@@ -177,26 +173,10 @@ def _compare(arguments: argparse.Namespace, way: str) -> SavedComparison:
     return record
 
 
-def default_to_quick(arguments: argparse.Namespace) -> None:
-    """The profile, where neither an option nor a configuration names one."""
-    if arguments.profile is None and not (arguments.config or os.environ.get("MEMBENCH_CONFIG")):
-        arguments.profile = DEFAULT_PROFILE
-
-
-def timing_seconds(config: BenchmarkConfig) -> float:
-    """Of one timing in each process: what was asked for, else what a pair needs."""
-    from memory.benchmarking.lockstep.engine import TIMING_SECONDS
-    from memory.benchmarking.model.profiles import PROFILES
-
-    asked_for = config.seconds != PROFILES[config.profile].seconds
-    return config.seconds if asked_for else TIMING_SECONDS
-
-
 def _sides(
     arguments: argparse.Namespace, way: str, found: Found
 ) -> tuple[BenchmarkConfig, tuple[Side, Side], list[Subject], list[str]]:
-    """The settings, the two sides, what both run, and what there is to say about them."""
-    from memory.benchmarking.commands.run import config_of
+    """Return the settings, the two sides, what both sides run, and notes for the report."""
     from memory.benchmarking.lockstep.pair import Side
     from memory.benchmarking.lockstep.subjects import same_cases, two_configurations, two_targets
 
@@ -226,15 +206,6 @@ def _sides(
     return config, sides, same_cases(cases_of(arguments, found, config)), []
 
 
-def cases_of(arguments: argparse.Namespace, found: Found, config: BenchmarkConfig) -> Any:
-    """What the options choose."""
-    from memory.benchmarking.commands.run import params_of
-    from memory.benchmarking.run.plan import make_cases
-
-    chosen = found.select(arguments.category, arguments.benchmark)
-    return make_cases(chosen, config, params_of(arguments.params))
-
-
 def _revision(
     arguments: argparse.Namespace, cases: Any
 ) -> tuple[tuple[Side, Side], list[Subject], list[str]]:
@@ -253,13 +224,15 @@ def _revision(
 
 
 def _python(name: str) -> str:
-    """The interpreter by its path, or by that of its environment."""
+    """Return the absolute path of an interpreter, named by its path or by its environment's folder."""
     import shutil
 
     inside = Path(name) / "bin" / "python"
     found = str(inside) if inside.exists() else shutil.which(name)
     if found is None:
-        raise InvalidBenchmarkConfig(f"{name} is no Python: give the path of an interpreter or environment")
+        raise InvalidBenchmarkConfig(
+            f"{name} is not a Python interpreter: name one, or the folder of an environment"
+        )
     return os.path.abspath(found)
 
 
@@ -278,22 +251,3 @@ def _report(arguments: argparse.Namespace, record: SavedComparison) -> int:
     if record.failures and code != EXIT_REGRESSED:
         return EXIT_FAILED
     return code
-
-
-class PairProgress:
-    """One line on a terminal: which pair of which benchmark; nothing elsewhere."""
-
-    def __init__(self, subjects: int, pairs: int) -> None:
-        self._subjects = subjects
-        self._pairs = pairs
-        self._shown = False
-
-    def pair(self, subject: Subject, number: int) -> None:
-        if sys.stderr.isatty():
-            what = f"pair {number + 1}" if number < self._pairs else "measuring again"
-            print(f"\r\x1b[K{what}: {subject.case.name}", end="", file=sys.stderr, flush=True)
-            self._shown = True
-
-    def close(self) -> None:
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

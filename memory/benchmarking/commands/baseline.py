@@ -1,38 +1,37 @@
-"""`membench baseline`: runs with a name, to compare later ones with."""
+"""`membench baseline`: name runs, to compare later runs with them."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
+from memory.benchmarking.commands.options import add_output_dir
 from memory.benchmarking.errors import EXIT_FINE
-from memory.benchmarking.model.files import DEFAULT_FOLDER
 
 
 def add_parser(subparsers: Any) -> None:
-    """Add `baseline` and its own commands."""
+    """Add `baseline` and its subcommands."""
     baseline = subparsers.add_parser("baseline", help="give a run a name to compare later runs with")
     baseline.set_defaults(execute=execute)
     commands = baseline.add_subparsers(dest="baseline_command", required=True, metavar="COMMAND")
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
-        parser.add_argument(
-            "--output-dir", default=DEFAULT_FOLDER, help=f"where runs are kept (default {DEFAULT_FOLDER})"
-        )
+        add_output_dir(parser)
         return parser
 
-    parser = command("set", "Keep a copy of a run under a name, in place of what had that name before.")
+    parser = command("set", "Copy a run and name the copy. Replaces a baseline of the same name.")
     parser.add_argument("name", metavar="NAME")
-    parser.add_argument("run", nargs="?", metavar="RUN", help="default: the newest complete one")
+    parser.add_argument("run", nargs="?", metavar="RUN", help="run to copy (default: the newest complete)")
     parser = command("list", "List the baselines.")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser = command("show", "Show the figures of a baseline.")
     parser.add_argument("name", metavar="NAME")
-    parser.add_argument("--all-metrics", action="store_true", help="every figure with its interval")
-    parser.add_argument("--metric", metavar="GLOB", help="figures whose name or path fits")
-    parser.add_argument("--json", action="store_true", help="the records themselves, for machines")
-    parser = command("rm", "Remove a baseline; runs stay.")
+    parser.add_argument("--all-metrics", action="store_true", help="list every figure with its interval")
+    parser.add_argument("--metric", metavar="GLOB", help="only figures whose name or path matches")
+    parser.add_argument("--json", action="store_true", help="print the stored records as JSON")
+    parser = command("rm", "Delete a baseline. The run that it was copied from stays.")
     parser.add_argument("name", metavar="NAME")
 
 
@@ -42,8 +41,6 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _set(arguments: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from memory.benchmarking.model.files import find_run
     from memory.benchmarking.verdicts.baselines import set_baseline
     from memory.benchmarking.verdicts.runs import newest_complete
@@ -56,8 +53,6 @@ def _set(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from memory.benchmarking.model.files import encode_json, read_run
     from memory.benchmarking.report.run_facts import revision_text
     from memory.benchmarking.text.display import NOTHING, table
@@ -82,8 +77,6 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from memory.benchmarking.commands.show import show
     from memory.benchmarking.verdicts.baselines import baseline_folder
 
@@ -92,10 +85,8 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _remove(arguments: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from memory.benchmarking.verdicts.baselines import remove_baseline
 
     remove_baseline(Path(arguments.output_dir), arguments.name)
-    print(f"removed {arguments.name}")
+    print(f"deleted {arguments.name}")
     return EXIT_FINE

@@ -1,4 +1,4 @@
-"""`membench calibrate`: how far identical code lies apart from itself on this machine."""
+"""`membench calibrate`: measure how much the figures of identical code differ on this machine."""
 
 from __future__ import annotations
 
@@ -9,8 +9,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memory.benchmarking.commands.ab import add_sizes
-from memory.benchmarking.errors import EXIT_FAILED, EXIT_FINE, InvalidBenchmarkConfig
+from memory.benchmarking.commands.options import (
+    add_output_dir,
+    add_selection,
+    add_settings,
+    cases_of,
+    check_minutes,
+    config_of,
+    default_to_quick,
+    show_status,
+    timing_seconds,
+)
+from memory.benchmarking.errors import EXIT_FAILED, EXIT_FINE
 
 if TYPE_CHECKING:
     from memory.benchmarking.model.records import Result
@@ -21,37 +31,29 @@ _EPILOG = """examples:
   membench calibrate                                   ten minutes, all benchmarks, quick sizes
   membench calibrate --category storage --minutes 3
 
-It measures identical code in both ways of comparing, over the whole time, and keeps what it differed by
-beside the results: `compare` and `ab` take no smaller change for real afterwards. Repeat it when the
-machine or the versions change; a calibration made in other surroundings is not used."""
+It compares identical code with itself, both as stored runs and in lockstep, and stores the differences
+beside the results. From then on `compare` and `ab` report no change that is smaller. Repeat it when the
+machine or the package versions change: a calibration of another environment is not used."""
 
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "calibrate",
-        help="measure this machine's noise: which change can be trusted?",
-        description="Measure identical code against itself, and keep how far it lies apart.",
+        help="measure the noise of this machine: how small a change can be trusted?",
+        description="Measure identical code against itself, and store how much the figures differ.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    what = parser.add_argument_group("what to run (default: everything)")
-    what.add_argument("--category", action="append", default=[], metavar="NAME", help="may be repeated")
-    what.add_argument("--benchmark", action="append", default=[], metavar="NAME", help="may be repeated")
-    what.add_argument("--target", action="append", metavar="NAME", help="memory system")
-    what.add_argument("--path", action="append", default=[], metavar="FILE", help="your own benchmarks")
-    how = parser.add_argument_group("how")
+    add_selection(parser)
+    how = parser.add_argument_group("settings")
     how.add_argument("--minutes", type=float, default=10.0, metavar="N", help="how long (default 10)")
-    how.add_argument("--rounds", metavar="N", help="of each run, as in the runs to be compared")
-    add_sizes(how)
-    parser.add_argument(
-        "--output-dir", metavar="DIR", help="where runs are kept (default benchmark_results)"
-    )
+    how.add_argument("--rounds", metavar="N", help="rounds a run, as in the runs that you will compare")
+    add_settings(how, "quick (default), standard or full")
+    add_output_dir(parser, default=None)
     parser.set_defaults(execute=execute)
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    from memory.benchmarking.commands.ab import cases_of, default_to_quick, timing_seconds
-    from memory.benchmarking.commands.run import config_of
     from memory.benchmarking.lockstep.calibration import LEAST, lockstep_calibration, stored_calibration
     from memory.benchmarking.lockstep.engine import Engine
     from memory.benchmarking.lockstep.pair import Limits, Pair, Side
@@ -63,8 +65,7 @@ def execute(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.runner import BenchmarkRunner
     from memory.benchmarking.verdicts.noise import store_noise
 
-    if not 0 < arguments.minutes < float("inf"):
-        raise InvalidBenchmarkConfig(f"--minutes is {arguments.minutes}: use a number > 0")
+    check_minutes(arguments.minutes)
     default_to_quick(arguments)
     found = discover(arguments.path)
     config = config_of(arguments, found)
@@ -85,24 +86,24 @@ def execute(arguments: argparse.Namespace) -> int:
         config.output_dir = str(scratch / "runs")
         runner = BenchmarkRunner(config, paths=arguments.path)
         while len(runs) < LEAST or time.monotonic() < deadline:
-            _say(f"run {len(runs) + 1}")
+            show_status(f"run {len(runs) + 1}")
             runs.append(_results(runner.run_cases(cases)))
             for subject in subjects:
                 if time.monotonic() < deadline or len(runs) <= LEAST:
-                    _say(f"pair {len(runs)} of {subject.case.name}")
+                    show_status(f"pair {len(runs)} of {subject.case.name}")
                     pairs[subject.case.key].append(engine.measure(subject, len(runs) - 1))
     made_at = datetime.now().astimezone().isoformat(timespec="seconds")
     lockstep = lockstep_calibration(subjects, pairs, made_at)
     stored = stored_calibration(runs, made_at)
-    _say("")
+    show_status()
     if not lockstep.floors and not stored.floors:
-        print("membench: nothing that was measured is timed, so there is no noise to keep", file=sys.stderr)
+        print("membench: no benchmark has timings, so there is no noise to store", file=sys.stderr)
         return EXIT_FAILED
     fingerprint = describe(output_dir).fingerprint
     store_noise(output_dir, fingerprint, "lockstep", lockstep)
     path = store_noise(output_dir, fingerprint, "stored", stored)
     _print(lockstep, stored)
-    print(f"\nkept in {path}; `membench ab` and `membench compare` use it from now on")
+    print(f"\nstored in {path}; `membench ab` and `membench compare` use it from now on")
     return EXIT_FINE
 
 
@@ -114,12 +115,12 @@ def _results(finished: FinishedRun) -> list[Result]:
         raise KeyboardInterrupt
     if not finished.succeeded:
         first = finished.run.failures[0]
-        raise BenchmarkError(f"{first.case} failed, so its noise can't be known: {first.message}")
+        raise BenchmarkError(f"{first.case} failed, so its noise is unknown: {first.message}")
     return [read_result(finished.folder / ref.file) for ref in finished.run.results]
 
 
 def _print(lockstep: Calibration, stored: Calibration) -> None:
-    """What effect can be trusted, by benchmark: from where on half of its metrics show it, and all."""
+    """Print, for each benchmark, the median and the largest noise over its metrics."""
     import statistics
 
     from memory.benchmarking.text.display import table
@@ -135,9 +136,4 @@ def _print(lockstep: Calibration, stored: Calibration) -> None:
     heads = ("identical code differs by up to", "in lockstep (ab)", "stored (compare)")
     print(table(rows, heads, right=(1, 2)))
     counts = f"{stored.comparisons} runs and {lockstep.comparisons} pairs"
-    print(f"\nhalf of a benchmark's metrics … all of them; from {counts}")
-
-
-def _say(what: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{what}", end="", file=sys.stderr, flush=True)
+    print(f"\nmedian … maximum over a benchmark's metrics, from {counts}")

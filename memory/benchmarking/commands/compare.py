@@ -1,23 +1,21 @@
-"""`membench compare`: two stored runs. Is the second slower?"""
+"""`membench compare`: compare two stored runs and report whether the second is slower."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memory.benchmarking.commands.options import add_comparison_output, add_output_dir, config_file
 from memory.benchmarking.errors import InvalidBenchmarkConfig
 from memory.benchmarking.model.files import DEFAULT_FOLDER
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from memory.benchmarking.verdicts.records import Comparison
     from memory.benchmarking.verdicts.thresholds import Thresholds
 
-FORMATS = ("table", "json", "markdown", "junit", "github")
-_ENDINGS = {".json": "json", ".md": "markdown", ".xml": "junit", ".txt": "table"}
+_FORMAT_OF_ENDING = {".json": "json", ".md": "markdown", ".xml": "junit", ".txt": "table"}
 _EXAMPLES = """examples:
   membench compare --last                              the newest run against the one before
   membench compare 1af3 0749                           two runs by their ids: base, then current
@@ -25,10 +23,10 @@ _EXAMPLES = """examples:
   membench compare --current-dir results/current --baseline-dir results/baseline --threshold 0.1
   membench compare --last --output report.md --output report.xml
 
-A folder may be one run, or hold runs: then its newest complete one counts.
+A DIR may be one run or a folder of runs; its newest complete run is used.
 
-exit codes: 0 nothing regressed, 2 something did, 3 the environments or parameters differ,
-            4 something is not decided (only with --strict), 1 bad input or nothing to compare"""
+exit codes: 0 nothing regressed, 2 something regressed, 3 the environments or parameters differ,
+            4 something is undecided (only with --strict), 1 bad input or nothing to compare"""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -40,30 +38,22 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     which = parser.add_argument_group("which runs")
-    which.add_argument("runs", nargs="*", metavar="RUN", help="base and current, by id or folder")
-    which.add_argument("--current-dir", metavar="DIR")
-    which.add_argument("--baseline-dir", metavar="DIR")
-    which.add_argument("--baseline", metavar="NAME", help="see `membench baseline`")
-    which.add_argument("--last", action="store_true", help="the newest run against the one before")
-    which.add_argument(
-        "--output-dir", metavar="DIR", help=f"where runs are kept (default {DEFAULT_FOLDER})"
+    which.add_argument("runs", nargs="*", metavar="RUN", help="base, then current: run ids or folders")
+    which.add_argument("--current-dir", metavar="DIR", help="folder of the current run")
+    which.add_argument("--baseline-dir", metavar="DIR", help="folder of the base run")
+    which.add_argument("--baseline", metavar="NAME", help="base: a baseline (see `membench baseline`)")
+    which.add_argument("--last", action="store_true", help="compare the newest run with the one before")
+    add_output_dir(which, default=None)
+    judge = parser.add_argument_group("verdicts")
+    judge.add_argument(
+        "--threshold", type=float, metavar="X", help="smallest change that counts (default 0.1: 10 %%)"
     )
-    judge = parser.add_argument_group("how to judge")
-    judge.add_argument("--threshold", type=float, metavar="X", help="smallest change that matters (0.1)")
-    judge.add_argument("--config", metavar="FILE", help="with [compare] in it (default: $MEMBENCH_CONFIG)")
-    judge.add_argument("--force", action="store_true", help="compare although the environments differ")
-    judge.add_argument("--strict", action="store_true", help="exit with 4 where something is not decided")
-    out = parser.add_argument_group("output")
-    out.add_argument("--format", choices=FORMATS, default="table", help="of what is printed")
-    out.add_argument("--json", action="store_true", help="the same as --format json")
-    out.add_argument("--all", action="store_true", help="also what did not change or is not judged")
-    out.add_argument(
-        "--output",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="write it too, in the form of its ending: .md, .xml (JUnit), .json, .txt; may be repeated",
+    judge.add_argument(
+        "--config", metavar="FILE", help="take thresholds from its [compare] (default: $MEMBENCH_CONFIG)"
     )
+    judge.add_argument("--force", action="store_true", help="compare even if the environments differ")
+    judge.add_argument("--strict", action="store_true", help="exit with 4 if a figure is undecided")
+    add_comparison_output(parser.add_argument_group("output"))
     parser.set_defaults(execute=execute)
 
 
@@ -71,10 +61,10 @@ def execute(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.verdicts.compare import compare_runs
 
     for file in arguments.output:
-        format_of(file)
+        format_of_file(file)
     base, current, notes = _runs(arguments)
     if base.resolve() == current.resolve():
-        raise InvalidBenchmarkConfig(f"{base} is both sides: a run can't be compared with itself")
+        raise InvalidBenchmarkConfig(f"{base} is named for both sides: name two different runs")
     comparison = compare_runs(
         base,
         current,
@@ -88,8 +78,6 @@ def execute(arguments: argparse.Namespace) -> int:
 
 def deliver(comparison: Comparison, arguments: argparse.Namespace) -> int:
     """Print a comparison, write it to files, and give its exit code."""
-    from pathlib import Path
-
     from memory.benchmarking.model.files import write_whole
     from memory.benchmarking.text.terminal import print_for_machines
     from memory.benchmarking.verdicts.formats import render
@@ -98,7 +86,7 @@ def deliver(comparison: Comparison, arguments: argparse.Namespace) -> int:
         return render(comparison, format, show_all=arguments.all, strict=arguments.strict, **screen)
 
     for file in arguments.output:
-        write_whole(Path(file), rendered(format_of(file)).encode())
+        write_whole(Path(file), rendered(format_of_file(file)).encode())
     format = "json" if arguments.json else arguments.format
     if format == "table":
         print(rendered(format, **_screen()), end="")
@@ -107,20 +95,19 @@ def deliver(comparison: Comparison, arguments: argparse.Namespace) -> int:
     return comparison.exit_code(arguments.strict)
 
 
-def format_of(file: str) -> str:
-    """The form that a file's name asks for."""
-    from pathlib import Path
+def format_of_file(file: str) -> str:
+    """Return the format for the ending of a file's name."""
 
     ending = Path(file).suffix
-    if ending not in _ENDINGS:
+    if ending not in _FORMAT_OF_ENDING:
         raise InvalidBenchmarkConfig(
-            f"--output {file}: its name must end with one of {', '.join(_ENDINGS)}"
+            f"--output {file} has an unknown ending: use one of {', '.join(_FORMAT_OF_ENDING)}"
         )
-    return _ENDINGS[ending]
+    return _FORMAT_OF_ENDING[ending]
 
 
 def _screen() -> dict[str, Any]:
-    """What a terminal bears; a pipe gets whole lines without colours."""
+    """Return the width and style of the terminal; nothing for a pipe, which gets whole plain lines."""
     import shutil
 
     from memory.benchmarking.run.summary import Style
@@ -131,9 +118,7 @@ def _screen() -> dict[str, Any]:
 
 
 def _runs(arguments: argparse.Namespace) -> tuple[Path, Path, list[str]]:
-    """Base and current, and what has to be said about the choice."""
-    from pathlib import Path
-
+    """Return the folders of the base and current run, and notes on how they were chosen."""
     from memory.benchmarking.model.files import find_run
     from memory.benchmarking.verdicts.baselines import baseline_folder
     from memory.benchmarking.verdicts.runs import newest_complete, two_newest
@@ -145,20 +130,20 @@ def _runs(arguments: argparse.Namespace) -> tuple[Path, Path, list[str]]:
         return two_newest(output_dir)
     notes: list[str] = []
     if arguments.baseline_dir is not None:
-        base, passed = newest_complete(Path(arguments.baseline_dir))
-        notes += passed
+        base, skipped = newest_complete(Path(arguments.baseline_dir))
+        notes += skipped
     elif arguments.baseline is not None:
         base = baseline_folder(output_dir, arguments.baseline)
     else:
         base = find_run(output_dir, runs.pop(0))
     if runs:
         return base, find_run(output_dir, runs[0]), notes
-    current, passed = newest_complete(Path(arguments.current_dir or output_dir))
-    return base, current, notes + passed
+    current, skipped = newest_complete(Path(arguments.current_dir or output_dir))
+    return base, current, notes + skipped
 
 
 def _check(arguments: argparse.Namespace, runs: list[str]) -> None:
-    """One way to name each side."""
+    """Raise InvalidBenchmarkConfig unless each side is named in exactly one way."""
     named = {
         "--last": arguments.last,
         "--baseline-dir": arguments.baseline_dir is not None,
@@ -167,11 +152,11 @@ def _check(arguments: argparse.Namespace, runs: list[str]) -> None:
     ways = [way for way, given in named.items() if given]
     currents = len(runs) + (arguments.current_dir is not None)
     if len(ways) > 1:
-        raise InvalidBenchmarkConfig(f"{' and '.join(ways)} both say what to compare with: use one")
+        raise InvalidBenchmarkConfig(f"{' and '.join(ways)} both name the base: use one of them")
     if arguments.last and currents:
-        raise InvalidBenchmarkConfig("--last takes the two newest runs: name no other")
+        raise InvalidBenchmarkConfig("--last compares the two newest runs: leave out the other runs")
     if ways and currents > 1:
-        raise InvalidBenchmarkConfig(f"{ways[0]} is the base already: name one current run at most")
+        raise InvalidBenchmarkConfig(f"{ways[0]} names the base: name at most one other run")
     if not ways and (len(runs) != 2 if arguments.current_dir is None else len(runs) != 1):
         raise InvalidBenchmarkConfig(
             "name what to compare: two runs, --last, --baseline NAME, or --current-dir and --baseline-dir"
@@ -183,19 +168,15 @@ def _thresholds(arguments: argparse.Namespace) -> Thresholds:
     from memory.benchmarking.verdicts.thresholds import STORED_THRESHOLD, thresholds_from
 
     config = BenchmarkConfig()
-    file = arguments.config or os.environ.get("MEMBENCH_CONFIG")
+    file = config_file(arguments)
     if file:
-        from pathlib import Path
-
-        # Only its [compare]: the rest may speak of benchmarks that are not here.
+        # Read only its [compare] table: the rest may name benchmarks that are not loaded here.
         config.compare = read_table(Path(file)).get("compare", {})
     return thresholds_from(config.compare, arguments.threshold, STORED_THRESHOLD)
 
 
 def _noise(arguments: argparse.Namespace, current: Path) -> Any:
-    """What `calibrate` stored beside the current run, or else where runs are usually kept."""
-    from pathlib import Path
-
+    """Return the noise that `calibrate` stored beside the current run, else in the output folder."""
     from memory.benchmarking.model.files import read_run
     from memory.benchmarking.verdicts.noise import load_noise
 

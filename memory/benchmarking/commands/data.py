@@ -1,4 +1,4 @@
-"""`membench data`: public data sets for the quality benchmarks, fetched and checked."""
+"""`membench data`: download and check public data sets for the quality benchmarks."""
 
 from __future__ import annotations
 
@@ -11,19 +11,24 @@ from memory.benchmarking.errors import EXIT_FINE
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "data",
-        help="public data sets for the quality benchmarks",
-        description="Public data sets for the quality benchmarks. None comes with the package.",
-        epilog="MEMBENCH_DATA names the folder that they are kept in (default: your cache folder).",
+        help="download public data sets for the quality benchmarks",
+        description="Download and check public data sets for the quality benchmarks. "
+        "The package contains none of them.",
+        epilog="The environment variable MEMBENCH_DATA sets their folder (default: your cache folder).",
     )
     commands = parser.add_subparsers(dest="data_command", metavar="COMMAND", required=True)
-    listing = commands.add_parser("list", help="which there are, and which are here")
+    listing = commands.add_parser("list", help="list the data sets and which of them are downloaded")
     listing.set_defaults(execute=_list)
-    fetching = commands.add_parser("fetch", help="download one and check its digest")
-    fetching.add_argument("name")
-    fetching.add_argument("--url", help="a mirror of the same file")
+    fetching = commands.add_parser("fetch", help="download a data set and check its digest")
+    fetching.add_argument("name", metavar="NAME", help="a name from `membench data list`")
+    fetching.add_argument("--url", help="download from this mirror; the digest must be the same")
     fetching.set_defaults(execute=_fetch)
-    checking = commands.add_parser("check", help="read a data set and say what is in it")
-    checking.add_argument("data_set", help="a name, a JSON file of LoCoMo or LongMemEval, a folder of BEIR")
+    checking = commands.add_parser("check", help="read a data set and print what it contains")
+    checking.add_argument(
+        "data_set",
+        metavar="DATA_SET",
+        help="a name, a JSON file of LoCoMo or LongMemEval, or a BEIR folder",
+    )
     checking.set_defaults(execute=_check)
 
 
@@ -32,7 +37,7 @@ def _list(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.workloads.downloads import PUBLISHED, data_folder
 
     rows = [
-        (each.name, each.size, each.licence, "here" if (data_folder() / each.file).exists() else "not here")
+        (each.name, each.size, each.licence, "downloaded" if (data_folder() / each.file).exists() else "")
         for each in PUBLISHED.values()
     ]
     print(table(rows, ("name", "size", "licence", "")))
@@ -62,6 +67,6 @@ def _check(arguments: argparse.Namespace) -> int:
     for category, count in sorted(categories.items()):
         print(f"  {count:6,} questions  {category}")
     if found.judgements == SCIFACT_JUDGEMENTS:
-        print("the whole of SciFact: the ruler is checked on it")
+        print("This is the complete SciFact, on which the quality metrics are checked.")
     print(f"SHA-256 {found.sha256}")
     return EXIT_FINE

@@ -1,21 +1,22 @@
-"""`membench history`: one metric over many runs, and where its level changed."""
+"""`membench history`: show one metric over many runs, and where its level changed."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
+from memory.benchmarking.commands.options import add_output_dir
 from memory.benchmarking.errors import EXIT_FINE, InvalidBenchmarkConfig
-from memory.benchmarking.model.files import DEFAULT_FOLDER
 
 _EXAMPLES = """examples:
   membench history 'stm/batch_100/p50_ms' --benchmark read_latency
   membench history '*/stm/*/p50_ms' --last 200 --png history.png
   membench history 'storage.read_latency:*/cpu_ms'
 
-A change is told once three runs lie on the new level; one odd run is none. Runs of other environments or
-other parameters are series of their own."""
+A change is reported once three runs are on the new level; a single odd run is not a change. Runs with
+another environment or other parameters form their own series."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -26,24 +27,24 @@ def add_parser(subparsers: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("metric", metavar="PATTERN", help="a metric's name or path, with * for any part")
+    parser.add_argument("metric", metavar="PATTERN", help="name or path of metrics; * matches anything")
     parser.add_argument("--benchmark", metavar="NAME", help="read_latency, or storage.read_latency")
-    parser.add_argument("--last", type=int, default=60, metavar="N", help="the newest N runs (default 60)")
+    parser.add_argument("--last", type=int, default=60, metavar="N", help="newest N runs (default 60)")
     parser.add_argument(
-        "--magnitude", type=float, metavar="X", help="smallest change to tell (default 0.03, shares 0.01)"
+        "--magnitude",
+        type=float,
+        metavar="X",
+        help="smallest change to report (default 0.03, i.e. 3 %%; 0.01 for shares)",
     )
-    parser.add_argument("--all", action="store_true", help="a plot of every series, however many")
-    parser.add_argument("--png", metavar="FILE", help="draw a picture too")
-    parser.add_argument("--json", action="store_true", help="points and changes, for machines")
-    parser.add_argument(
-        "--output-dir", default=DEFAULT_FOLDER, help=f"where runs are kept (default {DEFAULT_FOLDER})"
-    )
+    parser.add_argument("--all", action="store_true", help="plot every series, not only the first ones")
+    parser.add_argument("--png", metavar="FILE", help="also draw a picture into FILE")
+    parser.add_argument("--json", action="store_true", help="print points and changes as JSON")
+    add_output_dir(parser)
     parser.set_defaults(execute=execute)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     import shutil
-    from pathlib import Path
 
     from memory.benchmarking.model.files import encode_json, write_whole
     from memory.benchmarking.text.terminal import print_for_machines

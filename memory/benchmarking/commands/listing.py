@@ -1,4 +1,4 @@
-"""`membench list`: the benchmarks, targets and profiles there are."""
+"""`membench list`: list the benchmarks, targets and profiles."""
 
 from __future__ import annotations
 
@@ -16,13 +16,23 @@ if TYPE_CHECKING:
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "list",
-        help="show the benchmarks, targets and profiles there are",
-        description="Show the benchmarks, targets and profiles there are.",
+        help="list the benchmarks, targets and profiles",
+        description="List the benchmarks, targets and profiles.",
     )
-    parser.add_argument("--category", action="append", default=[], metavar="NAME")
-    parser.add_argument("--path", action="append", default=[], metavar="FILE", help="your own benchmarks")
-    parser.add_argument("--verbose", action="store_true", help="with descriptions, parameters and defaults")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument(
+        "--category",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this category",
+    )
+    parser.add_argument(
+        "--path", action="append", default=[], metavar="FILE", help="also load your benchmarks from FILE"
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="also show descriptions, parameters and defaults"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(execute=execute)
 
 
@@ -36,7 +46,7 @@ def execute(arguments: argparse.Namespace) -> int:
         each for each in found.benchmarks if not arguments.category or each.category in arguments.category
     ]
     for category in arguments.category:
-        found.select([category])  # a wrong name is an error
+        found.select([category])  # raises an error for an unknown name
     if arguments.json:
         document = {
             "benchmarks": [

@@ -1,4 +1,4 @@
-"""`membench results`: what is on disk, as text, as a page, as files for other tools; and away with it."""
+"""`membench results`: list, show, report, export and delete the results on disk."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memory.benchmarking.commands.options import add_output_dir
 from memory.benchmarking.errors import (
     EXIT_FAILED,
     EXIT_FINE,
@@ -16,97 +18,99 @@ from memory.benchmarking.errors import (
     UnknownName,
     nearest,
 )
-from memory.benchmarking.model.files import DEFAULT_FOLDER
+from memory.benchmarking.model.formats import EXPORT_FORMATS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from memory.benchmarking.model.files import ResultFile
     from memory.benchmarking.model.records import Run
 
-FORMATS = ("csv", "parquet", "json", "pytest-benchmark", "bmf")
 SHOWN_RUNS = 20
+"""Runs that `results list` shows without `--all`."""
 MOST_WARNINGS = 10
+"""Damaged files that are named; the others are counted."""
 
 
 def add_parser(subparsers: Any) -> None:
-    """Add `results` and its own commands."""
-    results = subparsers.add_parser("results", help="list, show, compare, export, report or remove results")
+    """Add `results` and its subcommands."""
+    results = subparsers.add_parser("results", help="list, show, report, compare, export or delete results")
     results.set_defaults(execute=execute)
     commands = results.add_subparsers(dest="results_command", required=True, metavar="COMMAND")
 
     def command(name: str, text: str, *, runs: str | None = None) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
         if runs:
+            also = ", or a file" if "FILE" in runs else ""
             parser.add_argument(
-                "refs",
-                nargs="+" if name == "rm" else "*",
-                metavar=runs,
-                help="a run's id, a part of it, or 'latest'" + (", or a file" if "FILE" in runs else ""),
+                "refs", nargs="*", metavar=runs, help=f"a run's id, a part of it, or 'latest'{also}"
             )
-        parser.add_argument(
-            "--output-dir",
-            default=DEFAULT_FOLDER,
-            help=f"where the results are (default: {DEFAULT_FOLDER})",
-        )
+        add_output_dir(parser)
         return parser
 
-    parser = command("list", "List the runs, the newest first. Files that are cut short are named.")
-    parser.add_argument("--category", help="only results of this category")
-    parser.add_argument("--benchmark", help="only results of this benchmark")
-    parser.add_argument("--all", action="store_true", help=f"all runs, not only the newest {SHOWN_RUNS}")
-    parser.add_argument("--json", action="store_true", help="all runs, for machines")
+    parser = command("list", "List the runs, newest first. Warns about files that are cut short.")
+    parser.add_argument("--category", metavar="NAME", help="only results of this category")
+    parser.add_argument("--benchmark", metavar="NAME", help="only results of this benchmark")
+    parser.add_argument("--all", action="store_true", help=f"all runs, not only the last {SHOWN_RUNS}")
+    parser.add_argument("--json", action="store_true", help="print all runs as JSON")
 
     parser = command(
         "show", "Show the figures of runs or files (default: the latest run).", runs="RUN|FILE"
     )
-    parser.add_argument("--all-metrics", action="store_true", help="every figure with its interval")
-    parser.add_argument("--metric", metavar="GLOB", help="figures whose name or path fits, as in 'p9*_ms'")
-    parser.add_argument("--json", action="store_true", help="the records themselves, for machines")
-
-    parser = command("export", "Write results for other tools (default: the latest run).", runs="RUN|FILE")
-    parser.add_argument("--format", required=True, choices=FORMATS, help="pytest-benchmark has times only")
-    parser.add_argument("--output", metavar="FILE", help="default: standard output; parquet needs a file")
-
-    parser = command("report", "Write a page of results and print where it is.", runs="RUN")
-    parser.add_argument("--category", help="only results of this category")
+    parser.add_argument("--all-metrics", action="store_true", help="list every figure with its interval")
     parser.add_argument(
-        "--baseline", metavar="NAME|RUN", help="a baseline or a run to show beside it, with verdicts"
+        "--metric", metavar="GLOB", help="only figures whose name or path matches, as in 'p9*_ms'"
+    )
+    parser.add_argument("--json", action="store_true", help="print the stored records as JSON")
+
+    parser = command("export", "Export results for other tools (default: the latest run).", runs="RUN|FILE")
+    parser.add_argument(
+        "--format", required=True, choices=EXPORT_FORMATS, help="pytest-benchmark contains only times"
+    )
+    parser.add_argument("--output", metavar="FILE", help="default: standard output; parquet needs FILE")
+
+    parser = command(
+        "report", "Write a report as an HTML page and print its path (default: the latest run).", runs="RUN"
+    )
+    parser.add_argument("--category", metavar="NAME", help="only results of this category")
+    parser.add_argument(
+        "--baseline",
+        metavar="NAME|RUN",
+        help="compare with this baseline or run, figure by figure",
     )
     parser.add_argument("--output", metavar="FILE", help="default: in the folder 'reports' of the results")
 
     parser = command(
         "compare-report",
-        "Write a page with runs or targets side by side, differences first, and print where it is.",
+        "Write an HTML page that compares runs or targets, and print its path.",
     )
     parser.add_argument(
         "refs",
         nargs="+",
         metavar="RUN|BASELINE|TARGET",
-        help="at least two; the first is compared with. RUN@TARGET is one target of a run",
+        help="at least two; all others are compared with the first. RUN@TARGET is one target of a run",
     )
-    parser.add_argument("--category", help="only results of this category")
+    parser.add_argument("--category", metavar="NAME", help="only results of this category")
     parser.add_argument("--output", metavar="FILE", help="default: in the folder 'reports' of the results")
 
-    parser = command("rm", "Remove runs for good. Takes whole ids only.", runs="RUN")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser = command("rm", "Delete runs.")
+    parser.add_argument("refs", nargs="+", metavar="RUN", help="a run's whole id, or its folder")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Run the command; the exit code."""
+    """Run the subcommand and return its exit code."""
     command = {
         "list": _list,
         "show": _show,
         "export": _export,
         "report": _report,
         "compare-report": _compare_report,
-        "rm": _remove,
+        "rm": _delete,
     }
     return command[arguments.results_command](arguments)
 
 
 def warn(problems: Sequence[object]) -> None:
-    """Name damaged files where they don't disturb what is read by machines."""
+    """Print warnings about damaged files to standard error."""
     for problem in problems[:MOST_WARNINGS]:
         print(f"warning: left out: {problem}", file=sys.stderr)
     if len(problems) > MOST_WARNINGS:
@@ -117,7 +121,7 @@ def warn(problems: Sequence[object]) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    """Exit code 1 only if there are results and none of them can be read."""
+    """List the runs. The exit code is 1 only if there are results and none can be read."""
     from memory.benchmarking.model.files import read_run, run_folders
     from memory.benchmarking.results import BenchmarkResults
     from memory.benchmarking.text.display import table
@@ -137,7 +141,7 @@ def _list(arguments: argparse.Namespace) -> int:
         if arguments.json:
             _print_json({"runs": [], "by_hand": []})
         else:
-            print(f"There are no results in {folder} yet. Make some: membench run --profile quick")
+            print(f"There are no results in {folder} yet. Measure some: membench run --profile quick")
         return EXIT_FINE
 
     problems: list[DamagedResult] = [problem for file in chosen if (problem := cut_short(file)) is not None]
@@ -171,9 +175,10 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def cut_short(file: ResultFile) -> DamagedResult | None:
-    """Whether a file has no end, by its last bytes: quick enough for ten thousand of them.
+    """Return an error if a file does not end as JSON does.
 
-    Other damage is found, and reported, when the file is read.
+    It reads only the last bytes, so that it is fast for thousands of files. Reading the whole file reports
+    other damage.
     """
     import os
 
@@ -200,7 +205,7 @@ def _run_line(path: Path, run: Run | None, files: Sequence[ResultFile]) -> list[
 
 
 def _by_category(files: Iterable[ResultFile]) -> str:
-    """`storage 3, retrieval 2`"""
+    """Return the number of results in each category: `storage 3, retrieval 2`."""
     return ", ".join(f"{name} {count}" for name, count in Counter(file.category for file in files).items())
 
 
@@ -258,13 +263,13 @@ def _print_json(record: object) -> None:
 
 
 def _terminal_width() -> int | None:
-    """None where nobody looks: a pipe gets whole lines."""
+    """Return the width of the terminal; None for a pipe, which gets whole lines."""
     import shutil
 
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-# -- the others -------------------------------------------------------------------------------
+# -- show, export, report, rm -----------------------------------------------------------------
 
 
 def _show(arguments: argparse.Namespace) -> int:
@@ -274,15 +279,13 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from memory.benchmarking.model.files import write_whole
     from memory.benchmarking.report.export import export
     from memory.benchmarking.results import BenchmarkResults
     from memory.benchmarking.text.terminal import print_for_machines
 
     if arguments.format == "parquet" and not arguments.output:
-        raise InvalidBenchmarkConfig("parquet is no text: say where it goes with --output FILE")
+        raise InvalidBenchmarkConfig("parquet can't be printed: add --output FILE")
     manager = BenchmarkResults(arguments.output_dir)
     loaded = manager.load_results(arguments.refs or ["latest"])
     runs = manager.runs_of(loaded)
@@ -303,7 +306,7 @@ def _report(arguments: argparse.Namespace) -> int:
 
     manager = BenchmarkResults(arguments.output_dir)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the same problems are told below, without Python's own words
+        warnings.simplefilter("ignore")  # `warn` prints the same problems below
         path = manager.generate_report(
             arguments.category, arguments.refs or None, arguments.output, arguments.baseline
         )
@@ -322,9 +325,7 @@ def _compare_report(arguments: argparse.Namespace) -> int:
     return EXIT_FINE
 
 
-def _remove(arguments: argparse.Namespace) -> int:
-    from pathlib import Path
-
+def _delete(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.model.files import RUN_FILE, remove_run, run_folders
     from memory.benchmarking.results import BenchmarkResults
 
@@ -333,7 +334,7 @@ def _remove(arguments: argparse.Namespace) -> int:
     }
     folders: dict[str, Path] = {}
     for ref in arguments.refs:
-        # A part of an id, good enough to look at a run, is not good enough to remove one.
+        # Deleting needs the whole id: a part of one may match another run than the user meant.
         if ref in known:
             folders[ref] = known[ref]
         elif (Path(ref) / RUN_FILE).is_file():
@@ -341,19 +342,19 @@ def _remove(arguments: argparse.Namespace) -> int:
         else:
             hint = nearest(ref, known) if len(known) <= 10 else "`membench results list` shows the ids"
             raise UnknownName(f"there is no run {ref!r} in {arguments.output_dir}: {hint}")
-    if not arguments.yes and not _agreed(folders):
+    if not arguments.yes and not _confirmed(folders):
         return EXIT_FAILED
     for ref, folder in folders.items():
         remove_run(folder)
-        print(f"removed {ref}")
+        print(f"deleted {ref}")
     return EXIT_FINE
 
 
-def _agreed(folders: Iterable[str]) -> bool:
+def _confirmed(folders: Iterable[str]) -> bool:
     names = ", ".join(folders)
     if not sys.stdin.isatty():
-        raise InvalidBenchmarkConfig(f"nobody is here to ask whether to remove {names}: add --yes")
-    if input(f"Remove {names} for good? [y/N] ").strip().lower() in ("y", "yes"):
+        raise InvalidBenchmarkConfig(f"no terminal to ask on: add --yes to delete {names}")
+    if input(f"Delete {names}? This can't be undone. [y/N] ").strip().lower() in ("y", "yes"):
         return True
-    print("Nothing was removed.")
+    print("Nothing was deleted.")
     return False

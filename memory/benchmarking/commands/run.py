@@ -1,39 +1,44 @@
-"""`membench run`: what to run, how, and what to print."""
+"""`membench run`: run benchmarks, save their results and print a summary."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memory.benchmarking.commands.options import (
+    add_output_dir,
+    add_selection,
+    add_settings,
+    config_of,
+    params_of,
+)
 from memory.benchmarking.errors import EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED, InvalidBenchmarkConfig
 
 if TYPE_CHECKING:
-    from memory.benchmarking.config import BenchmarkConfig
     from memory.benchmarking.model.records import Case
     from memory.benchmarking.run.previous_runs import Estimator
     from memory.benchmarking.runner import BenchmarkRunner, FinishedRun
 
 _EXAMPLES = """examples:
   membench run                                         everything, standard profile
-  membench run --profile quick                         a smoke run
+  membench run --profile quick                         everything, with small sizes
   membench run --category storage --benchmark write_throughput
   membench run --set storage.batch_sizes=10,100 --rounds 3
   membench run --target agentmemory --target sqlite-baseline
-  membench run --path my_benchmarks.py                 your own as well
-  membench run --resume                                go on with the last run that was stopped
+  membench run --path my_benchmarks.py                 also run your own benchmarks
+  membench run --resume                                continue the last run that was stopped
 
-exit codes: 0 all rounds gave figures, 1 some did not or bad input, 130 stopped by Ctrl-C"""
+exit codes: 0 every round succeeded, 1 a round failed or bad input, 130 stopped by Ctrl-C"""
 
-_SETTLED = (
+_NOT_WITH_RESUME = (
     "category", "benchmark", "target", "path", "profile", "config", "params", "set", "rounds", "seed",
     "timeout", "parallel", "dry_run",
 )  # fmt: skip
-"""Options that a run has taken already when it is resumed."""
+"""Options that can't change in a resumed run: it keeps those it was started with."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -44,32 +49,31 @@ def add_parser(subparsers: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    what = parser.add_argument_group("what to run (default: everything)")
-    what.add_argument("--category", action="append", default=[], metavar="NAME", help="may be repeated")
-    what.add_argument("--benchmark", action="append", default=[], metavar="NAME", help="may be repeated")
-    what.add_argument("--target", action="append", metavar="NAME", help="memory system; may be repeated")
-    what.add_argument("--path", action="append", default=[], metavar="FILE", help="your own benchmarks")
+    what = add_selection(parser)
     what.add_argument(
-        "--resume", nargs="?", const="latest", metavar="RUN", help="finish a run that was stopped or failed"
+        "--resume",
+        nargs="?",
+        const="latest",
+        metavar="RUN",
+        help="continue a run that was stopped or failed (default: the latest)",
     )
-    how = parser.add_argument_group("how")
-    how.add_argument("--profile", metavar="NAME", help="quick, standard (default) or full")
-    how.add_argument("--config", metavar="FILE", help="JSON or TOML (default: $MEMBENCH_CONFIG)")
-    how.add_argument("--params", metavar="JSON", help="parameters as JSON, or a file that holds it")
+    how = parser.add_argument_group("settings")
+    add_settings(how, "quick, standard (default) or full")
+    how.add_argument("--rounds", metavar="N", help="run each benchmark in N fresh processes")
     how.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="storage.batch_sizes=10,100"
+        "--parallel",
+        action="store_true",
+        help="run several rounds at the same time; no comparison uses such figures",
     )
-    how.add_argument("--rounds", metavar="N", help="fresh processes a case")
-    how.add_argument("--seed", metavar="N", help="of all data and orders (default 0)")
-    how.add_argument("--timeout", metavar="SECONDS", help="after which a round is ended")
-    how.add_argument("--parallel", action="store_true", help="rounds side by side; such figures never gate")
-    how.add_argument("--workers", type=int, metavar="N", help="how many (with --parallel; default: cores)")
+    how.add_argument(
+        "--workers", type=int, metavar="N", help="rounds at the same time, with --parallel (default: cores)"
+    )
     out = parser.add_argument_group("output")
-    out.add_argument("--output-dir", metavar="DIR", help="where runs are kept (default benchmark_results)")
-    out.add_argument("--dry-run", action="store_true", help="show the plan and its time, run nothing")
-    out.add_argument("--timings", action="store_true", help="show what the harness itself cost")
-    out.add_argument("--json", action="store_true", help="one JSON document on standard output")
-    out.add_argument("--quiet", action="store_true", help="print the run's folder and nothing else")
+    add_output_dir(out, default=None)
+    out.add_argument("--dry-run", action="store_true", help="show the plan and its time; run nothing")
+    out.add_argument("--timings", action="store_true", help="also show the time that membench itself took")
+    out.add_argument("--json", action="store_true", help="print one JSON document")
+    out.add_argument("--quiet", action="store_true", help="print only the run's folder")
     parser.set_defaults(execute=execute)
 
 
@@ -97,15 +101,15 @@ def _runner(arguments: argparse.Namespace) -> BenchmarkRunner:
 
 def _check(arguments: argparse.Namespace) -> None:
     if arguments.workers is not None and not arguments.parallel:
-        raise InvalidBenchmarkConfig("--workers says how many rounds run side by side: add --parallel")
+        raise InvalidBenchmarkConfig("--workers has no effect without --parallel: add --parallel")
     if arguments.workers is not None and arguments.workers < 1:
         raise InvalidBenchmarkConfig(f"--workers is {arguments.workers}: use a whole number ≥ 1")
     if arguments.resume is not None:
-        given = [name for name in _SETTLED if getattr(arguments, name)]
+        given = [name for name in _NOT_WITH_RESUME if getattr(arguments, name)]
         if given:
             raise InvalidBenchmarkConfig(
                 f"--{given[0].replace('_', '-')} can't be used with --resume: "
-                "a run goes on as it began; start a new one to change it"
+                "a resumed run keeps its options; start a new run to change them"
             )
 
 
@@ -116,50 +120,6 @@ def _workers(arguments: argparse.Namespace) -> int:
         return 1
     workers: int = arguments.workers or available_cores()
     return workers
-
-
-def config_of(arguments: argparse.Namespace, found: Any) -> BenchmarkConfig:
-    """What file, profile and options ask for together."""
-    from memory.benchmarking.config import BenchmarkConfig
-    from memory.benchmarking.model.profiles import DEFAULT_PROFILE
-
-    known = [(each.category, each.name, each.kinds) for each in found.benchmarks]
-    file = arguments.config or os.environ.get("MEMBENCH_CONFIG")
-    if file:
-        config = BenchmarkConfig.load(file, profile=arguments.profile, known=known)
-    else:
-        config = BenchmarkConfig(arguments.profile or DEFAULT_PROFILE)
-        for each in known:
-            config.know(*each)
-    for assignment in arguments.set:
-        config.set_text(assignment)
-    for name, value in (
-        ("rounds", arguments.rounds),
-        ("seed", arguments.seed),
-        ("timeout_seconds", arguments.timeout),
-    ):
-        if value is not None:
-            config.set_text(f"{name}={value}")
-    if arguments.output_dir:
-        config.output_dir = arguments.output_dir
-    if arguments.target:
-        config.targets = arguments.target
-    return config
-
-
-def params_of(text: str | None) -> dict[str, Any]:
-    """`--params`: JSON, or the name of a file that holds JSON or TOML."""
-    if text is None:
-        return {}
-    if not text.lstrip().startswith("{"):
-        from memory.benchmarking.config import read_table
-
-        return read_table(Path(text))
-    try:
-        values: dict[str, Any] = json.loads(text)
-    except (ValueError, RecursionError) as problem:
-        raise InvalidBenchmarkConfig(f"--params is not JSON: {problem}") from None
-    return values
 
 
 def _with_progress(
@@ -199,7 +159,7 @@ def _finish(arguments: argparse.Namespace, finished: FinishedRun) -> int:
         place = f" --output-dir {shlex.quote(str(finished.folder.parent))}" if arguments.output_dir else ""
         what = "interrupted" if finished.interrupted else "not complete"
         print(
-            f"{what}: what was measured is saved; go on with: "
+            f"{what}: what was measured is saved; continue with: "
             f"membench run --resume {finished.run.id}{place}",
             file=sys.stderr,
         )
@@ -242,7 +202,7 @@ def _print_plan(arguments: argparse.Namespace, runner: BenchmarkRunner, cases: l
         for case, each in zip(cases, seconds, strict=True)
     ]
     print(table(rows, ("benchmark", "target", "time", "parameters"), right=(2,)))
-    unknown = "" if len(known) == len(seconds) else ", and what is not known yet (?)"
+    unknown = "" if len(known) == len(seconds) else ", plus those with ?, which never ran here"
     print(
         f"\n{len(cases)} cases, {sum(rounds)} rounds, {config.profile} profile: "
         f"about {clock_text(total)}{unknown}; nothing was run"

@@ -1,4 +1,4 @@
-"""`membench selftest`: what is the gate worth on this machine?"""
+"""`membench selftest`: measure how often `membench ab` gives the right verdict on this machine."""
 
 from __future__ import annotations
 
@@ -8,50 +8,57 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memory.benchmarking.commands.ab import add_sizes
+from memory.benchmarking.commands.options import (
+    add_output_dir,
+    add_selection,
+    add_settings,
+    cases_of,
+    check_minutes,
+    config_of,
+    default_to_quick,
+    show_status,
+    timing_seconds,
+)
 from memory.benchmarking.errors import EXIT_FAILED, EXIT_FINE, InvalidBenchmarkConfig
 
 if TYPE_CHECKING:
     from memory.benchmarking.lockstep.selftest import Share
 
 SHARES = (0.0, 0.05, 0.10, 0.20)
+"""Extra work in the read path, as a share of its time; 0 is identical code."""
 DEFAULT_BENCHMARK = "storage.read_latency"
 
 _EPILOG = """examples:
   membench selftest                                    five minutes of storage.read_latency
   membench selftest --minutes 30 --benchmark retrieval.vector_search_latency
-  membench selftest --comparisons 20                   that many of each kind
+  membench selftest --comparisons 20                   20 comparisons of each kind
 
-Identical code should be called slower in hardly any comparison, extra work in nearly all. Neither is an
-error here: the exit code is 0 when everything was measured."""
+`ab` should call identical code slower in almost no comparison, and extra work in almost all. A wrong
+verdict is no error here: the exit code is 0 if everything was measured."""
 
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "selftest",
-        help="run the gate against itself: what is it worth here?",
-        description="Run `ab` on identical code and on real extra work of 5, 10 and 20 % in the memory's "
-        "read path, and count how often it says so.",
+        help="check the verdicts of `ab`: how often is it right on this machine?",
+        description="Run `ab` on identical code, and on code whose read path does 5, 10 and 20 %\n"
+        "more work. Count how often it reports that the code is slower.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    what = parser.add_argument_group("what to run")
-    what.add_argument("--category", action="append", default=[], metavar="NAME")
-    what.add_argument("--benchmark", action="append", metavar="NAME", help=f"default {DEFAULT_BENCHMARK}")
-    what.add_argument("--target", action="append", metavar="NAME", help="memory system")
-    what.add_argument("--path", action="append", default=[], metavar="FILE", help="your own benchmarks")
-    how = parser.add_argument_group("how")
+    add_selection(parser, f"what to run (default: {DEFAULT_BENCHMARK})")
+    how = parser.add_argument_group("settings")
     how.add_argument("--minutes", type=float, metavar="N", help="how long (default 5)")
-    how.add_argument("--comparisons", type=int, metavar="N", help="how many of each kind, however long")
-    add_sizes(how)
-    parser.add_argument("--output-dir", metavar="DIR", help="for scratch files (default benchmark_results)")
-    parser.add_argument("--json", action="store_true", help="the counts as JSON")
+    how.add_argument(
+        "--comparisons", type=int, metavar="N", help="comparisons of each kind; replaces --minutes"
+    )
+    add_settings(how, "quick (default), standard or full")
+    add_output_dir(parser, default=None)
+    parser.add_argument("--json", action="store_true", help="print the counts as JSON")
     parser.set_defaults(execute=execute, rounds=None)
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    from memory.benchmarking.commands.ab import cases_of, default_to_quick, timing_seconds
-    from memory.benchmarking.commands.run import config_of
     from memory.benchmarking.lockstep.engine import Engine
     from memory.benchmarking.lockstep.pair import Limits
     from memory.benchmarking.lockstep.scratch import scratch_below
@@ -64,8 +71,7 @@ def execute(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.verdicts.noise import load_noise
     from memory.benchmarking.verdicts.thresholds import LOCKSTEP_THRESHOLD, thresholds_from
 
-    if arguments.minutes is not None and not 0 < arguments.minutes < float("inf"):
-        raise InvalidBenchmarkConfig(f"--minutes is {arguments.minutes}: use a number > 0")
+    check_minutes(arguments.minutes)
     if arguments.comparisons is not None and arguments.comparisons < 1:
         raise InvalidBenchmarkConfig(f"--comparisons is {arguments.comparisons}: use a whole number ≥ 1")
     if not arguments.benchmark and not arguments.category:
@@ -85,7 +91,7 @@ def execute(arguments: argparse.Namespace) -> int:
     deadline = start + 60 * (arguments.minutes or 5)
     number = 0
     with scratch_below(output_dir / AB / ".scratch") as scratch:
-        while _goes_on(arguments, number // len(SHARES), deadline):
+        while _continues(arguments, number // len(SHARES), deadline):
             share = SHARES[number % len(SHARES)]
             engine = Engine(
                 slowed_sides(subjects[0].sides[0].target, share),
@@ -100,32 +106,22 @@ def execute(arguments: argparse.Namespace) -> int:
                 print(f"membench: {message}", file=sys.stderr)
             if engine.failures:
                 return EXIT_FAILED
-            for counts, said in (
+            for counts, called_slower in (
                 (gate, found_by_gate(verdicts)),
                 (usual, found_by_usual_rule(subjects, measured)),
             ):
-                counts[share][0] += said
+                counts[share][0] += called_slower
                 counts[share][1] += 1
             number += 1
-            _progress(number, share)
+            show_status(f"{number} comparisons, the last with {100 * share:.0f} % more work")
     seconds = time.monotonic() - start
     return _report(arguments, gate, usual, seconds, number * len(subjects))
 
 
-def _goes_on(arguments: argparse.Namespace, whole_rounds: int, deadline: float) -> bool:
+def _continues(arguments: argparse.Namespace, of_each_kind: int, deadline: float) -> bool:
     if arguments.comparisons is not None:
-        return bool(whole_rounds < arguments.comparisons)
+        return bool(of_each_kind < arguments.comparisons)
     return time.monotonic() < deadline
-
-
-def _progress(number: int, share: float) -> None:
-    if sys.stderr.isatty():
-        print(
-            f"\r\x1b[K{number} comparisons, the last with {100 * share:.0f} %",
-            end="",
-            file=sys.stderr,
-            flush=True,
-        )
 
 
 def _report(
@@ -140,8 +136,7 @@ def _report(
     from memory.benchmarking.lockstep.selftest import Share
     from memory.benchmarking.text.display import table
 
-    if sys.stderr.isatty():
-        print("\r\x1b[K", end="", file=sys.stderr)
+    show_status()
     rows = [(share, Share(*gate[share]), Share(*usual[share])) for share in SHARES]
     if arguments.json:
         print(json.dumps([_plain(*row) for row in rows], indent=1))
@@ -155,7 +150,7 @@ def _report(
         for share, by_gate, by_usual in rows
     ]
     print(table(lines, ("called slower", "membench ab", "mean > 10 %, one process")))
-    print(f"\n{seconds / max(comparisons, 1):.1f} s a benchmark and comparison")
+    print(f"\n{seconds / max(comparisons, 1):.1f} s per benchmark and comparison")
     return EXIT_FINE
 
 

@@ -1,7 +1,7 @@
-"""`membench results show`: a run's figures as text that fits a terminal.
+"""`membench results show`: print a run's figures as text that fits the terminal.
 
-Figures that were measured alike stand in one table, a line for each place where they were measured;
-`--all-metrics` and `--metric` list them one by one, with their intervals.
+Places with the same metrics share a table: one line for each place, one column for each metric.
+`--all-metrics` and `--metric` list the figures one by one, with their intervals.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from memory.benchmarking.errors import (
 from memory.benchmarking.model.files import encode_json, find_run, read_run
 from memory.benchmarking.model.loaded_result import LoadedResult
 from memory.benchmarking.model.paths import join, leaf_of, read_path, segments_of
-from memory.benchmarking.model.records import Failure, Figure, Run
-from memory.benchmarking.report.run_facts import result_facts, run_facts
+from memory.benchmarking.model.records import Figure, Run
+from memory.benchmarking.report.gather import without_unit
+from memory.benchmarking.report.run_facts import failures_by_error, result_facts, run_facts
 from memory.benchmarking.results import BenchmarkResults
 from memory.benchmarking.run.summary import Style
 from memory.benchmarking.text.display import (
@@ -48,36 +49,27 @@ from memory.benchmarking.text.remarks import Remark, remarks
 from memory.benchmarking.text.terminal import PLOT_CHARACTERS, bar, can_draw, print_for_machines, sparkline
 
 MOST_LINES = 24
-"""In one table, unless all are asked for."""
+"""Lines of one table without `--all-metrics`: about one screen."""
 WIDE = 1.5
-"""From this factor on, plus and minus per cent would mislead."""
+"""An interval wider than this factor is shown as a factor: ± per cent would mislead."""
 FACTOR = "×÷"
 UNKNOWN = f"{FACTOR}?"
-"""Short for `TOO_FEW`, in a column; explained below the tables."""
-_FIRST = ("throughput_ops_per_second", "p50_ms", "p99_ms", "p95_ms", "bytes_per_vector")
-"""The columns that say most, where there is no room for all."""
-_UNIT_ENDINGS = (
-    "_ops_per_second",
-    "_per_second",
-    "_per_mb",
-    "_seconds",
-    "_ms",
-    "_us",
-    "_ns",
-    "_bytes",
-    "_mb",
-)
+"""Short form of `TOO_FEW` in a column; `_legend` explains it below the tables."""
+_FIRST_COLUMNS = ("throughput_ops_per_second", "p50_ms", "p99_ms", "p95_ms", "bytes_per_vector")
+"""Metrics that get a column first, where not all columns fit."""
 MOST_ALIKE = 3
-"""Rounds that failed in the same way and are named."""
+"""Rounds that are named of those that failed in the same way."""
 BAR = 12
-"""Letters of a full bar."""
+"""Width of a full bar, in characters."""
 LEAST_ROUNDS = 3
-"""That make a line of their own."""
+"""Fewest rounds that are drawn as a sparkline."""
+MOST_MESSAGE_LINES = 5
+"""Lines of an error message that are shown: the last ones say what went wrong."""
 
 
 @dataclass(frozen=True)
 class Screen:
-    """What there is to show it on."""
+    """What the terminal can show."""
 
     width: int
     draws: bool
@@ -112,7 +104,7 @@ def show(arguments: argparse.Namespace) -> int:
 
 
 def _selected(manager: BenchmarkResults, refs: Iterable[str]) -> tuple[dict[str, Run], list[LoadedResult]]:
-    """The runs by id, also those without a single result, and all results."""
+    """Return the runs by id, including those without results, and all their results."""
     runs: dict[str, Run] = {}
     files = []
     problems = []
@@ -129,7 +121,7 @@ def _selected(manager: BenchmarkResults, refs: Iterable[str]) -> tuple[dict[str,
         except UnknownName:
             if ref == "latest" and not manager.list_results():
                 raise NothingMeasured(
-                    f"there are no results in {manager.output_dir}: make some with `membench run`"
+                    f"there are no results in {manager.output_dir}: measure some with `membench run`"
                 ) from None
             raise
     results = manager.load_results(files)
@@ -141,12 +133,12 @@ def _selected(manager: BenchmarkResults, refs: Iterable[str]) -> tuple[dict[str,
 
 def _check_pattern(results: Sequence[LoadedResult], pattern: str) -> None:
     paths = [path for each in results for path in each.result.metrics]
-    if not any(_fits(path, pattern) for path in paths):
+    if not any(_matches(path, pattern) for path in paths):
         leaves = {leaf_of(path) for path in paths}
-        raise UnknownName(f"no figure fits {pattern!r}: {nearest(pattern, leaves)}")
+        raise UnknownName(f"no figure matches {pattern!r}: {nearest(pattern, leaves)}")
 
 
-def _fits(path: str, pattern: str) -> bool:
+def _matches(path: str, pattern: str) -> bool:
     return fnmatchcase(path, pattern) or fnmatchcase(leaf_of(path), pattern)
 
 
@@ -158,16 +150,13 @@ def _run_blocks(run: Run, width: int) -> list[str]:
     if run.failures:
         count = len(run.failures)
         lines = [f"{count} round{'s' if count > 1 else ''} failed"]
-        alike: dict[tuple[str, str], list[Failure]] = {}
-        for failure in run.failures:
-            alike.setdefault((failure.reason, failure.message), []).append(failure)
-        for (reason, message), failures in alike.items():
+        for (reason, message), failures in failures_by_error(run).items():
             for failure in failures[:MOST_ALIKE]:
                 lines.append(f"  {clean(failure.case)}, round {failure.round + 1}: {reason}")
             if len(failures) > MOST_ALIKE:
-                lines.append(f"  and {len(failures) - MOST_ALIKE} more rounds, for the same reason")
-            said = message.strip().splitlines() or [NOTHING]
-            lines += [_wrapped(line, "    ", width) for line in said[-5:]]
+                lines.append(f"  and {len(failures) - MOST_ALIKE} more rounds with the same error")
+            message_lines = message.strip().splitlines() or [NOTHING]
+            lines += [_wrapped(line, "    ", width) for line in message_lines[-MOST_MESSAGE_LINES:]]
             if failures[0].log:
                 lines.append(f"    log: {clean(failures[0].log)}")
         blocks.append("\n".join(lines))
@@ -200,9 +189,9 @@ def _result_block(each: LoadedResult, pattern: str | None, everything: bool, scr
         shown = with_interval(figure.value, figure.low, figure.high, metric.unit)
         lines.append(_wrapped(f"{shown}  {each.headline}", "    ", width, "  ▸ "))
         if screen.draws:
-            lines += [_wrapped(text, "    ", width) for text in _along(each)]
-    said = remarks(each.result.results)
-    for remark in said:
+            lines += [_wrapped(text, "    ", width) for text in _trends(each)]
+    found = remarks(each.result.results)
+    for remark in found:
         if remark.is_warning:
             warning = _wrapped(f"{remark.where}: {remark.short}", "    ", width, "  !")
             lines.append(screen.style.red(warning))
@@ -211,35 +200,36 @@ def _result_block(each: LoadedResult, pattern: str | None, everything: bool, scr
     groups = each.groups
     if pattern:
         groups = {
-            where: {leaf: fig for leaf, fig in leaves.items() if _fits(_join(where, leaf), pattern)}
+            where: {leaf: fig for leaf, fig in leaves.items() if _matches(join(where, leaf), pattern)}
             for where, leaves in groups.items()
         }
         groups = {where: leaves for where, leaves in groups.items() if leaves}
     if not groups:
-        lines.append("  no figures" if not pattern else "  no figure that fits")
+        lines.append("  no figures" if not pattern else "  no figure matches")
     elif pattern or everything:
-        lines.append(_listed(each, groups, screen))
+        lines.append(_list(each, groups, screen))
     else:
         for alike in _by_shape(groups):
-            lines.append((_listed if len(alike) == 1 else _pivot)(each, alike, screen))
-        lines += [_wrapped(text, "  ", width) for text in _signs_explained("\n".join(lines[2:]))]
+            lines.append((_list if len(alike) == 1 else _pivot)(each, alike, screen))
+        lines += [_wrapped(text, "  ", width) for text in _legend("\n".join(lines[2:]))]
     if not pattern:
-        lines += _in_words([remark for remark in said if not remark.is_warning], everything, width)
+        lines += _notes([remark for remark in found if not remark.is_warning], everything, width)
     text = "\n".join(lines)
     return PLOT_CHARACTERS.sub(lambda found: screen.style.cyan(found[0]), text) if screen.draws else text
 
 
-def _signs_explained(text: str) -> list[str]:
-    known = f"{FACTOR}2: from half to twice the figure; more --rounds narrow it"
-    unknown = f"{UNKNOWN}: {TOO_FEW}; the interval reaches more than ten times up or down"
+def _legend(text: str) -> list[str]:
+    """Explain the signs for wide intervals that occur in a text."""
+    known = f"{FACTOR}2: the interval is half to twice the figure; more --rounds make it smaller"
+    unknown = f"{UNKNOWN}: {TOO_FEW}; a bound is more than ten times away from the figure"
     return ([known] if re.search(rf"{FACTOR}\d", text) else []) + ([unknown] if UNKNOWN in text else [])
 
 
-def _in_words(said: Sequence[Remark], everything: bool, width: int) -> list[str]:
-    """What the benchmark says beside its figures; all of it, or as much as a reader looks for first."""
-    chosen = [remark for remark in said if everything or not remark.is_detail]
+def _notes(found: Sequence[Remark], everything: bool, width: int) -> list[str]:
+    """Return the notes of a result; without `everything` only the first ones, and no details."""
+    chosen = [remark for remark in found if everything or not remark.is_detail]
     shown = chosen if everything else chosen[:MOST_LINES]
-    lines = ["  in words:"] if shown else []
+    lines = ["  notes:"] if shown else []
     for remark in shown:
         text = remark.text if everything else remark.short
         lines.append("    " + _wrapped(f"{remark.where}: {text}", "      ", width).lstrip())
@@ -248,8 +238,8 @@ def _in_words(said: Sequence[Remark], everything: bool, width: int) -> list[str]
     return lines
 
 
-def _along(each: LoadedResult) -> list[str]:
-    """The headline's figure over each parameter of its path that has other values, as a small line."""
+def _trends(each: LoadedResult) -> list[str]:
+    """Return a sparkline of the headline's metric for each parameter of its path with several values."""
     place = read_path(each.headline)
     found = []
     for name in place.parameters:
@@ -271,25 +261,25 @@ def _along(each: LoadedResult) -> list[str]:
 
 
 def _by_shape(groups: Mapping[str, dict[str, Figure]]) -> list[dict[str, dict[str, Figure]]]:
-    """Groups with the same figures together."""
+    """Put the places that have the same metrics together."""
     found: dict[frozenset[str], dict[str, dict[str, Figure]]] = {}
     for where, leaves in groups.items():
         found.setdefault(frozenset(leaves), {})[where] = leaves
     return [*found.values()]
 
 
-def _listed(each: LoadedResult, groups: Mapping[str, Mapping[str, Figure]], screen: Screen) -> str:
-    """Every figure on a line of its own, with its interval, below the name of its place.
+def _list(each: LoadedResult, groups: Mapping[str, Mapping[str, Figure]], screen: Screen) -> str:
+    """Return every figure on its own line, with its interval, below the name of its place.
 
-    Where the terminal draws: the rounds as a small line, from the first to the last.
+    Where the terminal can draw, a sparkline shows the rounds in their order.
     """
     rows = []
     for leaves in groups.values():
         for leaf, figure in leaves.items():
             unit = each.metric(leaf).unit
             bounds = interval_text(figure.value, figure.low, figure.high, unit)
-            tells = len(figure.rounds) >= LEAST_ROUNDS and len(set(figure.rounds)) > 1
-            line = sparkline(figure.rounds) if tells else ""
+            differ = len(figure.rounds) >= LEAST_ROUNDS and len(set(figure.rounds)) > 1
+            line = sparkline(figure.rounds) if differ else ""
             rows.append([leaf, figure_text(figure.value, unit), bounds, *([line] if screen.draws else [])])
     figures = iter(table(rows, right={1, 2}, indent="    ", width=screen.width).split("\n"))
     lines = []
@@ -300,7 +290,7 @@ def _listed(each: LoadedResult, groups: Mapping[str, Mapping[str, Figure]], scre
 
 
 def _pivot(each: LoadedResult, groups: Mapping[str, Mapping[str, Figure]], screen: Screen) -> str:
-    """A line for each place, a column for each figure that there is room for; bars for the first figure."""
+    """Return a table: a line for each place, a column for each metric that fits, bars for the first."""
     width = screen.width
     leaves = _columns(each, next(iter(groups.values())))
     shown = _nearest(groups, each.headline)
@@ -312,7 +302,7 @@ def _pivot(each: LoadedResult, groups: Mapping[str, Mapping[str, Figure]], scree
     bars = _bars([fig[leaves[0]].value for fig in shown.values()]) if screen.draws else []
     first = ["", *shown]
     room = width - 4 - min(max(map(text_width, first)), width // 2)
-    # A second figure says more than a bar of the first one.
+    # A second column is more useful than bars for the first one.
     if room < sum(max(map(text_width, column)) + 2 for column in columns[:2]) + BAR + 2:
         bars = []
     room -= BAR + 2 if bars else 0
@@ -327,7 +317,7 @@ def _pivot(each: LoadedResult, groups: Mapping[str, Mapping[str, Figure]], scree
     rows = [list(row) for row in zip(first, *kept, strict=True)]
     right = {place for place in range(1, len(kept) + 1) if not (bars and place == 2)}
     lines = table(rows[1:], rows[0], right=right, indent="  ", width=width).split("\n")
-    # Lines that are left out in the middle leave a mark there.
+    # Mark the places where lines are left out.
     numbers = [number for number, where in enumerate(groups) if where in shown]
     for place, (before, number) in reversed([*enumerate(zip([-1, *numbers], numbers, strict=False), 1)]):
         if number - before > 1:
@@ -341,7 +331,7 @@ def _pivot(each: LoadedResult, groups: Mapping[str, Mapping[str, Figure]], scree
 
 
 def _nearest(groups: Mapping[str, Mapping[str, Figure]], headline: str) -> dict[str, Mapping[str, Figure]]:
-    """As many places as there is room for, in their order: those nearest to the headline."""
+    """Return at most `MOST_LINES` places, in their order: those with the path closest to the headline's."""
     segments = segments_of(headline)[:-1]
 
     def shared(where: str) -> int:
@@ -353,36 +343,33 @@ def _nearest(groups: Mapping[str, Mapping[str, Figure]], headline: str) -> dict[
 
 
 def _bars(values: Sequence[float]) -> list[str]:
-    """As long as the figures are large; none where they are all alike, or some are below zero."""
+    """Return a bar for each value; none if all values are the same, or one is negative."""
     if len(values) < 2 or min(values) < 0 or max(values) <= 0 or len(set(values)) == 1:
         return []
-    # A column of its own width, so that the table does not cut it like a long name.
+    # All bars have the full width, so that the table does not shorten them like long names.
     return [bar(value, max(values), BAR).ljust(BAR) for value in values]
 
 
 def _columns(each: LoadedResult, leaves: Iterable[str]) -> list[str]:
-    """The figures with a direction, or else all; the headline's own first."""
+    """Return the metrics that have a better direction, else all; the headline's metric first."""
     known = [*leaves]
     useful = [leaf for leaf in known if each.metric(leaf).better != "neither"] or known
-    first = [leaf_of(each.headline), *_FIRST]
+    first = [leaf_of(each.headline), *_FIRST_COLUMNS]
     return sorted(useful, key=lambda leaf: first.index(leaf) if leaf in first else len(first))
 
 
 def _short_names(leaves: Iterable[str]) -> dict[str, str]:
-    """Without the unit, which stands at every figure; unless two would become the same."""
-    names = {}
-    for leaf in leaves:
-        ending = next((ending for ending in _UNIT_ENDINGS if leaf.endswith(ending)), "")
-        names[leaf] = leaf.removesuffix(ending) or leaf
+    """Return the metrics' names without their units, unless two would become the same."""
+    names = {leaf: without_unit(leaf) for leaf in leaves}
     taken = [*names.values()]
     return {leaf: name if taken.count(name) == 1 else leaf for leaf, name in names.items()}
 
 
 def _with_spread(figure: Figure, unit: str) -> str:
-    """`10,000 /s ±5 %`, or `10,000 /s ×÷2.1` where the interval reaches that far in both directions.
+    """Return a figure with the width of its interval: `10,000 /s ±5 %`, or `10,000 /s ×÷2.1` if it is wide.
 
     The intervals of positive figures are symmetric as factors (see `over_rounds`), not as differences.
-    Shares, and what may be below zero, are shown with their bounds where per cent of them would mislead.
+    Shares and negative figures are shown with their bounds where a percentage would mislead.
     """
     shown = figure_text(figure.value, unit)
     low, high = figure.low, figure.high
@@ -403,7 +390,3 @@ def _with_spread(figure: Figure, unit: str) -> str:
             return with_interval(figure.value, low, high, unit)
         spread = reach / abs(figure.value) * 100
     return f"{shown} ±{spread:.0f} %" if spread >= 1 else f"{shown} ±{spread:.1f} %"
-
-
-def _join(where: str, leaf: str) -> str:
-    return join(where, leaf)

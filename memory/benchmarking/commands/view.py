@@ -1,37 +1,35 @@
-"""`membench view`: the results as pages in a browser, on this machine only."""
+"""`membench view`: serve the results as web pages, to this machine only."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
+from memory.benchmarking.commands.options import add_output_dir
 from memory.benchmarking.errors import EXIT_FINE
-from memory.benchmarking.model.files import DEFAULT_FOLDER
 
 HIGHEST_PORT = 65535
 
 
 def add_parser(subparsers: Any) -> None:
-    text = "Look at the results in a browser: runs, comparisons, history; live while a run goes on."
+    text = "Look at runs, comparisons and history in a browser. A run in progress updates by itself."
     parser = subparsers.add_parser("view", help="look at the results in a browser", description=text)
+    add_output_dir(parser)
     parser.add_argument(
-        "--output-dir", default=DEFAULT_FOLDER, help=f"where the results are (default: {DEFAULT_FOLDER})"
+        "--port", type=_port, default=0, help="port of the local server (default: any free port)"
     )
-    parser.add_argument(
-        "--port", type=_port, default=0, help="of the local server (default: any that is free)"
-    )
-    parser.add_argument("--no-open", action="store_true", help="print the link, and open no browser")
+    parser.add_argument("--no-open", action="store_true", help="print the link; do not open a browser")
     parser.set_defaults(execute=execute)
 
 
 def _port(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > HIGHEST_PORT:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port: use a number from 0 to {HIGHEST_PORT}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: use a number from 0 to {HIGHEST_PORT}")
     return int(text)
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Serve until Ctrl-C, which is how it is meant to end: exit code 0."""
+    """Serve until Ctrl-C, which is the normal end: exit code 0."""
     import signal
     import threading
 
@@ -43,8 +41,8 @@ def execute(arguments: argparse.Namespace) -> int:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             print(f"The results in {folder} are at {server.link}", flush=True)
-            print("Ctrl-C ends it.", flush=True)
-            # The first page need not wait for thousands of files.
+            print("Press Ctrl-C to stop.", flush=True)
+            # Read the runs in advance, so that the first page does not wait for thousands of files.
             threading.Thread(target=server.app.index.lines, daemon=True).start()
             if not arguments.no_open:
                 _open_browser(server.link)
@@ -55,7 +53,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _open_browser(link: str) -> None:
-    """Where there is a screen: a browser inside of the terminal would take it away."""
+    """Open a browser if there is a display; a text browser would take over the terminal."""
     import os
     import sys
     import webbrowser

@@ -1,4 +1,4 @@
-"""Results for other tools: tables (CSV, Parquet), JSON, pytest-benchmark's and Bencher's formats."""
+"""Export results for other tools: CSV, Parquet, JSON, pytest-benchmark's and Bencher's formats."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from memory.benchmarking.model.paths import read_path
 from memory.benchmarking.model.records import Figure, Run
 from memory.benchmarking.model.tables import columns_of, rows
 
-_SECONDS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
+_SECONDS_OF_UNIT = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def export(results: Sequence[LoadedResult], format: str, runs: Mapping[str, Run] | None = None) -> bytes:
-    """The content of the file. `runs` tells where the results were measured, for formats that say so."""
-    if format not in FORMATS:
-        raise UnknownName(f"there is no format {format!r}: {nearest(format, FORMATS)}")
+    """Return the content of the exported file.
+
+    `runs` are the runs of the results, by id; some formats describe the machine and the revision.
+    """
+    if format not in WRITERS:
+        raise UnknownName(f"there is no format {format!r}: {nearest(format, WRITERS)}")
     if not results:
         raise NothingMeasured("there are no results to export")
-    return FORMATS[format](results, runs or {})
+    return WRITERS[format](results, runs or {})
 
 
 def _csv(results: Sequence[LoadedResult], _: Mapping[str, Run]) -> bytes:
@@ -83,15 +86,15 @@ def _json(results: Sequence[LoadedResult], runs: Mapping[str, Run]) -> bytes:
 
 
 def _pytest_benchmark(results: Sequence[LoadedResult], runs: Mapping[str, Run]) -> bytes:
-    """One entry per time, its rounds being ours: one process each. Other figures have no place in it."""
+    """Write one entry for each time, with its rounds. The format has no place for other figures."""
     entries = []
     for each in results:
         for path, figure in each.result.metrics.items():
             metric = each.metric(path)
-            if metric.unit in _SECONDS and metric.better == "lower":
-                entries.append(_pytest_entry(each, path, figure, _SECONDS[metric.unit]))
+            if metric.unit in _SECONDS_OF_UNIT and metric.better == "lower":
+                entries.append(_pytest_entry(each, path, figure, _SECONDS_OF_UNIT[metric.unit]))
     if not entries:
-        raise NothingMeasured("pytest-benchmark's format knows times only, and these results have none")
+        raise NothingMeasured("pytest-benchmark's format holds only times, and these results have none")
     newest = max(results, key=lambda each: each.file.timestamp)
     run = runs.get(newest.file.run_id)
     return encode_json(
@@ -187,7 +190,7 @@ def _commit_info(run: Run | None) -> dict[str, Any]:
 
 
 def _bmf(results: Sequence[LoadedResult], _: Mapping[str, Run]) -> bytes:
-    """Bencher Metric Format: https://bencher.dev/docs/reference/bencher-metric-format/"""
+    """Write the Bencher Metric Format: https://bencher.dev/docs/reference/bencher-metric-format/"""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for each in results:
         for where, leaves in each.groups.items():
@@ -197,7 +200,7 @@ def _bmf(results: Sequence[LoadedResult], _: Mapping[str, Run]) -> bytes:
             for leaf, figure in leaves.items():
                 if leaf in measures:
                     raise InvalidBenchmarkConfig(
-                        f"bmf has one figure per name, and {name} {leaf} is in two results: export one run"
+                        f"bmf has one figure a name, but {name} {leaf} is in two results: export one run"
                     )
                 bounds = {"lower_value": figure.low, "upper_value": figure.high}
                 measures[leaf] = {"value": figure.value} | {
@@ -206,11 +209,10 @@ def _bmf(results: Sequence[LoadedResult], _: Mapping[str, Run]) -> bytes:
     return encode_json(found)
 
 
-FORMATS: Mapping[str, Callable[[Sequence[LoadedResult], Mapping[str, Run]], bytes]] = {
+WRITERS: Mapping[str, Callable[[Sequence[LoadedResult], Mapping[str, Run]], bytes]] = {
     "csv": _csv,
     "parquet": _parquet,
     "json": _json,
     "pytest-benchmark": _pytest_benchmark,
     "bmf": _bmf,
 }
-TEXT_FORMATS = tuple(name for name in FORMATS if name != "parquet")

@@ -148,8 +148,13 @@ def short_name(leaf: str) -> str:
     """`throughput` for `throughput_ops_per_second`, `median` for `p50_ms`: units stand at the figures."""
     if leaf in _CALLED:
         return _CALLED[leaf]
+    return plain(without_unit(leaf))
+
+
+def without_unit(leaf: str) -> str:
+    """Return a metric's name without the unit at its end: `p50` for `p50_ms`."""
     ending = next((ending for ending in _UNIT_ENDINGS if leaf.endswith(ending)), "")
-    return plain(leaf.removesuffix(ending)) or plain(leaf)
+    return leaf.removesuffix(ending) or leaf
 
 
 def plain(name: str) -> str:

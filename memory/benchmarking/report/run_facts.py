@@ -1,15 +1,15 @@
-"""What a run and a result say of themselves, the same on the terminal and on the page."""
+"""Facts about a run and a result, as text for the terminal and for pages."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
 from memory.benchmarking.model.loaded_result import LoadedResult
-from memory.benchmarking.model.records import Run
+from memory.benchmarking.model.records import Failure, Run
 
 
 def run_facts(run: Run) -> dict[str, str]:
-    """Name to text; what is not known is left out."""
+    """Return the facts about a run, by name; unknown ones are left out."""
     where = run.environment
     facts = {
         "status": run.status,
@@ -25,11 +25,12 @@ def run_facts(run: Run) -> dict[str, str]:
         "fingerprint": where.fingerprint,
     }
     if not run.gates:
-        facts["parallel"] = f"{run.parallel} rounds side by side: the times are no measure of speed"
+        facts["parallel"] = f"{run.parallel} rounds at the same time: the timings can't be compared"
     return {name: text for name, text in facts.items() if text}
 
 
 def result_facts(each: LoadedResult) -> dict[str, str]:
+    """Return the file and the parameters of a result."""
     facts = {"file": str(each.file.path)}
     params = each.result.metadata.get("params")
     if isinstance(params, dict) and params:
@@ -38,12 +39,13 @@ def result_facts(each: LoadedResult) -> dict[str, str]:
 
 
 def revision_text(run: Run) -> str:
+    """Return the short git revision; empty if there is none."""
     where = run.environment
     return where.git_revision and where.git_revision[:12] + (" with changes" if where.git_dirty else "")
 
 
 def duration_text(seconds: float) -> str:
-    """`45 s`, `3 min 20 s`, `2 h 5 min`, `12 days`."""
+    """Return a duration for people: `45 s`, `3 min 20 s`, `2 h 5 min`, `12 days`."""
     whole = max(0, round(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -55,7 +57,7 @@ def duration_text(seconds: float) -> str:
 
 
 def parse_time(text: str) -> datetime | None:
-    """A time of a run's record."""
+    """Parse a time of `run.json`; None if it is not in ISO format."""
     try:
         return datetime.fromisoformat(text)
     except ValueError:
@@ -68,11 +70,25 @@ def started_text(run: Run) -> str:
 
 
 def duration_of(run: Run) -> str:
-    """`, took 5 min 31 s`; empty while it goes on."""
-    start, end = parse_time(run.started_at), parse_time(run.finished_at)
+    """Return `, took 5 min 31 s`; empty while the run is in progress."""
+    took = time_between(run.started_at, run.finished_at)
+    return took and f", took {took}"
+
+
+def time_between(started_at: str, finished_at: str) -> str:
+    """Return the time between two times of `run.json`; empty if it is unknown."""
+    start, end = parse_time(started_at), parse_time(finished_at)
     if start is None or end is None:
         return ""
     try:
-        return f", took {duration_text((end - start).total_seconds())}"
-    except TypeError:  # one of them has a time zone and the other has none
+        return duration_text((end - start).total_seconds())
+    except TypeError:  # only one of them has a time zone
         return ""
+
+
+def failures_by_error(run: Run) -> dict[tuple[str, str], list[Failure]]:
+    """Group the failed rounds by reason and message."""
+    found: dict[tuple[str, str], list[Failure]] = {}
+    for failure in run.failures:
+        found.setdefault((failure.reason, failure.message), []).append(failure)
+    return found

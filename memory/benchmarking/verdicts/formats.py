@@ -14,8 +14,6 @@ from memory.benchmarking.verdicts.as_markdown import as_markdown
 from memory.benchmarking.verdicts.as_table import as_table
 from memory.benchmarking.verdicts.records import Comparison
 
-FORMATS = ("table", "json", "markdown", "junit", "github")
-
 
 def render(
     comparison: Comparison,

@@ -8,7 +8,7 @@ from pathlib import Path
 from memory.benchmarking.model.files import RUN_FILE
 from memory.benchmarking.report.markup import Markup, element, join
 from memory.benchmarking.report.parts import note
-from memory.benchmarking.report.run_facts import duration_text, parse_time
+from memory.benchmarking.report.run_facts import time_between
 from memory.benchmarking.text.display import NOTHING
 from memory.benchmarking.view.index import DAMAGED, RunLine
 from memory.benchmarking.view.layout import Page, field, progress, run_address, select, status_mark
@@ -119,6 +119,7 @@ def _row(line: RunLine) -> Markup:
     )  # fmt: skip
     when = line.started_at[:16].replace("T", " ") or line.day
     name = (element("a", line.id, href=run_address(line.id)), element("span", when, class_="soft when"))
+    took = "" if line.is_running else time_between(line.started_at, line.finished_at)
     status = progress(line) if line.is_running else status_mark(line)
     if line.problem:
         why = line.problem.removeprefix(str(line.folder / RUN_FILE)).strip()
@@ -131,7 +132,7 @@ def _row(line: RunLine) -> Markup:
         _cell("Profile", line.profile or NOTHING),
         _cell("Targets", ", ".join(line.targets) or NOTHING),
         _cell("Results", str(line.results) if line.status != DAMAGED else NOTHING, "n"),
-        _cell("Took", took(line), "n"),
+        _cell("Took", took or NOTHING, "n"),
         _cell(
             "Revision",
             element("code", line.revision[:7] + line.revision[12:]) if line.revision else NOTHING,
@@ -143,16 +144,6 @@ def _cell(name: str, content: str, kind: str | None = None) -> Markup:
     """With its column's name, which a narrow screen shows beside it; what is empty is left out there."""
     classes = [kind, "nothing" if content == NOTHING else None]
     return element("td", content, class_=" ".join(filter(None, classes)) or None, data_name=name)
-
-
-def took(line: RunLine) -> str:
-    start, end = parse_time(line.started_at), parse_time(line.finished_at)
-    if start is None or end is None or line.is_running:
-        return NOTHING
-    try:
-        return duration_text((end - start).total_seconds())
-    except TypeError:  # one of them has a time zone and the other has none
-        return NOTHING
 
 
 def _pager(chosen: RunFilter, page: int, pages: int) -> Markup:

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from result_builders import THROUGHPUT, figure, make_result, make_run, storage_figures
 
-from memory.benchmarking.commands.results import FORMATS, add_parser, execute
+from memory.benchmarking.commands.results import add_parser, execute
 from memory.benchmarking.errors import InvalidBenchmarkConfig, NothingMeasured, UnknownName
+from memory.benchmarking.model.formats import EXPORT_FORMATS
 from memory.benchmarking.model.records import Failure, Figure, Unit
-from memory.benchmarking.report.export import FORMATS as KNOWN_FORMATS
+from memory.benchmarking.report.export import WRITERS
 from memory.benchmarking.results import BenchmarkResults
 from memory.benchmarking.text.display import text_width
 
@@ -211,7 +212,7 @@ def test_show_tells_a_wide_interval_as_a_factor(results: Command, folder: Path, 
     assert "10.0 ms ±5 %" in line
     assert "10.0 ms ×÷2.5" in line
     assert "10.0 ms ×÷?" in line
-    assert text.count("×÷2: from half to twice") == 1
+    assert text.count("×÷2: the interval is half to twice") == 1
     assert text.count("×÷?: too few rounds") == 1
 
 
@@ -403,7 +404,7 @@ def test_no_name_from_a_file_commands_the_terminal(results: Command, folder: Pat
 
 
 def test_the_command_knows_every_format() -> None:
-    assert set(FORMATS) == set(KNOWN_FORMATS)
+    assert tuple(WRITERS) == EXPORT_FORMATS
 
 
 def test_export_writes_to_standard_output_or_a_file(
@@ -442,7 +443,7 @@ def test_rm_removes_what_was_named_and_nothing_else(results: Command, folder: Pa
     first = make_run(folder, "20260801_101500_ab12")
     second = make_run(folder, "20260802_101500_cd34")
     assert results("rm", first.name, "--yes") == 0
-    assert capsys.readouterr().out == f"removed {first.name}\n"
+    assert capsys.readouterr().out == f"deleted {first.name}\n"
     assert not first.exists()
     assert second.exists()
 

@@ -301,10 +301,13 @@ def wait_for(what: Callable[[], bool]) -> None:
         (["--base-target", "a"], "--base-target needs a --current-target"),
         (["--base", "no-such-revision"], "has no such revision"),
         (["--base", "HEAD", "--pairs", "3"], "--pairs is 3: use at least 6"),
-        (["--base-python", "nowhere", "--current-python", "nowhere"], "nowhere is no Python"),
+        (
+            ["--base-python", "nowhere", "--current-python", "nowhere"],
+            "nowhere is not a Python",
+        ),
         (["--base-target", "agentmemory", "--current-target", "agentmem"], "did you mean 'agentmemory'?"),
         (["--show", "latest"], "there is no comparison 'latest'"),
-        (["--base", "HEAD", "--output", "a.pdf"], "its name must end with one of"),
+        (["--base", "HEAD", "--output", "a.pdf"], "has an unknown ending: use one of"),
         (["--base", "HEAD", "--threshold", "-1"], "threshold is -1.0"),
     ],
 )

@@ -122,7 +122,7 @@ def test_nothing_else_ran_and_nothing_was_forgotten(misbehaved: tuple[Done, Path
     assert {ref.benchmark for ref in run.results} == FINE
     assert len(run.failures) == len(FAILURES)
     assert len(run.cases) == len(FINE) + len(FAILURES)
-    assert f"go on with: membench run --resume {run.id} --output-dir out" in done.err
+    assert f"continue with: membench run --resume {run.id} --output-dir out" in done.err
     assert "Traceback" not in done.out + done.err
 
 
@@ -428,7 +428,7 @@ def test_ctrl_c_once_finishes_the_round_and_saves_it(tmp_path: Path) -> None:
     assert run.status == "interrupted"
     assert run.failures == []
     assert [ref.rounds for ref in run.results if ref.benchmark == "waits"] == [1]
-    assert f"go on with: membench run --resume {run.id} --output-dir {tmp_path / 'out'}" in err
+    assert f"continue with: membench run --resume {run.id} --output-dir {tmp_path / 'out'}" in err
     assert not (tmp_path / "out" / ".scratch").exists()
 
     done = membench("run", "--resume", "--output-dir", tmp_path / "out", cwd=tmp_path)

@@ -140,7 +140,7 @@ def test_the_same_failure_is_told_once(tmp_path: Path) -> None:
     text = membench("results", "show", "--output-dir", "results", cwd=tmp_path).out
     assert "9 rounds failed" in text
     assert text.count("NameError: x") == 1
-    assert "and 6 more rounds, for the same reason" in text
+    assert "and 6 more rounds with the same error" in text
 
 
 # -- signs that are not there -----------------------------------------------------------------

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory.benchmarking.model.formats import COMPARISON_FORMATS
 from memory.benchmarking.text.display import text_width
 from memory.benchmarking.verdicts.as_markdown import escaped
-from memory.benchmarking.verdicts.formats import FORMATS, render
+from memory.benchmarking.verdicts.formats import render
 from memory.benchmarking.verdicts.records import Comparison, MetricVerdict, Verdict, decode
 from memory.benchmarking.verdicts.words import change_text, conclusion, sentence
 
@@ -144,7 +145,7 @@ def hostile() -> Comparison:
     )
 
 
-@pytest.mark.parametrize("format", [name for name in FORMATS if name != "json"])
+@pytest.mark.parametrize("format", [name for name in COMPARISON_FORMATS if name != "json"])
 @pytest.mark.parametrize("show_all", [False, True])
 def test_no_form_lets_a_terminal_be_moved_or_a_line_be_forged(format: str, show_all: bool) -> None:
     text = render(hostile(), format, show_all=show_all)

@@ -223,7 +223,7 @@ def test_a_port_that_is_taken_is_named(server: ViewServer, tmp_path: Path) -> No
 def test_what_is_no_port_is_named(tmp_path: Path, port: str) -> None:
     done = membench("view", "--no-open", f"--port={port}", cwd=tmp_path)
     assert done.code == 1
-    assert f"{port!r} is no port" in done.error
+    assert f"{port!r} is not a port" in done.error
 
 
 def test_a_file_is_no_folder_of_results(tmp_path: Path) -> None:

@@ -1,0 +1,172 @@
+"""The command-line options that several commands share, and the settings that follow from them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memory.benchmarking.errors import InvalidBenchmarkConfig
+from memory.benchmarking.model.files import DEFAULT_FOLDER
+from memory.benchmarking.model.formats import COMPARISON_FORMATS
+
+if TYPE_CHECKING:
+    from memory.benchmarking.config import BenchmarkConfig
+    from memory.benchmarking.model.records import Case
+    from memory.benchmarking.run.discovery import Found
+
+
+def add_selection(parser: argparse.ArgumentParser, title: str = "what to run (default: everything)") -> Any:
+    """Add the options that choose benchmarks and targets; return their group."""
+    group = parser.add_argument_group(title)
+    for option, what in (
+        ("--category", "run only this category of benchmarks"),
+        ("--benchmark", "run only this benchmark: read_latency, or storage.read_latency"),
+        ("--target", "memory system to measure (see `membench list`)"),
+    ):
+        default: list[str] | None = None if option == "--target" else []
+        group.add_argument(
+            option, action="append", default=default, metavar="NAME", help=f"{what}; may be repeated"
+        )
+    group.add_argument(
+        "--path", action="append", default=[], metavar="FILE", help="also load your benchmarks from FILE"
+    )
+    return group
+
+
+def add_settings(group: Any, profiles: str) -> None:
+    """Add the options for sizes, seed and time limit. `profiles` lists the profiles for the help text."""
+    group.add_argument("--profile", metavar="NAME", help=f"sizes to measure: {profiles}")
+    group.add_argument(
+        "--config", metavar="FILE", help="settings, as JSON or TOML (default: $MEMBENCH_CONFIG)"
+    )
+    group.add_argument("--params", metavar="JSON", help="parameters, as JSON text or a JSON or TOML file")
+    group.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="one setting, as in storage.batch_sizes=10,100; may be repeated",
+    )
+    group.add_argument(
+        "--seed", metavar="N", help="seed for the data and for the order of the rounds (default 0)"
+    )
+    group.add_argument("--timeout", metavar="SECONDS", help="stop a process that takes longer")
+
+
+def add_output_dir(parser: Any, default: str | None = DEFAULT_FOLDER) -> None:
+    """Add `--output-dir`. A default of None lets the configuration file decide."""
+    parser.add_argument(
+        "--output-dir",
+        default=default,
+        metavar="DIR",
+        help=f"folder with the results (default: {DEFAULT_FOLDER})",
+    )
+
+
+def add_comparison_output(group: Any) -> None:
+    """Add the options that say how a comparison is printed and where else it is written."""
+    group.add_argument(
+        "--format", choices=COMPARISON_FORMATS, default="table", help="what to print (default: table)"
+    )
+    group.add_argument("--json", action="store_true", help="short for --format json")
+    group.add_argument(
+        "--all", action="store_true", help="also list figures that did not change or are not judged"
+    )
+    group.add_argument(
+        "--output",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="also write FILE; its ending sets the format: .md, .xml (JUnit), .json, .txt; may be repeated",
+    )
+
+
+def default_to_quick(arguments: argparse.Namespace) -> None:
+    """Choose the quick profile, unless an option or a configuration file names one.
+
+    For comparisons: many pairs of small runs show more than one pair of large ones.
+    """
+    if arguments.profile is None and not config_file(arguments):
+        arguments.profile = "quick"
+
+
+def config_file(arguments: argparse.Namespace) -> str | None:
+    """Return the configuration file: `--config`, else `MEMBENCH_CONFIG`, else None."""
+    return arguments.config or os.environ.get("MEMBENCH_CONFIG")
+
+
+def config_of(arguments: argparse.Namespace, found: Found) -> BenchmarkConfig:
+    """Return the settings: the configuration file's or the profile's, changed by the options."""
+    from memory.benchmarking.config import BenchmarkConfig
+    from memory.benchmarking.model.profiles import DEFAULT_PROFILE
+
+    known = [(each.category, each.name, each.kinds) for each in found.benchmarks]
+    file = config_file(arguments)
+    if file:
+        config = BenchmarkConfig.load(file, profile=arguments.profile, known=known)
+    else:
+        config = BenchmarkConfig(arguments.profile or DEFAULT_PROFILE)
+        for each in known:
+            config.know(*each)
+    for assignment in arguments.set:
+        config.set_text(assignment)
+    for name, value in (
+        ("rounds", arguments.rounds),
+        ("seed", arguments.seed),
+        ("timeout_seconds", arguments.timeout),
+    ):
+        if value is not None:
+            config.set_text(f"{name}={value}")
+    if arguments.output_dir:
+        config.output_dir = arguments.output_dir
+    if arguments.target:
+        config.targets = arguments.target
+    return config
+
+
+def params_of(text: str | None) -> dict[str, Any]:
+    """Parse `--params`: JSON text, or the name of a JSON or TOML file."""
+    if text is None:
+        return {}
+    if not text.lstrip().startswith("{"):
+        from memory.benchmarking.config import read_table
+
+        return read_table(Path(text))
+    try:
+        values: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise InvalidBenchmarkConfig(f"--params is not JSON: {problem}") from None
+    return values
+
+
+def cases_of(arguments: argparse.Namespace, found: Found, config: BenchmarkConfig) -> list[Case]:
+    """Return the cases that the options choose."""
+    from memory.benchmarking.run.plan import make_cases
+
+    chosen = found.select(arguments.category, arguments.benchmark)
+    return make_cases(chosen, config, params_of(arguments.params))
+
+
+def timing_seconds(config: BenchmarkConfig) -> float:
+    """Return how long a process of a pair measures: `seconds` if it was set, else what a pair needs."""
+    from memory.benchmarking.lockstep.engine import TIMING_SECONDS
+    from memory.benchmarking.model.profiles import PROFILES
+
+    was_set = config.seconds != PROFILES[config.profile].seconds
+    return config.seconds if was_set else TIMING_SECONDS
+
+
+def show_status(text: str = "") -> None:
+    """Replace the status line on standard error; do nothing where that is no terminal."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def check_minutes(minutes: float | None) -> None:
+    """Raise InvalidBenchmarkConfig unless `--minutes` is positive and finite."""
+    if minutes is not None and not 0 < minutes < float("inf"):
+        raise InvalidBenchmarkConfig(f"--minutes is {minutes}: use a number > 0")
