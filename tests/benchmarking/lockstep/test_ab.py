@@ -298,7 +298,7 @@ def wait_for(what: Callable[[], bool]) -> None:
     [
         ([], "nothing to compare is given: use --base REVISION"),
         (["--base", "x", "--base-target", "a", "--current-target", "b"], "base and target are both given"),
-        (["--base-target", "a"], "--base-target needs a --current-target"),
+        (["--base-target", "a"], "--base-target has no other side: add --current-target"),
         (["--base", "no-such-revision"], "has no such revision"),
         (["--base", "HEAD", "--pairs", "3"], "--pairs is 3: use at least 6"),
         (
