@@ -439,7 +439,7 @@ def test_a_memory_collected_in_the_keepers_own_thread_is_closed(tmp_path: Path) 
         """The keeper asks for the time: then, and only there, the collector runs."""
 
         def now(self) -> float:
-            if threading.current_thread().name == "agentmemory-keeper" and collect.wait(PATIENCE):
+            if threading.current_thread().name == "agentmemory-maintenance" and collect.wait(PATIENCE):
                 gc.collect()
             return super().now()
 
