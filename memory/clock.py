@@ -1,4 +1,4 @@
-"""Where the memory takes the time from: the system, or a clock that tests and benchmarks move."""
+"""The source of the current time: the system clock, or one that tests and benchmarks set."""
 
 from __future__ import annotations
 
@@ -8,20 +8,25 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Seconds since 1970 as a float."""
+    """Returns the current time."""
 
-    def now(self) -> float: ...
+    def now(self) -> float:
+        """Return seconds since 1970."""
+        ...
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The clock of the machine."""
 
     def now(self) -> float:
         return time.time()
 
 
 class ManualClock:
-    """A clock that stands still until it is moved, so that nobody has to sleep for a time limit."""
+    """A clock that only `advance` moves, so that a test of a time limit need not sleep.
+
+    `start` is in seconds since 1970.
+    """
 
     def __init__(self, start: float = 1_700_000_000.0) -> None:
         self._now = start

@@ -1,9 +1,10 @@
-"""The records that flow through everything: tiers, memories, and what a search answers."""
+"""Tiers, memories and search hits: the values that callers see."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -11,13 +12,13 @@ from memory.errors import UnknownTier, short
 
 
 class Tier(IntEnum):
-    """Where a memory lives; a lower number is younger and in a fuller form."""
+    """Where a memory is kept. New memories start in STM; each lower tier stores them smaller."""
 
     STM = 0
     IM = 1
     LTM = 2
 
-    __hash__ = int.__hash__  # Enum's own is written in Python, and tiers are looked up all the time
+    __hash__ = int.__hash__  # Enum's own hash is slow, and tiers are dict keys in hot paths
 
     @property
     def label(self) -> str:
@@ -26,7 +27,7 @@ class Tier(IntEnum):
 
     @classmethod
     def parse(cls, value: str | Tier) -> Tier:
-        """The tier that `value` names."""
+        """Return the tier that `value` names."""
         if isinstance(value, cls):
             return value
         tier = _BY_LABEL.get(value) if isinstance(value, str) else None
@@ -36,7 +37,7 @@ class Tier(IntEnum):
 
     @classmethod
     def parse_scope(cls, value: str | Tier | None) -> frozenset[Tier]:
-        """The tiers that a search over `value` looks at; "all" or None means every one."""
+        """Return the tiers that a search in `value` covers; "all" and None mean every tier."""
         if value is None or value == "all":
             return ALL_TIERS
         try:
@@ -49,13 +50,18 @@ TIER_LABELS = ("stm", "im", "ltm")
 _BY_LABEL = {label: Tier(number) for number, label in enumerate(TIER_LABELS)}
 ALL_TIERS = frozenset(Tier)
 
+TierName: TypeAlias = str | Tier
+"""A tier as callers write it: "stm" or Tier.STM; where several tiers can be read, also "all"."""
+Timestamp: TypeAlias = float | datetime
+"""A point in time: seconds since 1970, or a datetime."""
 
-# The records below hold JSON values and never each other in a circle: Python's collector of such
-# circles need not look at them (gc=False), which makes reading many of them a good deal faster.
+
+# The classes below hold JSON values, so they can't be part of a reference cycle. gc=False excludes them
+# from garbage collection, which makes reading many of them much faster.
 
 
 class MemoryEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One thing an agent stored, whole and exact from every tier."""
+    """One memory, exactly as it was stored, from whichever tier."""
 
     id: str
     agent_id: str
@@ -69,10 +75,10 @@ class MemoryEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Why(msgspec.Struct, frozen=True, gc=False):
-    """Why a memory was found: the query's words it holds, its nearness, its surroundings.
+    """Why a memory matched a query.
 
-    `similarity` is the cosine to the query (None where only words were searched), and `context`
-    is the part of the score that came from neighbouring memories and the session.
+    `words` are the query's words that it contains. `similarity` is the cosine to the query; None if only
+    words were searched. `context` is the part of the score from neighbouring memories and the session.
     """
 
     words: tuple[str, ...] = ()
@@ -91,7 +97,7 @@ class Why(msgspec.Struct, frozen=True, gc=False):
 
 
 class Hit(msgspec.Struct, frozen=True, gc=False):
-    """One answer of a search, best first."""
+    """One result of a search."""
 
     id: str
     entry: MemoryEntry

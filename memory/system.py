@@ -1,4 +1,4 @@
-"""AgentMemorySystem: the memories of all agents, and the verbs of the public interface."""
+"""AgentMemorySystem: the memories of all agents, and the public methods to store and find them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import os
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -14,12 +14,21 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 import numpy as np
+from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
-from memory._base.checks import check_name, check_names, check_number
+from memory._base.checks import (
+    check_count,
+    check_name,
+    check_names,
+    check_number,
+    check_step_bound,
+    check_timestamp,
+)
 from memory._base.yielding import BACKGROUND_PAUSE_SECONDS, low_priority, yield_lock
-from memory._read.entry_cache import RecordCache
-from memory._read.finding import Finding, Moment, TierName
+from memory._read.entry_cache import EntryCache
+from memory._read.reader import Reader
+from memory._read.searcher import Searcher
 from memory._tiers.maintenance_thread import MaintenanceThread
 from memory._tiers.transitions import TransitionReport, Transitions
 from memory._transfer import jsonl as transfer
@@ -29,9 +38,9 @@ from memory.clock import Clock, SystemClock
 from memory.compression import TierCodecs, configured_codecs
 from memory.config import MemoryConfig
 from memory.embedding import ContentEmbedder, Embedder, WordLlamaEmbedder
-from memory.entry import Tier
+from memory.entry import Hit, MemoryEntry, Tier, TierName, Timestamp
 from memory.errors import EmbedderMismatch, ImportDamaged, InvalidMemory, StoreError, short
-from memory.search import IndexCache, query_vector_of
+from memory.search import IndexCache
 from memory.storage import MemoryStore, Row, SQLiteStore
 
 if TYPE_CHECKING:
@@ -40,26 +49,34 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_CHECKS_A_LIMIT = 64  # an agent's limit is looked at every limit ÷ 64 memories
-_RECORDS_SHARE = 4  # of the cache's bytes, one in four is for records
-_USES_WAITING = 4096  # memories whose uses wait for the maintenance; those of others wait no longer
-_USES_AT_ONCE = 256  # memories; saving them takes the call that does it two or three milliseconds
-_LOOK_AT_USES_EVERY = 64  # memories that are stored
-_USES_LOST = "how often memories were used was not saved: %s"
+_CHECKS_PER_LIMIT = 64
+"""The limits of an agent are checked each time it has stored 1/64 of the smallest limit."""
+_ENTRY_CACHE_SHARE = 4
+"""One byte in four of `cache_bytes` is for the entry cache, the rest for search indexes."""
+_MAX_UNSAVED_COUNTS = 4096
+"""Without a maintenance thread: memories with unsaved read counts before a storing call saves some."""
+_COUNTS_PER_SAVE = 256
+"""Memories; to save their read counts takes the storing call 2 to 3 ms."""
+_CHECK_COUNTS_EVERY = 64
+"""Memories stored between two looks at the number of unsaved read counts."""
+_COUNTS_LOST = "read counts were not saved: %s"
 
 
-class _Unset:
-    """Stands for "leave as it is" where None is a value."""
+class AgentMemorySystem:
+    """A tiered memory for any number of agents in one durable file.
 
+    Threads can share a system, and processes can open the same file. Once a call that stores a memory has
+    returned, the memory survives the end of the process, whatever ends it.
 
-_UNSET = _Unset()
-
-
-class AgentMemorySystem(Finding):
-    """A tiered memory for any number of agents on one durable file.
-
-    Threads may share it, and processes may open the same file. When a storing call has returned, the
-    memory survives the end of the process by any cause.
+    Arguments with the same meaning in all methods:
+        agent_id: the agent that owns the memories.
+        tier: "stm", "im" or "ltm"; methods that read also take "all".
+        kind: a label such as "state", "action" or "text".
+        step: the number of the agent's step to which a memory belongs.
+        k, limit: the largest number of results; `limit=None` returns all.
+        timestamp, since, until, start_time, end_time: seconds since 1970, or a datetime. Both ends of a
+            range are included.
+    An argument with a wrong type or value raises `InvalidMemory`, and nothing is changed.
     """
 
     def __init__(
@@ -69,6 +86,13 @@ class AgentMemorySystem(Finding):
         embedder: Embedder | None = None,
         clock: Clock | None = None,
     ) -> None:
+        """Open the memory; create its file if there is none.
+
+        Args:
+            config: all settings; by default a file in the user's data folder.
+            embedder: turns text into vectors; by default WordLlama. A file keeps its first embedder.
+            clock: the source of the current time; tests pass a `ManualClock`.
+        """
         self.config = config or MemoryConfig()
         self.config.validate()
         self.clock: Clock = clock or SystemClock()
@@ -89,23 +113,20 @@ class AgentMemorySystem(Finding):
     def _assemble(self, codecs: dict[Tier, VectorCodec]) -> None:
         config, store = self.config, self._store
         self._check_embedder()
-        self._content_embedder = ContentEmbedder(self.embedder)
-        self._query_vector = query_vector_of(self._content_embedder)
+        embedder = ContentEmbedder(self.embedder)
         self._forms = TierCodecs(store, config, self.embedder.dimensions, codecs)
-        self._intake = Intake(self._content_embedder, self._forms, self.clock)
-        records_bytes = config.cache_bytes // _RECORDS_SHARE
-        self._records = RecordCache(store, records_bytes)
+        self._intake = Intake(embedder, self._forms, self.clock)
+        entry_bytes = config.cache_bytes // _ENTRY_CACHE_SHARE
+        self._entry_cache = cache = EntryCache(store, entry_bytes)
         self._indexes = IndexCache(
-            store,
-            self.embedder.dimensions,
-            self._forms.to_int8,
-            config.cache_bytes - records_bytes,
+            store, self.embedder.dimensions, self._forms.to_int8, config.cache_bytes - entry_bytes
         )
+        self._reader = Reader(store, self._forms, cache)
+        self._searcher = Searcher(self._reader, self._indexes, embedder, cache.version)
         self._transitions = Transitions(store, self._forms, config, self.clock)
-        self._searches = 0
         self._writes = 0
-        self._look_at_uses = _LOOK_AT_USES_EVERY
-        """At how many writes."""
+        self._check_counts_at = _CHECK_COUNTS_EVERY
+        """The number of writes at which the unsaved read counts are checked next."""
         self._maintenance: MaintenanceThread | None = None
         if config.maintenance == "background" and not config.read_only:
             limits = [
@@ -116,19 +137,18 @@ class AgentMemorySystem(Finding):
             self._maintenance = MaintenanceThread(
                 self._transitions,
                 interval_seconds=config.maintenance_interval_seconds,
-                check_every=max(min(limits, default=1000) // _CHECKS_A_LIMIT, 1),
-                before_round=_use_saver(self._records, store),
+                check_every=max(min(limits, default=1000) // _CHECKS_PER_LIMIT, 1),
+                before_round=cache.save_read_counts,
             )
-        save_uses = None if config.read_only else _use_saver(self._records, store)
         _open_systems.add(self)
-        self._close = weakref.finalize(self, _shut_down, self._maintenance, self._records, save_uses, store)
+        self._close = weakref.finalize(self, _shut_down, self._maintenance, cache, store, config.read_only)
 
     @property
     def _embedder_name(self) -> str:
         return f"{self.embedder.name}/{self.embedder.dimensions}"
 
     def _check_embedder(self) -> None:
-        """Vectors of two embedders can't be compared: a file belongs to the one it began with."""
+        """Refuse an embedder other than the file's: vectors of two embedders can't be compared."""
         name = self._embedder_name
         default = None if self.config.read_only else name
         known = self._store.setting("embedder", default)
@@ -152,11 +172,11 @@ class AgentMemorySystem(Finding):
         self.close()
 
     def close(self) -> None:
-        """Stop the background and release the file; may be called twice."""
+        """Stop the maintenance thread and release the file; a second call does nothing."""
         self._close()
 
     def agent(self, agent_id: str) -> AgentMemory:
-        """The same verbs for one agent, without naming it each time."""
+        """Return a view of one agent: the same methods without `agent_id`."""
         from memory.agent import AgentMemory
 
         return AgentMemory(self, agent_id)
@@ -174,14 +194,20 @@ class AgentMemorySystem(Finding):
         step: int | None = None,
         metadata: Mapping[str, Any] | None = None,
         id: str | None = None,
-        timestamp: Moment | None = None,
+        timestamp: Timestamp | None = None,
         vector: Sequence[float] | NDArray[np.float32] | None = None,
     ) -> str:
-        """Store one memory, text or any JSON value; its id.
+        """Store one memory and return its id.
 
-        `timestamp` says when it happened (default: now) and then belongs to what it is found by.
-        Storing an id again with the same content changes nothing; with other content it is an
-        IdConflict. `vector` replaces the embedder's.
+        Args:
+            content: text, or any JSON value.
+            kind: by default "text" for text and "state" for other values.
+            importance: a number ≥ 0; the least important memories move down first.
+            metadata: a JSON object; searches and filters see it too.
+            id: by default a new one. Storing an id again with the same content changes nothing; with
+                other content it raises `IdConflict`.
+            timestamp: when it happened (default: now). A given date can be searched for.
+            vector: used instead of the embedder's.
         """
         return self._store_one(
             NewMemory(
@@ -199,9 +225,10 @@ class AgentMemorySystem(Finding):
         )
 
     def add_many(self, batch: Iterable[Mapping[str, Any] | NewMemory]) -> list[str]:
-        """Store many memories, of one agent or several, all or none: one commit; their ids.
+        """Store many memories in one commit, all or none, and return their ids.
 
-        Each item has the arguments of `add` as its keys: {"agent_id": "ann", "content": "…"}.
+        `batch` may mix agents. The keys of an item are the arguments of `add`:
+        {"agent_id": "ann", "content": "…"}.
         """
         return self._store_all(
             [item if isinstance(item, NewMemory) else _new_memory(item) for item in batch]
@@ -218,14 +245,14 @@ class AgentMemorySystem(Finding):
         state_id: str | None = None,
         importance: float | None = None,
         metadata: Mapping[str, Any] | None = None,
-        timestamp: Moment | None = None,
+        timestamp: Timestamp | None = None,
     ) -> str:
-        """Store a state of an agent; its id. `importance` counts before `priority`."""
-        weight = priority if importance is None else importance
-        fields: dict[str, Any] = {"importance": weight, "metadata": metadata, "timestamp": timestamp}
-        return self.add(
-            agent_id, state_data, kind="state", tier=tier, step=step_number, id=state_id, **fields
-        )
+        """Store a state of an agent and return its id.
+
+        The arguments are those of `add`. `importance` overrides `priority`, which means the same.
+        """
+        fields = (step_number, priority, tier, state_id, importance, metadata, timestamp)
+        return self._add_kind("state", agent_id, state_data, *fields)
 
     def store_agent_action(
         self,
@@ -238,14 +265,11 @@ class AgentMemorySystem(Finding):
         action_id: str | None = None,
         importance: float | None = None,
         metadata: Mapping[str, Any] | None = None,
-        timestamp: Moment | None = None,
+        timestamp: Timestamp | None = None,
     ) -> str:
-        """Store what an agent did; its id."""
-        weight = priority if importance is None else importance
-        fields: dict[str, Any] = {"importance": weight, "metadata": metadata, "timestamp": timestamp}
-        return self.add(
-            agent_id, action_data, kind="action", tier=tier, step=step_number, id=action_id, **fields
-        )
+        """Store an action of an agent and return its id; see `store_agent_state`."""
+        fields = (step_number, priority, tier, action_id, importance, metadata, timestamp)
+        return self._add_kind("action", agent_id, action_data, *fields)
 
     def store_agent_interaction(
         self,
@@ -258,86 +282,201 @@ class AgentMemorySystem(Finding):
         interaction_id: str | None = None,
         importance: float | None = None,
         metadata: Mapping[str, Any] | None = None,
-        timestamp: Moment | None = None,
+        timestamp: Timestamp | None = None,
     ) -> str:
-        """Store what happened between an agent and somebody else; its id."""
-        weight = priority if importance is None else importance
-        fields: dict[str, Any] = {"importance": weight, "metadata": metadata, "timestamp": timestamp}
-        return self.add(
-            agent_id,
-            interaction_data,
-            kind="interaction",
-            tier=tier,
-            step=step_number,
-            id=interaction_id,
-            **fields,
-        )
+        """Store an interaction of an agent and return its id; see `store_agent_state`."""
+        fields = (step_number, priority, tier, interaction_id, importance, metadata, timestamp)
+        return self._add_kind("interaction", agent_id, interaction_data, *fields)
 
     def update(
         self,
         agent_id: str,
         id: str,
         *,
-        content: Any = _UNSET,
-        metadata: Mapping[str, Any] | _Unset | None = _UNSET,
-        importance: float | _Unset = _UNSET,
-        kind: str | _Unset = _UNSET,
-        step: int | _Unset | None = _UNSET,
+        content: Any = UNSET,
+        metadata: Mapping[str, Any] | UnsetType | None = UNSET,
+        importance: float | UnsetType = UNSET,
+        kind: str | UnsetType = UNSET,
+        step: int | UnsetType | None = UNSET,
     ) -> bool:
-        """Change some fields of a memory, which stays in its tier; False if there is none.
+        """Change the given fields of a memory; return False if there is no such memory.
 
-        Its age and its place in the order of storing stay as they were.
+        A given field replaces the old value whole. The memory keeps its tier, its age and its place in
+        the order of storing.
         """
         while True:
-            record = self._record(agent_id, id)
+            record = self._reader.find_record(agent_id, id)
             rows = self._store.rows(agent_id, [record.seq]) if record else []
             if not rows:
                 return False
             old = rows[0]
-            entry = self._entry(old)
+            entry = self._reader.decode(old)
             new = NewMemory(
                 agent_id=agent_id,
-                content=entry.content if isinstance(content, _Unset) else content,
-                kind=entry.kind if isinstance(kind, _Unset) else kind,
+                content=entry.content if content is UNSET else content,
+                kind=entry.kind if isinstance(kind, UnsetType) else kind,
                 tier=old.tier,
-                importance=entry.importance if isinstance(importance, _Unset) else importance,
-                step=entry.step if isinstance(step, _Unset) else step,
-                metadata=entry.metadata if isinstance(metadata, _Unset) else metadata,
+                importance=entry.importance if isinstance(importance, UnsetType) else importance,
+                step=entry.step if isinstance(step, UnsetType) else step,
+                metadata=entry.metadata if isinstance(metadata, UnsetType) else metadata,
                 id=id,
                 timestamp=entry.created_at,
-                # The vector says what the content says: it is kept unless that changes.
-                vector=self._finest(old) if isinstance(content, _Unset) else None,
+                # The vector depends on the content alone: keep it unless that changes.
+                vector=self._finest_vector(old) if content is UNSET else None,
             )
             row = msgspec.structs.replace(self._intake.rows([new], [old.dated])[0], stored_at=old.stored_at)
-            # Somebody else may have changed or moved it meanwhile: then this begins anew.
+            # If another thread or process has changed or moved the memory meanwhile, start again.
             if self._store.replace(old, row):
                 return True
 
     def delete(self, agent_id: str, id: str) -> bool:
-        """Remove one memory for good; False if there is none."""
+        """Delete one memory; return False if there is no such memory."""
         check_name("id", id)
         return self.delete_many(agent_id, [id]) == 1
 
     def delete_many(self, agent_id: str, ids: Sequence[str]) -> int:
-        """Remove memories for good, all in one step; how many there were."""
+        """Delete memories in one commit; return how many existed."""
         check_name("agent_id", agent_id)
         return self._store.delete(agent_id, check_names("ids", ids))
 
     def delete_all(self, agent_id: str) -> int:
-        """Remove everything of one agent and nothing of anybody else; how many there were."""
+        """Delete all memories of one agent; return how many there were."""
         check_name("agent_id", agent_id)
-        removed = self._store.delete_agent(agent_id)
-        self._records.drop(agent_id)
-        self._indexes.drop(agent_id)
-        return removed
+        deleted = self._store.delete_agent(agent_id)
+        self.drop_caches(agent_id)
+        return deleted
+
+    # -- reading and searching ----------------------------------------------------------------
+
+    def get(self, agent_id: str, id: str) -> MemoryEntry | None:
+        """Return the memory with this id from whichever tier, or None."""
+        # This is the hottest read, so the entry cache is asked from here: another call would add 5 %.
+        # Only what can't be a dict key is refused at once; the rest if no memory is found.
+        if not (type(agent_id) is str and type(id) is str and agent_id.isascii() and id.isascii()):
+            check_name("agent_id", agent_id)
+            check_name("id", id)
+        cached = self._entry_cache.get(agent_id, id)
+        if isinstance(cached, MemoryEntry):
+            return cached
+        return self._reader.get_uncached(agent_id, id, cached)
+
+    def get_many(self, agent_id: str, ids: Sequence[str]) -> list[MemoryEntry | None]:
+        """Return one memory for each id, in the same order; None for an id that does not exist."""
+        check_name("agent_id", agent_id)
+        ids = check_names("ids", ids)
+        if len(ids) == 1:
+            return [self.get(agent_id, ids[0])]
+        return self._reader.get_many(agent_id, ids)
+
+    def exists(self, agent_id: str, id: str, tier: TierName | None = None) -> bool:
+        """Return whether there is such a memory, in one tier or (by default) in any."""
+        scope = Tier.parse_scope(tier)
+        record = self._reader.find_record(agent_id, id)
+        return record is not None and record.tier in scope
+
+    def search(
+        self,
+        agent_id: str,
+        query: str,
+        k: int = 10,
+        *,
+        tier: TierName = "all",
+        filters: Mapping[str, Any] | None = None,
+        since: Timestamp | None = None,
+        until: Timestamp | None = None,
+    ) -> list[Hit]:
+        """Return the k memories that match a text best, by words and meaning, best first.
+
+        Args:
+            filters: attributes that a memory must have; see `retrieve_by_attributes`.
+            since, until: when the memory happened.
+        """
+        return self._searcher.search(agent_id, query, k, tier, filters, since, until)
+
+    def iter_search(self, agent_id: str, query: str, most: int = 100) -> Iterator[Hit]:
+        """Yield the hits of `search` one by one, for callers that do not know `k` in advance.
+
+        Args:
+            most: the largest number of hits.
+
+        All memories are ranked before the first hit. Each is read, and the read counted, shortly before it
+        is yielded: a memory that has changed since is yielded as it is now, a deleted one is skipped.
+        """
+        return self._searcher.iter_search(agent_id, query, most)
+
+    def retrieve_similar_states(
+        self,
+        agent_id: str,
+        query_state: Any,
+        k: int = 10,
+        tier: TierName = "all",
+        memory_type: str | None = None,
+        threshold: float | None = None,
+    ) -> list[Hit]:
+        """Return the k memories nearest to a state, nearest first.
+
+        Args:
+            query_state: a text, any JSON value, or a vector as a NumPy array.
+            memory_type: return only memories of this kind.
+            threshold: the smallest cosine similarity of a hit.
+        """
+        return self._searcher.similar(agent_id, query_state, k, tier, memory_type, threshold)
+
+    def retrieve_by_time_range(
+        self,
+        agent_id: str,
+        start_time: Timestamp | None = None,
+        end_time: Timestamp | None = None,
+        *,
+        tier: TierName = "all",
+        limit: int | None = None,
+    ) -> list[MemoryEntry]:
+        """Return the memories that happened in a time range, oldest first."""
+        low = None if start_time is None else check_timestamp("start_time", start_time)
+        high = None if end_time is None else check_timestamp("end_time", end_time)
+        return self._reader.in_range(agent_id, "created_at", low, high, tier, limit)
+
+    def retrieve_by_step_range(
+        self,
+        agent_id: str,
+        first_step: int | None = None,
+        last_step: int | None = None,
+        *,
+        tier: TierName = "all",
+        limit: int | None = None,
+    ) -> list[MemoryEntry]:
+        """Return the memories of a range of steps, both ends included, lowest step first."""
+        low = None if first_step is None else check_step_bound("first_step", first_step)
+        high = None if last_step is None else check_step_bound("last_step", last_step)
+        return self._reader.in_range(agent_id, "step", low, high, tier, limit)
+
+    def retrieve_by_attributes(
+        self,
+        agent_id: str,
+        attributes: Mapping[str, Any],
+        *,
+        tier: TierName = "all",
+        limit: int | None = None,
+    ) -> list[MemoryEntry]:
+        """Return the memories whose metadata or content has all attributes, newest first.
+
+        Args:
+            attributes: dotted paths and their values. A list matches if one of its elements does; "kind"
+                is the memory's kind: {"kind": "state", "position.room": "kitchen", "inventory": "sword"}.
+        """
+        return self._searcher.by_attributes(agent_id, attributes, tier, limit)
+
+    def recent(self, agent_id: str, k: int = 10, *, tier: TierName = "all") -> list[MemoryEntry]:
+        """Return the k memories that happened last, newest first."""
+        k = check_count("k", k)
+        return self._reader.in_range(agent_id, "created_at", None, None, tier, k, newest_first=True)
 
     # -- transitions --------------------------------------------------------------------------
 
     def maintain(self) -> TransitionReport:
-        """Do now, to the end, what the background does by and by: age, limits, fitting codecs, and
-        giving back what is free in the file."""
+        """Do all maintenance now: age limits, capacity limits, fitting codecs, freeing file space."""
         with low_priority():
-            self._save_uses()
+            self._entry_cache.save_read_counts()
             report, _ = self._transitions.by_age()
             report += self._transitions.by_capacity(self._store.agents())
             self._transitions.fit_codecs()
@@ -345,27 +484,35 @@ class AgentMemorySystem(Finding):
         return report
 
     def force_transition_to_im(self, percentage: float = 100, agent_id: str | None = None) -> int:
-        """Move that share of stm to im, the least important first; how many were moved."""
+        """Move a share of stm to im, least important first; return how many memories moved.
+
+        Args:
+            percentage: the share of the memories in stm, from 0 to 100.
+            agent_id: by default all agents, each by itself.
+        """
         return self._force(Tier.STM, percentage, agent_id).moved_to_im
 
     def force_transition_to_ltm(self, percentage: float = 100, agent_id: str | None = None) -> int:
-        """Move that share of im to ltm, the least important first; how many were moved."""
+        """Move a share of im to ltm, least important first; see `force_transition_to_im`."""
         return self._force(Tier.IM, percentage, agent_id).moved_to_ltm
 
     def force_consolidation(self, agent_id: str | None = None) -> TransitionReport:
-        """Move everything down to ltm, and fit the codecs on the way if there is enough data."""
+        """Move all memories of one agent, or of all, to ltm; fit the codecs if there is enough data."""
         report = self._force(Tier.STM, 100, agent_id)
         self._transitions.fit_codecs()
         return report + self._force(Tier.IM, 100, agent_id)
 
-    # -- looking at the memory itself ---------------------------------------------------------
+    # -- statistics and caches ----------------------------------------------------------------
 
     def get_encoder(self, tier: TierName) -> VectorCodec:
-        """The codec that the tier's vectors are written with now."""
+        """Return the codec with which the tier's vectors are encoded now."""
         return self._forms.encoder(Tier.parse(tier))
 
     def get_memory_statistics(self, agent_id: str | None = None) -> dict[str, Any]:
-        """How many memories are where; of one agent, or of all with the sizes of file and cache."""
+        """Count the memories of one agent by tier, or of all agents with the sizes of file and caches.
+
+        "evicted" counts the memories that a limit of ltm has removed.
+        """
         if agent_id is not None:
             check_name("agent_id", agent_id)
         counts = {tier.label: count for tier, count in self._store.counts(agent_id).items()}
@@ -378,49 +525,55 @@ class AgentMemorySystem(Finding):
             statistics |= {
                 "agents": len(self._store.agents()),
                 "bytes_on_disk": self._store.bytes_on_disk(),
-                "bytes_in_cache": self._indexes.nbytes + self._records.nbytes,
+                "bytes_in_cache": self._indexes.nbytes + self._entry_cache.nbytes,
                 "codecs": {tier.label: self._forms.encoder(tier).name for tier in Tier},
             }
         return statistics
 
     def get_access_statistics(self) -> dict[str, Any]:
-        """What this process has done since it opened the memory."""
-        reads = {tier.label: self._records.reads[tier] for tier in Tier}
-        return {"reads": reads, "writes": self._writes, "searches": self._searches}
+        """Count reads by tier, writes and searches since this system was opened."""
+        reads = {tier.label: self._entry_cache.reads_by_tier[tier] for tier in Tier}
+        return {"reads": reads, "writes": self._writes, "searches": self._searcher.searches}
 
     def agents(self) -> list[str]:
-        """All agents that have ever stored something."""
+        """Return all agents that have ever stored a memory."""
         return self._store.agents()
 
     def drop_caches(self, agent_id: str | None = None) -> None:
-        """Release the RAM of one agent, or of all; the next use reads from the file again."""
+        """Release the caches of one agent, or of all; the next use reads from the file again."""
         if agent_id is not None:
             check_name("agent_id", agent_id)
         self._indexes.drop(agent_id)
-        self._records.drop(agent_id)
+        self._entry_cache.drop(agent_id)
 
-    # -- taking it elsewhere ------------------------------------------------------------------
+    # -- export and import --------------------------------------------------------------------
 
     def export_jsonl(self, path: str | Path, agent_id: str | None = None) -> int:
-        """Write all memories, or one agent's, as checksummed JSON lines; how many."""
+        """Write the memories of all agents, or of one, to a file; return how many.
+
+        The file has one JSON object a line, and a checksum at its end.
+        """
         if agent_id is not None:
             check_name("agent_id", agent_id)
         rows = self._store.all_rows(agent_id)
         return transfer.export_rows(
             Path(path),
-            ((row, self._entry(row), self._finest(row)) for row in rows),
+            ((row, self._reader.decode(row), self._finest_vector(row)) for row in rows),
             embedder=self._embedder_name,
         )
 
     def import_jsonl(self, path: str | Path) -> int:
-        """Store the memories of an export; how many were new. A damaged file stores nothing."""
-        # Everything is checked once before the first memory is stored.
+        """Store the memories of an export; return how many were new.
+
+        A damaged file raises `ImportDamaged`, and nothing is stored.
+        """
+        # First check everything, then store: two passes over the file.
         for rows in self._imported_rows(Path(path)):
             self._store.refuse_conflicts(rows)
         new = 0
         for rows in self._imported_rows(Path(path)):
             new += sum(seq is not None for seq in self._store.add(rows))
-            self._note_all_writes(rows)
+            self._record_all_writes(rows)
         return new
 
     def _imported_rows(self, path: Path) -> Iterator[list[Row]]:
@@ -428,49 +581,79 @@ class AgentMemorySystem(Finding):
             try:
                 rows = self._intake.rows([item.memory for item in batch], [item.dated for item in batch])
             except InvalidMemory as problem:
-                raise ImportDamaged(f"{path} holds what can't be stored: {problem}") from None
+                raise ImportDamaged(f"{path} holds a memory that can't be stored: {problem}") from None
             yield [item.restored(row) for item, row in zip(batch, rows, strict=True)]
 
-    # -- inside -------------------------------------------------------------------------------
+    # -- private ------------------------------------------------------------------------------
+
+    def _add_kind(
+        self,
+        kind: str,
+        agent_id: str,
+        content: Any,
+        step: int | None,
+        priority: float,
+        tier: TierName,
+        id: str | None,
+        importance: float | None,
+        metadata: Mapping[str, Any] | None,
+        timestamp: Timestamp | None,
+    ) -> str:
+        """Store a memory for one of the `store_agent_…` methods."""
+        return self.add(
+            agent_id,
+            content,
+            kind=kind,
+            tier=tier,
+            importance=priority if importance is None else importance,
+            step=step,
+            metadata=metadata,
+            id=id,
+            timestamp=timestamp,
+        )
 
     def _store_one(self, new: NewMemory) -> str:
-        """`_store_all` for the commonest case: what it does around the commit is a tenth of the time."""
+        """Do what `_store_all` does for one memory; the loops there would add a tenth of the time."""
         rows = self._intake.rows([new])
         row = rows[0]
         agent = row.agent
-        moment = self._records.moment(agent)
+        version = self._entry_cache.version(agent)
         seq = self._store.add(rows)[0]
         if seq is not None and row.tier is Tier.STM:
-            self._records.keep_new(row, seq, moment)
-        self._note_writes(agent, 1)
+            self._entry_cache.keep_new(row, seq, version)
+        self._record_writes(agent, 1)
         return row.id
 
     def _store_all(self, batch: Sequence[NewMemory]) -> list[str]:
         if not batch:
             return []
         rows = self._intake.rows(batch)
-        moments = {agent: self._records.moment(agent) for agent in {row.agent for row in rows}}
+        versions = {agent: self._entry_cache.version(agent) for agent in {row.agent for row in rows}}
         seqs = self._store.add(rows)
         for row, seq in zip(rows, seqs, strict=True):
             if seq is not None and row.tier is Tier.STM:
-                self._records.keep_new(row, seq, moments[row.agent])
-        self._note_all_writes(rows)
+                self._entry_cache.keep_new(row, seq, versions[row.agent])
+        self._record_all_writes(rows)
         return [row.id for row in rows]
 
-    def _note_all_writes(self, rows: Sequence[Row]) -> None:
+    def _record_all_writes(self, rows: Sequence[Row]) -> None:
         for agent, count in Counter(row.agent for row in rows).items():
-            self._note_writes(agent, count)
+            self._record_writes(agent, count)
 
-    def _note_writes(self, agent: str, count: int) -> None:
+    def _record_writes(self, agent: str, count: int) -> None:
+        """Count writes, for the maintenance thread; without one, save read counts now and then."""
         self._writes += count
         if self._maintenance is not None:
             self._maintenance.record_writes(agent, count)
-        elif self._writes >= self._look_at_uses:
-            self._look_at_uses = self._writes + _LOOK_AT_USES_EVERY
-            if self._records.uses.memories > _USES_WAITING:
-                self._save_some_uses()
+        elif self._writes >= self._check_counts_at:
+            self._check_counts_at = self._writes + _CHECK_COUNTS_EVERY
+            if self._entry_cache.read_counts.memories > _MAX_UNSAVED_COUNTS:
+                try:
+                    self._entry_cache.save_read_counts(_COUNTS_PER_SAVE)
+                except StoreError as problem:  # the caller's memory is stored: do not fail its call
+                    _log.warning(_COUNTS_LOST, problem)
 
-    def _finest(self, row: Row) -> NDArray[np.float32]:
+    def _finest_vector(self, row: Row) -> NDArray[np.float32]:
         vector: NDArray[np.float32] = self._forms.to_float32([(row.vector_codec, row.vector, row.fine)])[0]
         return vector
 
@@ -480,7 +663,7 @@ class AgentMemorySystem(Finding):
             raise InvalidMemory(f"percentage is {short(percentage)}: use a number from 0 to 100")
         if agent_id is not None:
             check_name("agent_id", agent_id)
-        self._save_uses()
+        self._entry_cache.save_read_counts()
         report = TransitionReport()
         for agent in self._store.agents() if agent_id is None else [agent_id]:
             count = self._store.counts(agent)[tier]
@@ -488,22 +671,12 @@ class AgentMemorySystem(Finding):
         return report
 
     def _start_in_child(self) -> None:
-        """After a fork: the parent's caches stay with it, and so does its background."""
+        """Start with empty caches and no thread: a forked child can use neither of its parent's."""
         self._forms.start_in_child()
-        self._records.start_empty()
+        self._entry_cache.start_empty()
         self._indexes.start_empty()
         if self._maintenance is not None:
             self._maintenance.reset()
-
-    def _save_uses(self) -> None:
-        _use_saver(self._records, self._store)()
-
-    def _save_some_uses(self) -> None:
-        """What the background would do: without it, and while nobody calls `maintain`, storing calls do."""
-        try:
-            self._store.add_uses(self._records.uses.take(_USES_AT_ONCE))
-        except StoreError as problem:
-            _log.warning(_USES_LOST, problem)  # what the call was asked to store is stored
 
 
 def _new_memory(item: Mapping[str, Any]) -> NewMemory:
@@ -515,32 +688,20 @@ def _new_memory(item: Mapping[str, Any]) -> NewMemory:
         ) from None
 
 
-def _use_saver(records: RecordCache, store: MemoryStore) -> Callable[[], None]:
-    def save() -> None:
-        uses = records.uses.take()
-        if uses:
-            store.add_uses(uses)
-
-    return save
-
-
 def _shut_down(
-    maintenance: MaintenanceThread | None,
-    records: RecordCache,
-    save_uses: Callable[[], None] | None,
-    store: MemoryStore,
+    maintenance: MaintenanceThread | None, cache: EntryCache, store: MemoryStore, read_only: bool
 ) -> None:
-    """Also called when a system was never closed: at garbage collection or at exit."""
+    """Close a system; also called at garbage collection or exit if `close` never was."""
     if maintenance is not None:
         maintenance.stop()
     try:
-        if save_uses is not None:
-            save_uses()
+        if not read_only:
+            cache.save_read_counts()
     except StoreError as problem:
-        # They only adjust importance. A full disk must not hide what the caller was about to learn.
-        _log.warning(_USES_LOST, problem)
+        # Read counts only adjust importance. An error here must not hide one of the caller's.
+        _log.warning(_COUNTS_LOST, problem)
     finally:
-        records.close()
+        cache.close()
         store.close()
 
 

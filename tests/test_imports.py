@@ -45,7 +45,7 @@ def imported(module: str, *, at_any_time: bool = True) -> set[str]:
 
 
 def layer_of(module: str) -> str:
-    """memory.search.index belongs to search, memory._read.finding to finding."""
+    """memory.search.index belongs to search, memory._read.reader to _read."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else ""
 

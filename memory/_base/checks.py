@@ -71,8 +71,16 @@ def check_step(field: str, value: object) -> int | None:
     return int(value)
 
 
-def check_moment(field: str, value: object) -> float:
-    """A moment as seconds since 1970."""
+def check_step_bound(field: str, value: object) -> int:
+    """Return a bound of a range of steps; a bound beyond all possible steps becomes the last one."""
+    number = check_number(field, value)
+    if math.isfinite(number) and isinstance(value, int):
+        number = value
+    return int(min(max(number, -MAX_WHOLE), MAX_WHOLE))
+
+
+def check_timestamp(field: str, value: object) -> float:
+    """Return a time as seconds since 1970."""
     if isinstance(value, datetime):
         try:
             return value.timestamp()

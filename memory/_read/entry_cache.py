@@ -1,4 +1,4 @@
-"""Memories served from the process's own RAM: young ones by id, and older ones that a search has found."""
+"""The entry cache: memories of stm by id, and memories of the lower tiers that a search has returned."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from memory._read.read_counts import Uses
+from memory._read.read_counts import ReadCounts
 from memory.entry import MemoryEntry, Tier
 from memory.storage import MemoryStore, Record, Row
 
 _encode = msgspec.msgpack.Encoder().encode
 decode_entry = msgspec.msgpack.Decoder(MemoryEntry).decode
-_parts = msgspec.msgpack.Decoder(tuple[msgspec.Raw, msgspec.Raw]).decode
-_OVERHEAD = 300  # bytes of Python objects around one cached record
-_NEVER = 1  # a moment under which nothing is kept
-_MOST_PENDING = 32  # rows that were stored and not looked at yet
-
-
+_split_body = msgspec.msgpack.Decoder(tuple[msgspec.Raw, msgspec.Raw]).decode
+_OVERHEAD = 300
+"""Bytes of the Python objects around one cached entry."""
+_DO_NOT_CACHE = 1
+"""The version that means: do not cache. Versions are odd while a change is being committed."""
+_MAX_PENDING = 32
+"""New rows that wait to be cached."""
 _STM = Tier.STM.label
 _PAIR = 0x92
-"""What msgpack writes before two values: the start of a row's bytes, which are content and metadata."""
+"""The msgpack byte for "two values follow": the first byte of a body in msgpack."""
 
 
 class _NewEntry(msgspec.Struct, array_like=True, gc=False):
-    """A MemoryEntry whose content and metadata are encoded already: both encode to the same bytes."""
+    """A MemoryEntry with encoded content and metadata. Both classes encode to the same bytes."""
 
     id: str
     agent_id: str
@@ -39,207 +40,211 @@ class _NewEntry(msgspec.Struct, array_like=True, gc=False):
     tier: str
 
 
-class AgentRecords:
-    """Encoded entries of one agent, good while the agent's pulse is the one they were read under.
+class AgentEntries:
+    """The cached entries of one agent, valid while the version of the agent's rows is `version`.
 
-    They are kept encoded and decoded anew for each reader: what a caller does to the content it was
-    given then stays with that caller, and no entry needs to be copied.
+    They are kept encoded and decoded for each reader. So a caller may change the content that it was given,
+    and no entry has to be copied.
     """
 
-    __slots__ = ("encoded", "found", "pulse", "seqs", "size", "watch")
+    __slots__ = ("encoded", "read_version", "records", "seqs", "size", "version")
 
-    def __init__(self, watch: Callable[[], int]) -> None:
-        self.watch = watch
-        self.pulse = watch()
+    def __init__(self, read_version: Callable[[], int]) -> None:
+        self.read_version = read_version
+        """Returns the current version of the agent's rows."""
+        self.version = read_version()
         self.seqs: dict[str, int] = {}
+        """Seqs of stm memories by id."""
         self.encoded: dict[int, bytes] = {}
-        self.found: dict[int, Record] = {}
-        """Of the lower tiers, their bodies unpacked: what is found once is often found again."""
+        """Encoded stm entries by seq."""
+        self.records: dict[int, Record] = {}
+        """Records of the lower tiers by seq, with uncompressed bodies."""
         self.size = 0
 
 
-class RecordCache:
-    """Records by agent; the agents whose records were made first go first when it gets too large."""
+class EntryCache:
+    """Cached entries of all agents. When it is full, it drops the agents that were cached first.
+
+    To cache what the store returns: call `version()`, read from the store, pass both to a `keep` method.
+    """
 
     def __init__(self, store: MemoryStore, budget_bytes: int) -> None:
         self._store = store
         self._budget = budget_bytes
-        self.reads = [0, 0, 0]  # by tier
+        self.reads_by_tier = [0, 0, 0]
         self._closed = False
         self.start_empty()
 
     def start_empty(self) -> None:
-        """Hold nothing; also what a forked child does, where another thread may have held a lock."""
-        self.agents: OrderedDict[str, AgentRecords] = OrderedDict()
+        """Set up empty. A forked child calls it too, where a lock of the parent may be held forever."""
+        self.agents: OrderedDict[str, AgentEntries] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
-        self.uses = Uses()
-        self._use_counts = self.uses.counts
+        self.read_counts = ReadCounts()
+        self._counts = self.read_counts.counts
         self._pending: deque[tuple[Row, int, int]] = deque()
-        """Arguments of `keep_new`, to be kept when somebody reads, or when they are many."""
+        """Arguments of `keep_new`. The next read caches them, or `keep_new` when there are many."""
 
-    def moment(self, agent: str) -> int:
-        """Ask before reading from the store; give it to `keep` with what was read."""
-        records = self.agents.get(agent) or self._open(agent)
-        return _NEVER if records is None else records.watch()
+    def version(self, agent: str) -> int:
+        """Return the version of the agent's rows. Call it before reading from the store."""
+        cached = self.agents.get(agent) or self._open(agent)
+        return _DO_NOT_CACHE if cached is None else cached.read_version()
 
-    def keep(self, entry: MemoryEntry, seq: int, moment: int) -> None:
-        """Remember an stm entry that was read after `moment`, if nothing changed since."""
-        if moment & 1:  # a change was under way, or the store can't tell
+    def keep(self, entry: MemoryEntry, seq: int, version: int) -> None:
+        """Cache an stm entry, unless the agent's rows have changed since `version`."""
+        if version & 1:
             return
         try:
             encoded = _encode(entry)
         except (OverflowError, UnicodeEncodeError, TypeError):
-            return  # content that only JSON can hold is rare: read it from the store
-        self._keep(entry.agent_id, entry.id, seq, encoded, moment)
+            return  # msgpack can't hold the content. This is rare: read it from the store each time.
+        self._keep(entry.agent_id, entry.id, seq, encoded, version)
 
-    def keep_new(self, row: Row, seq: int, moment: int) -> None:
-        """Remember a row of stm that was stored after `moment`.
+    def keep_new(self, row: Row, seq: int, version: int) -> None:
+        """Cache an stm row that was just stored, unless the agent's rows have changed since `version`.
 
-        Not at once: right after a commit the processor's caches are cold, and many at a time cost each
-        storing call a quarter of what one at a time does."""
-        if moment & 1 or row.body[0] != _PAIR:
+        It is cached later. Right after a commit the CPU caches are cold: to cache many rows at once costs
+        each call a quarter of the time."""
+        if version & 1 or row.body[0] != _PAIR:
             return
-        self._pending.append((row, seq, moment))
-        if len(self._pending) >= _MOST_PENDING:
+        self._pending.append((row, seq, version))
+        if len(self._pending) >= _MAX_PENDING:
             self._keep_pending()
 
     def _keep_pending(self) -> None:
         while self._pending:
             try:
-                row, seq, moment = self._pending.popleft()
-            except IndexError:  # another thread keeps them too
+                row, seq, version = self._pending.popleft()
+            except IndexError:  # another thread took the last one
                 return
-            # A row's bytes are its content and its metadata. They are not encoded again, and the caller's
-            # own objects may be others by now.
-            content, around = _parts(row.body)
-            entry = _NewEntry(
-                row.id,
-                row.agent,
-                content,
-                row.kind,
-                row.step,
-                row.created_at,
-                row.importance,
-                around,
-                _STM,
-            )
-            self._keep(row.agent, row.id, seq, _encode(entry), moment)
+            # The row's own bytes: encoding again costs time, and the caller may have changed its objects.
+            content, metadata = _split_body(row.body)
+            fields = (row.kind, row.step, row.created_at, row.importance)
+            entry = _NewEntry(row.id, row.agent, content, *fields, metadata, _STM)
+            self._keep(row.agent, row.id, seq, _encode(entry), version)
 
-    def _keep(self, agent: str, id: str, seq: int, encoded: bytes, moment: int) -> None:
+    def _keep(self, agent: str, id: str, seq: int, encoded: bytes, version: int) -> None:
         with self._lock:
-            records = self._open_at(agent, moment)
-            if records is None or seq in records.encoded:
+            cached = self._writable(agent, version)
+            if cached is None or seq in cached.encoded:
                 return
-            records.seqs[id] = seq
-            records.encoded[seq] = encoded
-            self._grow(records, len(encoded) + _OVERHEAD)
+            cached.seqs[id] = seq
+            cached.encoded[seq] = encoded
+            self._grow(cached, len(encoded) + _OVERHEAD)
 
-    def keep_found(self, agent: str, found: Iterable[Record], moment: int) -> None:
-        """Remember records of the lower tiers that were read after `moment`, if nothing changed since."""
-        if moment & 1:
+    def keep_records(self, agent: str, records: Iterable[Record], version: int) -> None:
+        """Cache records of the lower tiers, unless the agent's rows have changed since `version`."""
+        if version & 1:
             return
         with self._lock:
-            records = self._open_at(agent, moment)
-            if records is None:
+            cached = self._writable(agent, version)
+            if cached is None:
                 return
-            held, young = records.found, Tier.STM
+            held, stm = cached.records, Tier.STM
             size = 0
-            for record in found:
-                if record.tier is not young and record.seq not in held:
+            for record in records:
+                if record.tier is not stm and record.seq not in held:
                     held[record.seq] = record
                     size += len(record.body) + _OVERHEAD
             if size:
-                self._grow(records, size)
+                self._grow(cached, size)
 
-    def found(self, agent: str, seqs: Iterable[int]) -> dict[int, Record]:
-        """Those of the records that were found before and are still good, by seq."""
-        records = self.agents.get(agent)
-        if records is None or records.watch() != records.pulse:
+    def records(self, agent: str, seqs: Iterable[int]) -> dict[int, Record]:
+        """Return the cached records of the lower tiers among `seqs`, by seq."""
+        cached = self.agents.get(agent)
+        if cached is None or cached.read_version() != cached.version:
             return {}
-        held = records.found  # only now: another thread may just have begun anew, after a change
+        # Read the attribute only now: another thread may have replaced the dict since a change.
+        held = cached.records
         return {seq: held[seq] for seq in seqs if seq in held}
 
-    def _open_at(self, agent: str, moment: int) -> AgentRecords | None:
-        """An agent's records, ready to take what was read under `moment`; None if that has passed."""
-        records = self.agents.get(agent)
-        if records is None or records.watch() != moment:
+    def _writable(self, agent: str, version: int) -> AgentEntries | None:
+        """Return an agent's entries, emptied if they are stale; None if `version` is not current."""
+        cached = self.agents.get(agent)
+        if cached is None or cached.read_version() != version:
             return None
-        if records.pulse != moment:
-            self._empty(records)
-            records.pulse = moment
-        return records
+        if cached.version != version:
+            self._empty(cached)
+            cached.version = version
+        return cached
 
-    def _grow(self, records: AgentRecords, size: int) -> None:
-        records.size += size
+    def _grow(self, cached: AgentEntries, size: int) -> None:
+        cached.size += size
         self._size += size
         while self._size > self._budget:
             self._empty(self.agents.popitem(last=False)[1])
 
-    def one(self, agent: str, id: str) -> MemoryEntry | int:
-        """A memory if it is here and still good, which counts as read; else the `moment` of asking."""
+    def get(self, agent: str, id: str) -> MemoryEntry | int:
+        """Return a cached stm memory and count the read; if there is none, return the version."""
         if self._pending:
             self._keep_pending()
-        records = self.agents.get(agent) or self._open(agent)
-        if records is None:
-            return _NEVER
-        pulse = records.watch()
-        if pulse == records.pulse:
-            seq = records.seqs.get(id)
+        cached = self.agents.get(agent) or self._open(agent)
+        if cached is None:
+            return _DO_NOT_CACHE
+        version = cached.read_version()
+        if version == cached.version:
+            seq = cached.seqs.get(id)
             if seq is not None:
-                encoded = records.encoded.get(seq)
+                encoded = cached.encoded.get(seq)
                 if encoded is not None:
-                    self._use_counts[agent][seq] += 1
-                    self.reads[0] += 1
+                    self._counts[agent][seq] += 1
+                    self.reads_by_tier[0] += 1
                     return decode_entry(encoded)
-        return pulse
+        return version
 
-    def some(self, agent: str, seqs: Iterable[int]) -> dict[int, MemoryEntry]:
-        """Those of the memories that are here, by seq; each counts as read."""
+    def get_many(self, agent: str, seqs: Iterable[int]) -> dict[int, MemoryEntry]:
+        """Return the cached stm memories among `seqs`, by seq, and count the reads."""
         if self._pending:
             self._keep_pending()
-        records = self.agents.get(agent)
-        if records is None or records.watch() != records.pulse:
+        cached = self.agents.get(agent)
+        if cached is None or cached.read_version() != cached.version:
             return {}
-        held = records.encoded  # only now, as above
+        held = cached.encoded  # read only now, as in `records`
         if not held:
             return {}
-        found = {}
+        entries = {}
         for seq in seqs:
             encoded = held.get(seq)
             if encoded is not None:
-                self._use_counts[agent][seq] += 1
-                found[seq] = decode_entry(encoded)
-        self.reads[0] += len(found)
-        return found
+                self._counts[agent][seq] += 1
+                entries[seq] = decode_entry(encoded)
+        self.reads_by_tier[0] += len(entries)
+        return entries
 
     @property
     def nbytes(self) -> int:
         return self._size
 
+    def save_read_counts(self, limit: int | None = None) -> None:
+        """Write read counts to the store: all, or those of the `limit` memories that were read first."""
+        counts = self.read_counts.take(limit)
+        if counts:
+            self._store.add_uses(counts)
+
     def drop(self, agent: str | None = None) -> None:
+        """Release the entries of one agent, or of all."""
         with self._lock:
             for name in [agent] if agent is not None else list(self.agents):
-                records = self.agents.pop(name, None)
-                if records is not None:
-                    self._empty(records)
+                cached = self.agents.pop(name, None)
+                if cached is not None:
+                    self._empty(cached)
 
-    def _open(self, agent: str) -> AgentRecords | None:
-        watch = self._store.watch(agent)
-        if watch is None:
+    def _open(self, agent: str) -> AgentEntries | None:
+        read_version = self._store.watch(agent)
+        if read_version is None:
             return None
         with self._lock:
             if self._closed:
                 return None
-            return self.agents.setdefault(agent, AgentRecords(watch))
+            return self.agents.setdefault(agent, AgentEntries(read_version))
 
     def close(self) -> None:
-        """Hold nothing, now and later: calls that are still under way keep nothing."""
+        """Release everything. Calls in other threads cache nothing after this."""
         with self._lock:
             self._closed = True
         self._pending.clear()
         self.drop()
 
-    def _empty(self, records: AgentRecords) -> None:
-        self._size -= records.size
-        records.seqs, records.encoded, records.found, records.size = {}, {}, {}, 0
+    def _empty(self, cached: AgentEntries) -> None:
+        self._size -= cached.size
+        cached.seqs, cached.encoded, cached.records, cached.size = {}, {}, {}, 0

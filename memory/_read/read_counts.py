@@ -1,7 +1,7 @@
-"""How often which memory was read, until that is saved: one number a memory, not one entry a reading.
+"""Read counts that are not saved yet: one number for each memory that was read.
 
-Readings only adjust what is kept longer, so they may cost a reader next to nothing: there is no lock.
-`counts[agent][seq] += 1` is one step for Python's threads, and so is taking numbers out.
+They only adjust how long a memory is kept, so counting must cost a reader almost nothing: there is no lock.
+CPython does not switch threads within `counts[agent][seq] += 1`, nor within `pop`.
 """
 
 from __future__ import annotations
@@ -10,49 +10,49 @@ from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 
-_MOST_WAITING = 50_000
-"""Memories; about 5 MB. Past this, nothing having been saved for so long, those first read go."""
-_LOOK_EVERY = 1024
-"""Readings after which `add` looks how many there are."""
+_MAX_UNSAVED = 50_000
+"""Memories; about 5 MB. If nothing is saved for so long, the counts of those read first are dropped."""
+_CHECK_EVERY = 1024
+"""Reads after which `add` checks this limit."""
 
 
-class Uses:
-    """Readings that are not saved yet."""
+class ReadCounts:
+    """Unsaved read counts by agent and seq."""
 
     def __init__(self) -> None:
         self.counts: defaultdict[str, defaultdict[int, int]] = defaultdict(partial(defaultdict, int))
-        """By agent and seq, in the order of the first readings."""
+        """In the order of the first reads."""
         self._added = 0
 
     @property
     def memories(self) -> int:
-        """How many were read."""
+        """The number of memories with an unsaved count."""
         return sum(map(len, list(self.counts.values())))
 
     def add(self, agent: str, seqs: Sequence[int]) -> None:
-        """Readings of memories that had to be fetched from the store."""
+        """Count one read of each memory. The entry cache adds its own reads to `counts` directly."""
         counts = self.counts[agent]
         for seq in seqs:
             counts[seq] += 1
         self._added += len(seqs)
-        if self._added >= _LOOK_EVERY:
+        if self._added >= _CHECK_EVERY:
             self._added = 0
-            if self.memories > _MOST_WAITING:
-                self.take(_MOST_WAITING // 8)
+            if self.memories > _MAX_UNSAVED:
+                self.take(_MAX_UNSAVED // 8)
 
-    def take(self, most: int | None = None) -> dict[str, dict[int, int]]:
-        """Readings by agent and seq: all of them, or those of the `most` memories that were first read."""
+    def take(self, limit: int | None = None) -> dict[str, dict[int, int]]:
+        """Remove and return all counts, or those of the `limit` memories that were read first."""
         taken: dict[str, dict[int, int]] = {}
         for agent, counts in list(self.counts.items()):
-            if most is None or len(counts) <= most:
-                # A copy: a reader may still be counting in it. Another thread may have taken it, too.
-                found: dict[int, int] = dict(self.counts.pop(agent, {}))
+            if limit is None or len(counts) <= limit:
+                # A copy: a reader may still write to it. The default: another thread may have taken it.
+                part: dict[int, int] = dict(self.counts.pop(agent, {}))
             else:
-                found = {seq: counts.pop(seq, 0) for seq in list(counts)[:most]}
-            if found:
-                taken[agent] = found
-            if most is not None:
-                most -= len(found)
-                if most <= 0:  # below it if readers went on meanwhile
+                part = {seq: counts.pop(seq, 0) for seq in list(counts)[:limit]}
+            if part:
+                taken[agent] = part
+            if limit is not None:
+                limit -= len(part)
+                if limit <= 0:  # negative if readers added memories in the meantime
                     break
         return taken

@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from memory._base.checks import check_moment
+from memory._base.checks import check_timestamp
 from memory._base.content import to_json_bytes
 from memory._write.intake import NewMemory
 from memory.entry import MemoryEntry
@@ -174,9 +174,9 @@ def _imported(fields: dict[str, Any], with_vector: bool) -> Imported:
             step=fields["step"],
             metadata=fields["metadata"],
             id=fields["id"],
-            timestamp=check_moment("created_at", fields["created_at"]),
+            timestamp=check_timestamp("created_at", fields["created_at"]),
             vector=vector,
         )
-        return Imported(memory, check_moment("stored_at", fields["stored_at"]), fields["dated"])
+        return Imported(memory, check_timestamp("stored_at", fields["stored_at"]), fields["dated"])
     except (KeyError, TypeError, ValueError) as problem:
         raise ImportDamaged(f"a memory of the export can't be read ({problem}); export it again") from None

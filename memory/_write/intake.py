@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from memory._base.checks import check_importance, check_moment, check_name, check_step, check_vector
+from memory._base.checks import check_importance, check_name, check_step, check_timestamp, check_vector
 from memory._base.content import Leaves, digest_of, encode_body, leaves_of
 from memory._base.ids import new_ids
 from memory.clock import Clock
@@ -113,7 +113,7 @@ class Intake:
             leaves=leaves,
             metadata=metadata,
             metadata_leaves=metadata_leaves,
-            moment=None if new.timestamp is None else check_moment("timestamp", new.timestamp),
+            moment=None if new.timestamp is None else check_timestamp("timestamp", new.timestamp),
             dated=dated,
             body=encode_body(new.content, metadata),
         )

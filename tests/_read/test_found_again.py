@@ -115,17 +115,17 @@ def test_readings_are_counted_where_they_were_made(memory: AgentMemorySystem) ->
     reads = memory.get_access_statistics()["reads"]
     for tier in ("stm", "im", "ltm"):
         assert reads[tier] - before[tier] == sum(hit.tier == tier for hit in first + second)
-    assert sum(memory._records.uses.counts["ann"].values()) == len(first) + len(second)
+    assert sum(memory._entry_cache.read_counts.counts["ann"].values()) == len(first) + len(second)
 
 
 def test_a_search_through_everything_is_not_kept(memory: AgentMemorySystem) -> None:
     memory.add_many([{"agent_id": "ann", "content": f"{number}", "tier": "im"} for number in range(200)])
     before = memory.get_memory_statistics()["bytes_in_cache"]
     memory.search("ann", "amber", 1000)
-    held = memory._records.agents["ann"].found
+    held = memory._entry_cache.agents["ann"].records
     assert not held
     found(memory)
-    assert held or memory._records.agents["ann"].found
+    assert held or memory._entry_cache.agents["ann"].records
     assert memory.get_memory_statistics()["bytes_in_cache"] > before
 
 
@@ -136,7 +136,7 @@ def test_what_is_kept_stays_within_the_cache(open_memory: Open) -> None:
     )
     for number in range(1500):
         memory.search("ann", f"{number}", 5)
-        assert memory._records.nbytes <= 1 << 18
+        assert memory._entry_cache.nbytes <= 1 << 18
 
 
 @pytest.mark.parametrize("tier", ["im", "stm"])
@@ -150,18 +150,18 @@ def test_what_another_thread_keeps_after_a_change_does_not_bring_back_what_was_b
         memory.add("ann", f"old text {number}", id=str(number), tier=tier)
     memory.search("ann", "text")
     assert other.update("ann", "0", content="new text 0")
-    records = memory._records.agents["ann"]
-    watch, looks = records.watch, count(1)
+    records = memory._entry_cache.agents["ann"]
+    watch, looks = records.read_version, count(1)
 
     def interrupted() -> int:
         if next(looks) == look:
-            records.watch = watch
+            records.read_version = watch
             thread = threading.Thread(target=memory.search, args=("ann", "text"))
             thread.start()
             thread.join()
         return watch()
 
-    records.watch = interrupted
+    records.read_version = interrupted
     hits = memory.search("ann", "text")
-    assert records.watch is watch, "it was not interrupted"
+    assert records.read_version is watch, "it was not interrupted"
     assert [hit.entry.content for hit in hits if hit.id == "0"] == ["new text 0"]

@@ -14,7 +14,7 @@ from threads import together
 
 from memory import AgentMemorySystem, system
 from memory._read import read_counts
-from memory._read.read_counts import Uses
+from memory._read.read_counts import ReadCounts
 from memory.errors import StoreFull
 
 Open = Callable[..., AgentMemorySystem]
@@ -34,7 +34,7 @@ def test_reading_the_same_over_and_over_takes_no_room_and_is_counted_whole(
     for _ in range(30_000):
         for id_ in ids:
             memory.get("ann", id_)
-    assert memory._records.uses.memories == 5
+    assert memory._entry_cache.read_counts.memories == 5
     memory.close()
     assert saved(tmp_path) == 150_000
 
@@ -42,15 +42,15 @@ def test_reading_the_same_over_and_over_takes_no_room_and_is_counted_whole(
 def test_without_maintenance_storing_saves_what_was_read_in_parts(
     open_memory: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(system, "_USES_WAITING", 100)
-    monkeypatch.setattr(system, "_USES_AT_ONCE", 80)
+    monkeypatch.setattr(system, "_MAX_UNSAVED_COUNTS", 100)
+    monkeypatch.setattr(system, "_COUNTS_PER_SAVE", 80)
     memory = open_memory(embedder=small_embedder())
     most = 0
     for number in range(1000):
         memory.get("ann", memory.add("ann", f"note {number}"))
-        most = max(most, memory._records.uses.memories)
-    assert most <= 100 + system._LOOK_AT_USES_EVERY + 1
-    kept = sum(map(sum, (counts.values() for counts in memory._records.uses.counts.values())))
+        most = max(most, memory._entry_cache.read_counts.memories)
+    assert most <= 100 + system._CHECK_COUNTS_EVERY + 1
+    kept = sum(map(sum, (counts.values() for counts in memory._entry_cache.read_counts.counts.values())))
     assert saved(tmp_path) == 1000 - kept >= 800
     memory.maintain()
     assert saved(tmp_path) == 1000
@@ -59,14 +59,14 @@ def test_without_maintenance_storing_saves_what_was_read_in_parts(
 def test_what_was_saved_by_the_way_counts_in_a_transition(
     open_memory: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(system, "_USES_WAITING", 0)
+    monkeypatch.setattr(system, "_MAX_UNSAVED_COUNTS", 0)
     memory = open_memory(embedder=small_embedder(), stm={"memory_limit": 1})
     first, second = memory.add("ann", "the first note"), memory.add("ann", "the second note")
     for _ in range(20):
         memory.get("ann", first)
-    for number in range(system._LOOK_AT_USES_EVERY):
+    for number in range(system._CHECK_COUNTS_EVERY):
         memory.add("ben", f"note {number}")
-    assert not memory._records.uses.memories
+    assert not memory._entry_cache.read_counts.memories
     memory.maintain()
     entry, other = memory.get("ann", first), memory.get("ann", second)
     assert entry is not None
@@ -80,30 +80,30 @@ def test_storing_succeeds_where_only_the_uses_can_not_be_saved(
     def full(_: object) -> None:
         raise StoreFull("no space left")
 
-    monkeypatch.setattr(system, "_USES_WAITING", 0)
+    monkeypatch.setattr(system, "_MAX_UNSAVED_COUNTS", 0)
     memory = open_memory(embedder=small_embedder())
     with monkeypatch.context() as now, caplog.at_level(logging.WARNING):
         now.setattr(memory._store, "add_uses", full)
         ids = [memory.add("ann", f"note {number}") for number in range(10)]
         memory.get("ann", ids[0])
-        ids += [memory.add("ann", f"later note {number}") for number in range(system._LOOK_AT_USES_EVERY)]
+        ids += [memory.add("ann", f"later note {number}") for number in range(system._CHECK_COUNTS_EVERY)]
     assert None not in memory.get_many("ann", ids)
     assert ["no space left" in record.getMessage() for record in caplog.records] == [True]
 
 
 def test_of_memories_that_nobody_saves_the_first_are_given_up() -> None:
-    waiting = Uses()
-    for seq in range(read_counts._MOST_WAITING + 5 * read_counts._LOOK_EVERY):
+    waiting = ReadCounts()
+    for seq in range(read_counts._MAX_UNSAVED + 5 * read_counts._CHECK_EVERY):
         waiting.add("ann", [seq])
         waiting.add("ann", [seq])
-    assert waiting.memories <= read_counts._MOST_WAITING + read_counts._LOOK_EVERY
+    assert waiting.memories <= read_counts._MAX_UNSAVED + read_counts._CHECK_EVERY
     taken = waiting.take()["ann"]
     assert 0 not in taken
-    assert taken[read_counts._MOST_WAITING] == 2
+    assert taken[read_counts._MAX_UNSAVED] == 2
 
 
 def test_a_part_is_taken_of_those_that_were_first_read() -> None:
-    waiting = Uses()
+    waiting = ReadCounts()
     for agent, seq in (("ann", 1), ("ann", 2), ("ben", 1), ("ann", 1), ("ben", 2), ("eve", 1)):
         waiting.add(agent, [seq])
     assert waiting.take(3) == {"ann": {1: 2, 2: 1}, "ben": {1: 1}}
@@ -114,7 +114,7 @@ def test_a_part_is_taken_of_those_that_were_first_read() -> None:
 
 @pytest.mark.parametrize("most", [None, 3], ids=["all", "a part"])
 def test_no_reading_is_lost_or_counted_twice_while_others_take(most: int | None) -> None:
-    waiting, readings = Uses(), 30_000
+    waiting, readings = ReadCounts(), 30_000
     taken: list[int] = []
 
     def read() -> None:
