@@ -374,13 +374,13 @@ def test_the_small_interface_loads_no_heavy_library() -> None:
 def test_the_example_of_the_document_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    document = Path(__file__).parents[2] / "docs" / "measuring.md"
-    (example,) = re.findall(r"```python\n(.*?)```", document.read_text(), re.DOTALL)
+    document = Path(__file__).parents[2] / "docs" / "performance" / "benchmarks.md"
+    example = re.findall(r"```python\n(.*?)```", document.read_text(), re.DOTALL)[-1]
     monkeypatch.chdir(tmp_path)
     exec(compile(example, str(document), "exec"), {})
     shown = capsys.readouterr().out
-    assert "short query" in shown
-    report = BenchmarkReport.load("memory_search_results.json")
-    assert [result.iterations for result in report.results] == [100, 100, 20]
-    assert report.result("add").entries_created == 20
+    assert "my memory" in shown
+    report = BenchmarkReport.load("my_results.json")
+    assert [result.iterations for result in report.results] == [50, 20]
+    assert report.result("add").entries_created == 50
     assert not report.failures

@@ -331,7 +331,7 @@ def test_a_goal_that_is_missed_is_said() -> None:
 def test_the_examples_of_the_guide_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     guide = ROOT / "docs" / "performance" / "benchmarks.md"
     examples = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
-    assert len(examples) >= 3
+    assert len(examples) >= 2
     monkeypatch.chdir(tmp_path)
     for number, example in enumerate(examples):
         exec(compile(example, f"{guide.name}, example {number + 1}", "exec"), {"__name__": "guide"})

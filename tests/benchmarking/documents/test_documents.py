@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from membench import membench, options
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -43,12 +42,6 @@ def test_the_documents_target_is_measured(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.code == 0, done.err
     assert "store/single/p50_ms" in done.out
-
-
-@pytest.mark.parametrize("number", [0, 1, 2])
-def test_the_references_examples_run(number: int, tmp_path: Path) -> None:
-    example = blocks("docs/benchmarking.md")[number]
-    subprocess.run([sys.executable, "-c", example], cwd=tmp_path, check=True, env={**_environment()})
 
 
 def test_the_commands_for_quality_are_taken(tmp_path: Path) -> None:
