@@ -9,14 +9,14 @@ INSTALLED := $(VENV)/.installed
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
 
-# The memory at work, in a minute of reading.
+# A short example of the memory: store, search, move between tiers.
 quickstart: $(INSTALLED)
 	$(BIN)/python examples/quickstart.py
 
 test: lint types browser
 	$(BIN)/python -m pytest -n 2
 
-# The same tests with what they reach; a third slower, so not part of `test`.
+# The same tests with code coverage. A third slower, so not part of `test`.
 coverage: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered
 
@@ -27,7 +27,7 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
-# The browser that some tests look at pages with; without one they are skipped, and say so at the end.
+# Installs the browser that some tests need, where it can. Without one, these tests are skipped and listed at the end.
 browser: $(INSTALLED)
 	@$(BIN)/python scripts/chromium.py
 
@@ -35,19 +35,19 @@ format: $(INSTALLED)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The figures of docs/performance.md.
+# Speed against plain SQLite and NumPy (docs/performance.md).
 floor: $(INSTALLED)
 	$(BIN)/python scripts/floor.py --million
 
-# docs/benchmarks.md, from the benchmarks themselves.
+# Writes docs/benchmarks.md from the benchmarks themselves.
 docs: $(INSTALLED)
 	$(BIN)/python scripts/benchmark_docs.py
 
-# What the benchmark's own clock adds to a figure (docs/measuring.md).
+# Overhead of the benchmark's own clock (docs/measuring.md).
 overhead: $(INSTALLED)
 	$(BIN)/python scripts/overhead.py
 
-# What the gate is worth on a busy machine (docs/statistics.md); stop it and call it again as you like.
+# Error rates of `membench ab` on a busy machine (docs/statistics.md). It can be stopped and continued.
 gate: $(INSTALLED)
 	$(BIN)/python scripts/gate.py --minutes 60
 
@@ -55,14 +55,16 @@ gate: $(INSTALLED)
 view-speed: $(INSTALLED) browser
 	$(BIN)/python scripts/view_speed.py
 
+# Retrieval quality on LoCoMo and SciFact (docs/performance.md).
 quality: $(INSTALLED)
 	$(BIN)/python scripts/quality.py
 
+# Speed against other memories (docs/performance.md).
 peers: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet -e '.[peers]'
 	$(BIN)/python scripts/peers.py
 
-# docs/images, from a real run (about three minutes).
+# Writes docs/images from a new run (about three minutes).
 screenshots: $(INSTALLED)
 	$(BIN)/python scripts/chromium.py
 	$(BIN)/python scripts/screenshots.py

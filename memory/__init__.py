@@ -38,5 +38,5 @@ _HOMES = {
 }
 
 __all__ = sorted(_HOMES)
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)
