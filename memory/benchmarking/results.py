@@ -274,7 +274,6 @@ class BenchmarkResults:
         """
         from memory.benchmarking.report.comparison import comparison_page
         from memory.benchmarking.report.run_references import resolve_names
-        from memory.benchmarking.verdicts.compare import compare_runs
 
         asked = list(names)
         chosen = resolve_names(self.output_dir, asked)
@@ -287,12 +286,7 @@ class BenchmarkResults:
         self.problems = problems
         if not loaded:
             raise self.nothing_of(category)
-        first, *others = chosen
-        whole_runs = all(choice.target is None for choice in chosen)
-        verdicts = [compare_runs(first.folder, other.folder) for other in others] if whole_runs else []
-        for each in verdicts:
-            each.metrics = [one for one in each.metrics if category in (None, one.category)]
-        text = comparison_page(loaded, self.runs_of(loaded), verdicts=verdicts, problems=self.problems)
+        text = comparison_page(loaded, self.runs_of(loaded), problems=self.problems)
         return self._write_page(text, path, ["compare", category, *asked])
 
     def _against(

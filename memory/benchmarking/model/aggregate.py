@@ -1,4 +1,4 @@
-"""From rounds to a result: every figure with its interval, in the specification's shape."""
+"""From rounds to a result: every figure with its interval, in the specification's format."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Literal
 
 from memory.benchmarking.measure.statistics import Estimate, over_rounds
 from memory.benchmarking.metrics import Declaration, is_signed, metric_of
@@ -16,11 +16,11 @@ from memory.benchmarking.model.paths import join, leaf_of, segments_of, where_of
 from memory.benchmarking.model.records import Case, Figure, Result, Round, Unit
 
 _ITEM_BYTES = 8
-"""Of one sample in `Samples.wall_ns`."""
+"""Bytes of one sample in `Samples.wall_ns`."""
 
 
 def params_digest(case: Case) -> str:
-    """The same for two cases that measure the same thing."""
+    """Return a digest that is the same for cases with the same parameters."""
     return hashlib.sha256(json.dumps(case.params, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -31,7 +31,10 @@ def make_result(
     timestamp: str,
     metadata: Mapping[str, Any],
 ) -> Result:
-    """One result from the rounds of one case."""
+    """Make the result of a case from its rounds.
+
+    `timestamp` is when the run started; `metadata` is added to the result's own.
+    """
     rounds = sorted(rounds, key=lambda each: each.number)
     paths = dict.fromkeys(path for each in rounds for path in each.figures)
     metrics = {path: _figure(path, rounds, declaration) for path in paths}
@@ -74,7 +77,7 @@ def make_result(
 
 
 def _filled_in(path: str, text: str, metrics: Mapping[str, Figure]) -> str:
-    """A sentence with the figures beside it that it names, over all rounds (see `bench.Sentence`)."""
+    """Return a text with `{name}` replaced by the figure of that name beside it (see `bench.Sentence`)."""
 
     def fill(name: re.Match[str]) -> str:
         place = where_of(path)
@@ -93,13 +96,15 @@ def _figure(path: str, rounds: Sequence[Round], declaration: Declaration) -> Fig
     estimate = over_rounds(
         [each.figures[path] for each in rounds if path in each.figures], signed=is_signed(leaf)
     )
-    own = [each.intervals[path] for each in rounds if path in each.intervals]
-    if own and len(own) == len(estimate.rounds):
-        low, high = (math.fsum(bounds) / len(own) for bounds in zip(*own, strict=True))
-        estimate = Estimate(math.fsum(estimate.rounds) / len(own), low, high, estimate.rounds)
+    interval_from: Literal["", "rounds", "units"] = "" if estimate.low is None else "rounds"
+    over_units = [each.intervals[path] for each in rounds if path in each.intervals]
+    if over_units and len(over_units) == len(estimate.rounds):
+        low, high = (math.fsum(bounds) / len(over_units) for bounds in zip(*over_units, strict=True))
+        estimate = Estimate(math.fsum(estimate.rounds) / len(over_units), low, high, estimate.rounds)
+        interval_from = "units"
     end = estimate.high
     if end is not None and metric.most is not None and max(estimate.rounds) <= metric.most:
-        end = min(end, metric.most)  # Student's interval knows no bounds
+        end = min(end, metric.most)  # Student's interval has no limits.
     timing = where_of(path)
     samples = [
         len(each.samples[timing].wall_ns) // _ITEM_BYTES for each in rounds if timing in each.samples
@@ -110,16 +115,17 @@ def _figure(path: str, rounds: Sequence[Round], declaration: Declaration) -> Fig
         high=None if end is None else _short(end),
         rounds=[_short(value) for value in estimate.rounds],
         samples=min(samples, default=0),
+        interval_from=interval_from,
     )
 
 
 def _short(value: float) -> float:
-    """Nine digits: more than any clock knows, and half the file."""
+    """Return nine digits: more than any clock measures, and half the size of the file."""
     return float(f"{value:.9g}")
 
 
 def _plant(tree: dict[str, Any], path: str, value: Any) -> None:
-    """Put a leaf in its place. Where rounds gave a leaf and a branch of one name, the branch stands."""
+    """Put a leaf in the tree. A branch of the same name wins over a leaf."""
     *branches, leaf = segments_of(path)
     for branch in branches:
         if not isinstance(tree.get(branch), dict):
@@ -130,11 +136,11 @@ def _plant(tree: dict[str, Any], path: str, value: Any) -> None:
 
 
 def headline_of(patterns: str, metrics: Mapping[str, Figure], units: Mapping[str, Unit]) -> str:
-    """The path of the figure for the summary.
+    """Return the path of the headline figure.
 
-    `patterns` stand in the order of preference, with `|` between them; the last match of the first that
-    fits counts, because sizes are listed from small to large. Otherwise the first figure that has a
-    direction, or else the first.
+    `patterns` are separated by `|`, the preferred one first. Of the first pattern that fits, the last match
+    counts, because sizes are listed from small to large. Without a match, it is the first figure that has
+    a direction, or else the first.
     """
     for pattern in patterns.split("|"):
         fitting = [path for path in metrics if fnmatchcase(path, pattern)]

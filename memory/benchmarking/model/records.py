@@ -1,12 +1,12 @@
-"""What is written to disk and passed between processes: plain records, readable without this package.
+"""The records that are written to disk and passed between processes, readable without this package.
 
 A run is a folder:
 
-    <run id>/run.json                                   what ran, on what, what failed
+    <run id>/run.json                                   what ran, on which machine, what failed
     <run id>/<category>/<benchmark>_<timestamp>.json    the specification's format, plus `metrics`
     <run id>/<category>/<benchmark>_<timestamp>.npz     every raw sample
-    <run id>/rounds/…                                   finished rounds, while the run is not whole
-    <run id>/logs/…                                     what a failed round printed
+    <run id>/rounds/…                                   finished rounds, until the run is complete
+    <run id>/logs/…                                     the output of failed rounds
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any, Literal
 import msgspec
 
 FORMAT = 1
-"""Of the files; a reader refuses a larger one."""
+"""The version of the file format. A reader refuses files with a larger one."""
 
 _MOST_LETTERS = 40
-"""Of a target's name in a file's name; its end says more than its beginning, which may be a path."""
+"""The longest target name in a file name. The end is kept, because the beginning may be a path."""
 
 Status = Literal["running", "interrupted", "failed", "complete"]
 Reason = Literal["exception", "crash", "timeout", "memory", "killed", "left processes"]
@@ -34,11 +34,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     params: dict[str, Any]
     source: str | None = None
-    """The user's own file that it is in; None for the package's and installed ones."""
+    """The user's file that defines it; None for built-in and installed benchmarks."""
     module: str | None = None
-    """The module that it is in, where that is not a file of the user."""
+    """The module that defines it, where that is not a user's file."""
     most_rounds: int | None = None
-    """Where more rounds would tell nothing new."""
+    """The most rounds that are useful; None for no limit."""
 
     @property
     def name(self) -> str:
@@ -46,7 +46,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """A file name that no other case of the run has."""
+        """A file name that is unique in the run."""
         target = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in self.target)
         if target != self.target or len(target) > _MOST_LETTERS:
             digest = hashlib.sha256(self.target.encode()).hexdigest()[:6]
@@ -55,7 +55,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One round, as the worker gets it."""
+    """One round, as it is sent to the worker."""
 
     case: Case
     number: int
@@ -76,34 +76,34 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
     calls_per_sample: int
     work: int
     turn_blocks: bytes = b""
-    """How many blocks each turn holds, in lockstep."""
+    """The number of blocks of each turn, in lockstep."""
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """What one round measured, flat: path to figure."""
+    """The measurements of one round, by path."""
 
     number: int
     seed: int
     figures: dict[str, float]
     samples: dict[str, Samples]
-    """By the path of the timing."""
+    """By the path of the timing that they belong to."""
     other: dict[str, Any]
-    """Leaves that are no figures: texts, lists."""
+    """Leaves that are not figures: texts, lists."""
     not_available: dict[str, str]
     intervals: dict[str, tuple[float, float]] = {}
-    """Of figures that know their own, over questions or other units inside the round."""
+    """Intervals over units inside the round, such as questions."""
     started_at: float
     load_seconds: float
-    """Importing the benchmark and its target."""
+    """The time to import the benchmark and its target."""
     seconds: float
-    """The benchmark itself."""
+    """The time of the benchmark itself."""
     peak_rss_bytes: int
     wall_to_cpu: float | None
-    """The contention meter: wall ÷ CPU time over all timings."""
+    """Wall ÷ CPU time over all timings: above 1 where other programs took the CPU."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """A round that gave no figures."""
+    """A round that failed."""
 
     case: str
     """Category, benchmark and target: `storage.read_latency@agentmemory`."""
@@ -111,29 +111,34 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason
     message: str
     log: str | None = None
-    """What it printed, as a path inside the run's folder."""
+    """The path of its output, inside the run's folder."""
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One metric over all rounds: the centre, its 95 % interval, and the figure of each round."""
+    """One metric over all rounds: the centre, its 95 % interval, and the value of each round."""
 
     value: float
     low: float | None = None
     high: float | None = None
     rounds: list[float] = []
     samples: int = 0
-    """How many samples stand behind each round's figure; 0 where it is no statistic of samples."""
+    """The number of samples in a round; 0 where the figure is not a statistic of samples."""
+    interval_from: Literal["", "rounds", "units"] = ""
+    """What the interval is over: rounds, or units inside a round, such as questions.
+
+    Empty where there is no interval, and in files written before version 0.2.
+    """
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
-    """How to read all metrics of one name."""
+    """Unit and direction of all metrics with one name."""
 
     unit: str
     better: Literal["higher", "lower", "neither"]
 
 
 class Result(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One file of results: the specification's five keys first, ours after them."""
+    """A file of results: the specification's five keys, then our own."""
 
     benchmark: str
     category: str
@@ -145,21 +150,20 @@ class Result(msgspec.Struct, kw_only=True, omit_defaults=True):
     format: int = FORMAT
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the machine around one round."""
+class MachineState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of the machine during one round."""
 
     case: str
     round: int
     started_at: float
     seconds: float
-    load_average: float
     busy_percent: float
-    """CPU of the whole machine that was in use over the round, the round itself included."""
+    """CPU use of the whole machine, including the round itself."""
     wall_to_cpu: float | None
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """What a figure depends on besides the code. `fingerprint` is a digest of the lasting fields."""
+    """What a figure depends on besides the code. `fingerprint` is a digest of what rarely changes."""
 
     fingerprint: str
     cpu: str
@@ -174,7 +178,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResultRef(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of a run's table of contents."""
+    """A run's entry for one result."""
 
     category: str
     benchmark: str
@@ -184,11 +188,11 @@ class ResultRef(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     headline: str = ""
     seconds: float = 0.0
-    """Of the benchmark in one round, on average."""
+    """The mean time of the benchmark in one round."""
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """`run.json`."""
+    """The content of `run.json`."""
 
     id: str
     status: Status
@@ -198,7 +202,7 @@ class Run(msgspec.Struct, kw_only=True):
     rounds: int
     seconds: float
     parallel: int
-    """Rounds that ran side by side; above 1 the timed figures never gate."""
+    """How many rounds ran at the same time. Above 1, times are not judged."""
     targets: list[str]
     cases: list[Case]
     environment: Environment
@@ -207,15 +211,17 @@ class Run(msgspec.Struct, kw_only=True):
     finished_at: str = ""
     results: list[ResultRef] = []
     failures: list[Failure] = []
-    moments: list[Moment] = []
+    moments: list[MachineState] = []
+    """One for each round."""
     timings: dict[str, float] = {}
-    """Seconds of the whole run by what they were spent on."""
+    """Seconds of the whole run, by what they were spent on."""
     format: int = FORMAT
 
     def rounds_of(self, case: Case) -> int:
+        """Return how many rounds this run makes of a case."""
         return min(self.rounds, case.most_rounds or self.rounds)
 
     @property
     def gates(self) -> bool:
-        """Whether its timed figures may decide anything."""
+        """Whether its times may be judged."""
         return self.parallel == 1

@@ -1,4 +1,4 @@
-"""The comparison: runs, or targets of a run, side by side on one page. Differences come first."""
+"""The comparison page: runs, or targets of a run, side by side. Differences come first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from memory.benchmarking.model.loaded_result import LoadedResult
 from memory.benchmarking.model.records import Figure, Run
 from memory.benchmarking.report.chart_html import figure
-from memory.benchmarking.report.differences import Difference, clear_ones, differences, forest
+from memory.benchmarking.report.differences import (
+    Compared,
+    Difference,
+    clear_ones,
+    compare_sources,
+    differences,
+    forest,
+)
 from memory.benchmarking.report.document import document
 from memory.benchmarking.report.gather import Gathered, gather
 from memory.benchmarking.report.markup import Child, Markup, element
@@ -37,24 +44,25 @@ from memory.benchmarking.verdicts.compare import environment_differences
 from memory.benchmarking.verdicts.records import Comparison
 
 MOST_CLEAR = 40
-"""Differences between targets that are listed."""
-_TONES = {"better": "good", "worse": "bad", "not clear": "warn"}
+"""How many differences between targets are listed."""
 
 
 def comparison_page(
     results: Sequence[LoadedResult],
     runs: Mapping[str, Run],
     *,
-    verdicts: Sequence[Comparison] = (),
     problems: Iterable[Exception] = (),
 ) -> str:
-    """The whole page. The first source is what the others are compared with."""
+    """Return the page. The first source is the base of the others.
+
+    `runs` are the runs of the results by id; `problems` are results that could not be read.
+    """
     sources, numbered = sources_of(results, runs)
     gathered = in_order(gather(numbered))
     title = f"Comparison: {', '.join(names(sources))}"
     body: list[Child] = [
         element("h1", "Comparison"),
-        comparison_body(gathered, sources, results, runs, verdicts=verdicts, problems=problems),
+        comparison_body(gathered, sources, results, runs, problems=problems),
         about(runs.values()),
         reading(),
     ]
@@ -68,11 +76,11 @@ def comparison_body(
     results: Sequence[LoadedResult],
     runs: Mapping[str, Run],
     *,
-    verdicts: Sequence[Comparison] = (),
     problems: Iterable[Exception] = (),
 ) -> list[Child]:
-    """Everything between the title and the environment."""
-    found = differences(gathered, headlines=True)
+    """Return everything between the title and the environment."""
+    compared = compare_sources(gathered, sources)
+    found = differences(gathered, compared, headlines=True)
     shown = names(sources)
     picture = forest(found, shown)
     return [
@@ -85,20 +93,20 @@ def comparison_body(
         switches(sources),
         element("div", figure(picture, shown), class_="forest") if picture else None,
         _differences_table(found, sources),
-        [_judged(each) for each in verdicts],
-        None if verdicts else _clear(gathered, sources),
+        [_judged(each.comparison) for each in compared if not each.between_targets],
+        _clear(gathered, sources, [each for each in compared if each.between_targets]),
         sections(gathered, sources),
     ]
 
 
 def _what(found: Sequence[Difference], shown: Sequence[str]) -> str:
-    """What is compared with what."""
+    """Return what is compared with what."""
     pairs = sorted({(each.base_source, each.source) for each in found})
     return " ".join(f"{shown[source]} against {shown[base]}." for base, source in pairs)
 
 
 def _environments(runs: Mapping[str, Run]) -> list[Child]:
-    """What was measured elsewhere than the first."""
+    """Return a note for each run whose environment differs from the first one's."""
     parts: list[Child] = []
     first = next(iter(runs.values()), None)
     for run in runs.values():
@@ -108,8 +116,8 @@ def _environments(runs: Mapping[str, Run]) -> list[Child]:
         if differing:
             parts.append(
                 note(
-                    f"{run.id} was measured in another environment than {first.id}: a difference need "
-                    f"not come from the code. {'; '.join(differing)}.",
+                    f"{run.id} was measured in another environment than {first.id}: a difference may "
+                    f"come from the machine. {'; '.join(differing)}.",
                     tone="warn",
                 )
             )
@@ -117,7 +125,7 @@ def _environments(runs: Mapping[str, Run]) -> list[Child]:
 
 
 def _differences_table(found: Sequence[Difference], sources: Sequence[Source]) -> Markup:
-    """The headline figures, the clear differences first and the largest of them first."""
+    """Return the table of headline figures, the largest clear differences first."""
     if not found:
         return element("p", "They have no headline figure in common.", class_="soft")
     clear = clear_ones(found)
@@ -129,7 +137,7 @@ def _differences_table(found: Sequence[Difference], sources: Sequence[Source]) -
 def _head(sources: Sequence[Source]) -> list[str]:
     if len(sources) == 2:
         return ["Benchmark", "Figure", sources[0].name, sources[1].name, "Change"]
-    return ["Benchmark", "Figure", "Before", "After", "Of", "Change"]
+    return ["Benchmark", "Figure", "Base", "Figure", "Of", "Change"]
 
 
 def _row(each: Difference, sources: Sequence[Source]) -> Markup:
@@ -140,7 +148,7 @@ def _row(each: Difference, sources: Sequence[Source]) -> Markup:
         element("td", _figure(each.base, each.unit), class_="n"),
         element("td", _figure(each.other, each.unit), class_="n"),
         element("td", sources[each.source].name) if len(sources) > 2 else None,
-        element("td", mark(each.word, _TONES.get(each.word, "")), " ", _factor(each), class_="change"),
+        element("td", mark(each.word, each.tone), " ", _factor(each), class_="change"),
         data_s=each.source,
     )
 
@@ -155,16 +163,16 @@ def _figure(found: Figure, unit: str) -> str:
 
 
 def _factor(each: Difference) -> str:
-    """`2.1 times (1.9–2.3)`: of the figure itself, whichever way is better."""
-    ratio = each.change
-    if ratio.low is not None and ratio.low == ratio.high == 1:
+    """Return the change of the figure: `+8.1 % (+6.9 to +9.4)` or `× 2.1 (1.9 to 2.3)`."""
+    interval: tuple[float, ...] = each.interval or ()
+    if each.ratio == 1 and set(interval) == {1}:
         return ""
-    if 0.5 < ratio.ratio < 2:
-        text = f"{(ratio.ratio - 1) * 100:+.1f} %"
-        bounds = [f"{(bound - 1) * 100:+.1f}" for bound in (ratio.low, ratio.high) if bound is not None]
+    if 0.5 < round(each.ratio, 9) < 2:
+        text = f"{(each.ratio - 1) * 100:+.1f} %"
+        bounds = [f"{(bound - 1) * 100:+.1f}" for bound in interval]
     else:
-        text = f"× {ratio.ratio:.3g}"
-        bounds = [f"{bound:.3g}" for bound in (ratio.low, ratio.high) if bound is not None]
+        text = f"× {each.ratio:.3g}"
+        bounds = [f"{bound:.3g}" for bound in interval]
     return f"{text} ({' to '.join(bounds)})" if bounds and bounds[0] != bounds[1] else text
 
 
@@ -176,9 +184,11 @@ def _judged(comparison: Comparison) -> Markup:
     )
 
 
-def _clear(gathered: Sequence[Gathered], sources: Sequence[Source]) -> Markup | None:
-    """The largest differences of all figures, where no verdict says more."""
-    found = clear_ones(differences(gathered, headlines=False))
+def _clear(
+    gathered: Sequence[Gathered], sources: Sequence[Source], compared: Sequence[Compared]
+) -> Markup | None:
+    """Return the largest differences between targets, over all judged figures."""
+    found = clear_ones(differences(gathered, compared, headlines=False))
     if not found:
         return None
     rows = [_row(each, sources) for each in found[:MOST_CLEAR]]
@@ -189,8 +199,8 @@ def _clear(gathered: Sequence[Gathered], sources: Sequence[Source]) -> Markup | 
         element(
             "p",
             f"{count(better, 'figure')} better and {count(len(found) - better, 'figure')} worse than "
-            f"{sources[0].name}; the largest {min(MOST_CLEAR, len(found))} are listed. Many figures were "
-            "compared: one in twenty would look clear by chance.",
+            f"{sources[0].name}; the largest {min(MOST_CLEAR, len(found))} are listed. The verdicts are "
+            "corrected for the number of figures: the chance of any false one is below 5 %.",
             class_="soft",
         ),
         element(

@@ -1,111 +1,153 @@
-"""How much two sources differ, figure by figure, and which way is better.
-
-Two runs of one machine are judged by `verdicts` (`compare_runs`). This is for what can't be judged that
-way, two targets of one run, and for the picture of both.
-"""
+"""The differences between the sources of a page, with the verdicts of `membench compare`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from memory.benchmarking.measure.statistics import Change, change
+import msgspec
+
 from memory.benchmarking.metrics import Better
 from memory.benchmarking.model.loaded_result import LoadedResult
-from memory.benchmarking.model.paths import leaf_of, read_path
-from memory.benchmarking.model.records import Figure
+from memory.benchmarking.model.paths import join, leaf_of, read_path, where_of
+from memory.benchmarking.model.records import Figure, Result
 from memory.benchmarking.report.charts import Axis, Chart, Line, Panel, Point
 from memory.benchmarking.report.gather import Gathered
+from memory.benchmarking.report.sources import Source
+from memory.benchmarking.verdicts.compare import Side, compare_sides, run_label
+from memory.benchmarking.verdicts.evidence import CaseKey, Measured
+from memory.benchmarking.verdicts.headlines import HeadlineVerdict, headline_verdict
+from memory.benchmarking.verdicts.noise import load_noise, uncalibrated
+from memory.benchmarking.verdicts.records import Comparison, MetricVerdict
+from memory.benchmarking.verdicts.words import BETWEEN_TARGETS
+
+Pair = tuple[int, int]
+"""The numbers of a base source and of the source that is compared with it."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The verdicts on some pairs of sources, all from one comparison."""
+
+    pairs: tuple[Pair, ...]
+    comparison: Comparison
+    between_targets: bool
+    """Two systems are compared, not two runs of one system."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One figure of a source against that of the first one."""
+    """One figure of a source against that of its base."""
 
     name: str
     path: str
     base_path: str
-    """Another one where a target has no such tier: its own headline then stands for it."""
+    """Differs from `path` where the base has no such tier: then its own headline is compared."""
     unit: str
     better: Better
     base: Figure
     other: Figure
     base_source: int
     source: int
-    change: Change
+    headline: HeadlineVerdict
+    between_targets: bool
 
     @property
-    def goodness(self) -> Change:
-        """The change turned so that above 1 is better."""
-        found = self.change
+    def ratio(self) -> float:
+        """The source's figure ÷ the base's."""
+        return self.headline.change.ratio or 1.0
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        return self.headline.change.ratio_interval
+
+    @property
+    def goodness(self) -> tuple[float, float | None, float | None]:
+        """The ratio and its interval, turned so that above 1 is better."""
+        low, high = self.interval or (None, None)
         if self.better != "lower":
-            return found
-        low = None if found.high is None else _inverse(found.high)
-        high = None if found.low is None else _inverse(found.low)
-        return Change(_inverse(found.ratio), low, high)
+            return self.ratio, low, high
+        return 1 / self.ratio, _inverse(high), _inverse(low)
 
     @property
     def word(self) -> str:
-        """Better, worse, or why neither."""
-        found = self.goodness
-        if found.low is None:
-            return "one round only"
-        if found.low == found.ratio == found.high == 1:
-            return "the same"
-        if not found.is_clear:
-            return "not clear"
-        return "better" if found.ratio > 1 else "worse"
+        """The verdict, in the words for two systems where two are compared."""
+        verdict = self.headline.verdict
+        if verdict is None:
+            return "not judged"
+        return BETWEEN_TARGETS.get(verdict, verdict) if self.between_targets else verdict
+
+    @property
+    def is_clear(self) -> bool:
+        return self.headline.verdict in ("regressed", "improved")
+
+    @property
+    def tone(self) -> str:
+        """The class that colours the word."""
+        return {"regressed": "bad", "improved": "good", "inconclusive": "warn"}.get(
+            self.headline.verdict or "", ""
+        )
 
 
-def differences(gathered: Sequence[Gathered], *, headlines: bool) -> list[Difference]:
-    """Of the headline figures, or of all that have a direction.
+def compare_sources(gathered: Sequence[Gathered], sources: Sequence[Source]) -> list[Compared]:
+    """Compare each source with its base: the first run that has its target, or else the first source.
 
-    Runs are compared target by target, each with the first run that has the target. Targets that no other
-    source has are compared with the first source.
+    Two runs are one comparison over all their targets; two targets are one over all their benchmarks.
     """
+    groups: dict[tuple[object, ...], list[Pair]] = {}
+    for base, source in dict.fromkeys(pair for each in gathered for pair in _pairs(each)):
+        before, now = sources[base], sources[source]
+        runs = (before.run_id, now.run_id)
+        key = runs if before.target == now.target and all(runs) else (base, source)
+        groups.setdefault(key, []).append((base, source))
+    return [_compare(gathered, sources, pairs) for pairs in groups.values()]
+
+
+def differences(
+    gathered: Sequence[Gathered], compared: Iterable[Compared], *, headlines: bool
+) -> list[Difference]:
+    """Return the differences of the headline figures, or of all figures that are judged."""
     found = []
+    verdicts = {pair: (each, _by_path(each.comparison)) for each in compared for pair in each.pairs}
     for each in gathered:
-        for source, result in each.results:
-            base_source, base = _base(each, source, result)
-            if base is None:
+        results = dict(each.results)
+        for pair in _pairs(each):
+            base, other = (results[number] for number in pair)
+            if pair not in verdicts:
                 continue
-            if headlines:
-                pairs = [(base.headline, result.headline)]
-            else:
-                pairs = [(path, path) for path in result.result.metrics]
-            for before, now in pairs:
-                change_of = _change(each, base, before, result, now)
-                if change_of is not None:
-                    metric = each.metric(_leaf(now))
-                    figures = base.result.metrics[before], result.result.metrics[now]
+            of, by_path = verdicts[pair]
+            metrics = by_path.get((each.category, each.benchmark, other.target), {})
+            for path in [other.headline] if headlines else metrics:
+                before = _base_path(base, other, path)
+                verdict = headline_verdict(path, metrics)
+                if before is None or verdict is None or not _has_ratio(verdict.change):
+                    continue
+                if headlines or verdict.change.verdict is not None:
+                    figures = base.result.metrics[before], other.result.metrics[path]
+                    metric = each.metric(leaf_of(path))
                     found.append(
                         Difference(
-                            each.name, now, before, metric.unit, metric.better, *figures, base_source,
-                            source, change_of,
+                            each.name, path, before, metric.unit, metric.better, *figures, *pair, verdict,
+                            of.between_targets,
                         )
                     )  # fmt: skip
     return found
 
 
 def clear_ones(found: Iterable[Difference]) -> list[Difference]:
-    """Those that the intervals bear out, the largest first."""
-    chosen = [each for each in found if each.word in ("better", "worse")]
-    return sorted(chosen, key=lambda each: -abs(math.log(each.change.ratio)))
+    """Return the differences that are regressions or improvements, the largest first."""
+    return sorted((each for each in found if each.is_clear), key=lambda each: -abs(math.log(each.ratio)))
 
 
 def forest(found: Sequence[Difference], sources: Sequence[str]) -> Chart | None:
-    """All headline figures against those of the first source, on one scale: right is better."""
+    """Return a chart of all headline figures against their bases, on one scale: right is better."""
     names = [*dict.fromkeys(each.name for each in found)]
     if not names:
         return None
     lines = []
     for source in sorted({each.source for each in found}):
-        points = []
-        for each in found:
-            if each.source == source:
-                good = each.goodness
-                points.append(Point(names.index(each.name), good.ratio, good.low, good.high))
+        points = [Point(names.index(each.name), *each.goodness) for each in found if each.source == source]
         lines.append(Line("", tuple(points), source, "dots"))
     shown = tuple(name.partition(".")[2] or name for name in names)
     bases = [sources[source] for source in sorted({each.base_source for each in found})]
@@ -114,46 +156,102 @@ def forest(found: Sequence[Difference], sources: Sequence[str]) -> Chart | None:
         Axis("", scale="names", names=shown),
         Axis("times as good; right is better", scale="log"),
         (Panel(tuple(lines)),),
-        note="The ratio of the figures, turned so that more is better, with its 95 % interval. "
-        "An interval that crosses 1 leaves open which is better.",
+        note="The ratio of the figures, turned so that more is better, with its 95 % interval. The verdict "
+        "in the table asks for more than an interval that excludes 1: it is corrected for the number of "
+        "metrics, and the difference has to exceed the noise of the machine.",
         horizontal=True,
         limits=((1.0, ""),),
         width=560,
     )
 
 
-def _base(each: Gathered, source: int, result: LoadedResult) -> tuple[int, LoadedResult | None]:
-    """What a result is compared with, and the number of its source."""
-    same = [(number, other) for number, other in each.results if other.target == result.target]
+def _pairs(each: Gathered) -> Iterator[Pair]:
+    """Yield the sources of a benchmark that are compared."""
+    for number, result in each.results:
+        base = _base(each, number, result)
+        if base is not None:
+            yield base, number
+
+
+def _base(each: Gathered, source: int, result: LoadedResult) -> int | None:
+    """Return the number of the source that a result is compared with; None for a base itself."""
+    same = [number for number, other in each.results if other.target == result.target]
     if len(same) > 1:
-        return same[0] if same[0][0] != source else (source, None)
-    alone = all(
-        other.target != another.target
-        for number, other in each.results
-        for place, another in each.results
-        if number < place
-    )
-    first = next(((number, other) for number, other in each.results if number == 0), None)
-    return first if alone and first is not None and source else (source, None)
+        return same[0] if same[0] != source else None
+    targets = [other.target for _, other in each.results]
+    has_first = any(number == 0 for number, _ in each.results)
+    return 0 if source and has_first and len(set(targets)) == len(targets) else None
 
 
-def _change(
-    each: Gathered, base: LoadedResult, before: str, result: LoadedResult, now: str
-) -> Change | None:
-    """None where the two are not the same kind of figure at the same sizes, or have no ratio."""
-    old_place, new_place = read_path(before), read_path(now)
-    if (old_place.metric, old_place.parameters) != (new_place.metric, new_place.parameters):
-        return None
-    old, new = base.result.metrics.get(before), result.result.metrics.get(now)
-    if old is None or new is None or each.metric(_leaf(now)).better == "neither":
-        return None
-    ratio = change(new.rounds or [new.value], old.rounds or [old.value])
-    return ratio if ratio is not None and 0 < ratio.ratio < math.inf else None
+def _compare(gathered: Sequence[Gathered], sources: Sequence[Source], pairs: Sequence[Pair]) -> Compared:
+    base, source = pairs[0]
+    before, now = sources[base], sources[source]
+    between_targets = before.target != now.target
+    bases: dict[CaseKey, Measured] = {}
+    others: dict[CaseKey, Measured] = {}
+    noise = uncalibrated("stored")
+    for each in gathered:
+        results = dict(each.results)
+        for number, loaded in each.results:
+            run = sources[number].run
+            # Both targets get one name here, so that their cases are the same.
+            case = (each.category, each.benchmark, now.target if between_targets else loaded.target)
+            if number == base or (not between_targets and _same_run(sources[number], before)):
+                result = (
+                    _with_headline_of(loaded, results.get(source)) if between_targets else loaded.result
+                )
+                bases[case] = Measured.of(result, run)
+            elif number == source or (not between_targets and _same_run(sources[number], now)):
+                others[case] = Measured.of(loaded.result, run)
+                if run is not None:
+                    folder = loaded.file.path.parent.parent.parent
+                    noise = load_noise(folder, run.environment.fingerprint, "stored")
+    comparison = compare_sides(_side(before, bases), _side(now, others), noise=noise)
+    return Compared(tuple(pairs), comparison, between_targets)
 
 
-def _leaf(path: str) -> str:
-    return leaf_of(path)
+def _side(source: Source, results: dict[CaseKey, Measured]) -> Side:
+    return Side(source.name if source.run is None else run_label(source.run), results, source.run)
 
 
-def _inverse(value: float) -> float:
-    return 1 / value if value else math.inf
+def _same_run(one: Source, other: Source) -> bool:
+    return bool(one.run_id) and one.run_id == other.run_id
+
+
+def _by_path(comparison: Comparison) -> dict[CaseKey, dict[str, MetricVerdict]]:
+    found: dict[CaseKey, dict[str, MetricVerdict]] = {}
+    for each in comparison.metrics:
+        found.setdefault((each.category, each.benchmark, each.target), {})[each.path] = each
+    return found
+
+
+def _with_headline_of(base: LoadedResult, other: LoadedResult | None) -> Result:
+    """Return the base's result, with the figures at its headline also where the other's headline is."""
+    metrics = base.result.metrics
+    if other is None or not _is_like(base.headline, other.headline):
+        return base.result
+    where, wanted = where_of(base.headline), where_of(other.headline)
+    moved = {join(wanted, leaf_of(path)): metrics[path] for path in metrics if where_of(path) == where}
+    return msgspec.structs.replace(base.result, metrics=moved | metrics)
+
+
+def _base_path(base: LoadedResult, other: LoadedResult, path: str) -> str | None:
+    """Return where the base has the figure that is compared with this one."""
+    if path in base.result.metrics:
+        return path
+    found = join(where_of(base.headline), leaf_of(path))
+    return found if found in base.result.metrics and _is_like(found, path) else None
+
+
+def _is_like(one: str, other: str) -> bool:
+    """Whether two paths are of the same metric at the same sizes."""
+    first, second = read_path(one), read_path(other)
+    return (first.metric, first.parameters) == (second.metric, second.parameters)
+
+
+def _has_ratio(change: MetricVerdict) -> bool:
+    return change.better != "neither" and change.ratio is not None and 0 < change.ratio < math.inf
+
+
+def _inverse(value: float | None) -> float | None:
+    return None if value is None else 1 / value if value else math.inf

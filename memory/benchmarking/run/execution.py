@@ -42,7 +42,7 @@ from memory.benchmarking.model.files import (
     write_samples,
     write_whole,
 )
-from memory.benchmarking.model.records import Case, Failure, Job, Moment, ResultRef, Round, Run
+from memory.benchmarking.model.records import Case, Failure, Job, MachineState, ResultRef, Round, Run
 from memory.benchmarking.run.executors.local import LocalExecutor, Outcome
 from memory.benchmarking.run.plan import order_of_rounds, round_seed
 from memory.benchmarking.run.worker import load_benchmark
@@ -338,15 +338,14 @@ def _declared(case: Case) -> Declaration:
         return Declaration()
 
 
-def _moment(outcome: Outcome, record: Round, before: Any, now: Any) -> Moment:
+def _moment(outcome: Outcome, record: Round, before: Any, now: Any) -> MachineState:
     total = sum(now) - sum(before)
     idle = (now.idle - before.idle) + (getattr(now, "iowait", 0.0) - getattr(before, "iowait", 0.0))
-    return Moment(
+    return MachineState(
         case=outcome.job.case.key,
         round=outcome.job.number,
         started_at=record.started_at,
         seconds=round(outcome.seconds, 3),
-        load_average=os.getloadavg()[0],
         busy_percent=round(100 * (1 - idle / total), 1) if total > 0 else 0.0,
         wall_to_cpu=record.wall_to_cpu,
     )

@@ -1,37 +1,45 @@
-"""Earlier runs of the same cases: how long they took, and what they measured."""
+"""Previous runs of the same cases: how long they took, and how this run differs from them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from memory.benchmarking.errors import BenchmarkError
-from memory.benchmarking.measure.statistics import Change, change
 from memory.benchmarking.model.aggregate import params_digest
 from memory.benchmarking.model.files import read_result, read_run, run_folders
 from memory.benchmarking.model.profiles import EXPECTED_SECONDS
 from memory.benchmarking.model.records import Case, Result, ResultRef, Run
+from memory.benchmarking.verdicts.compare import judge
+from memory.benchmarking.verdicts.evidence import CaseKey, Measured
+from memory.benchmarking.verdicts.noise import load_noise
+from memory.benchmarking.verdicts.records import MetricVerdict
 
-_RUNS_LOOKED_AT = 100
-"""The newest ones; what is older says little, and reading thousands of files takes time."""
+_MOST_RUNS = 100
+"""How many of the newest runs are read: reading thousands of files would take seconds."""
 _HARNESS_SECONDS = 0.7
-"""Of one round, besides the benchmark: starting, loading, saving."""
+"""What a round takes besides the benchmark: start, imports and saving. Measured on two virtual cores."""
 
 
 def _runs(output_dir: Path, without: str = "") -> Iterator[tuple[Path, Run]]:
-    """Readable runs, the newest first."""
-    for folder in islice(reversed(run_folders(output_dir)), _RUNS_LOOKED_AT):
+    """Yield the readable runs, the newest first."""
+    for folder in islice(reversed(run_folders(output_dir)), _MOST_RUNS):
         if folder.name != without:
             try:
                 yield folder, read_run(folder)
             except BenchmarkError:
-                continue  # `results list` names it; it must not keep a new run from being shown
+                continue  # `results list` names it. A damaged run must not hide the others.
 
 
 class Estimator:
-    """Seconds that a round of a case takes: as in the newest run that had it, else as on our machine."""
+    """Estimates how many seconds a round takes: from the newest run of the case, else from our machine.
+
+    Args:
+        output_dir: The folder that has the runs.
+        profile: The profile whose expected seconds are used for cases that never ran.
+    """
 
     def __init__(self, output_dir: Path, profile: str) -> None:
         self._profile = profile
@@ -42,7 +50,7 @@ class Estimator:
                 self._known.setdefault(key, ref.seconds + _HARNESS_SECONDS)
 
     def seconds(self, case: Case) -> float | None:
-        """None where nothing is known."""
+        """Return the seconds of one round; None where nothing is known about the case."""
         known = self._known.get((case.name, case.target, params_digest(case)))
         if known is not None:
             return known
@@ -51,42 +59,60 @@ class Estimator:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """A headline figure against the one of an earlier run."""
+class SincePrevious:
+    """The verdicts on one case, against its newest previous run."""
 
     run_id: str
-    change: Change
+    metrics: dict[str, MetricVerdict]
+    """By path."""
 
 
-def compared_with_earlier(folder: Path, run: Run, ref: ResultRef, result: Result) -> Comparison | None:
-    """The headline's change since the newest earlier run of the same case on the same fingerprint."""
-    if not run.gates or ref.headline not in result.metrics:
-        return None
-    for before_folder, before in _runs(folder.parent, without=folder.name):
-        if before.environment.fingerprint != run.environment.fingerprint or not before.gates:
-            continue
-        if before.started_at > run.started_at:
-            continue
-        for other in before.results:
-            if _same_case(ref, other):
-                found = _change(before_folder, other, result.metrics[ref.headline].rounds)
-                return None if found is None else Comparison(before.id, found)
-    return None
+def verdicts_since_previous(
+    folder: Path, run: Run, results: Sequence[Result]
+) -> dict[CaseKey, SincePrevious]:
+    """Compare a run with the newest previous run of each of its cases on the same fingerprint.
 
-
-def _same_case(one: ResultRef, other: ResultRef) -> bool:
-    return (one.category, one.benchmark, one.target, one.params_digest, one.headline) == (
-        other.category,
-        other.benchmark,
-        other.target,
-        other.params_digest,
-        other.headline,
+    All cases are one comparison, by the rules of `membench compare`. `results` are in the order of
+    `run.results`. Cases without a previous run are left out.
+    """
+    current = {_key(ref): (ref, result) for ref, result in zip(run.results, results, strict=True)}
+    previous = _previous_results(folder, run, [ref for ref, _ in current.values()])
+    if not previous:
+        return {}
+    metrics, _ = judge(
+        {case: measured for case, (_, measured) in previous.items()},
+        {case: Measured.of(current[case][1], run) for case in previous},
+        noise=load_noise(folder.parent, run.environment.fingerprint, "stored"),
     )
+    found = {case: SincePrevious(run_id, {}) for case, (run_id, _) in previous.items()}
+    for each in metrics:
+        found[each.category, each.benchmark, each.target].metrics[each.path] = each
+    return found
 
 
-def _change(folder: Path, ref: ResultRef, now: list[float]) -> Change | None:
-    try:
-        figure = read_result(folder / ref.file).metrics.get(ref.headline)
-    except BenchmarkError:
-        return None
-    return None if figure is None else change(now, figure.rounds)
+def _previous_results(
+    folder: Path, run: Run, refs: Sequence[ResultRef]
+) -> dict[CaseKey, tuple[str, Measured]]:
+    """Return run id and result of the newest previous run of each case, where there is one."""
+    found: dict[CaseKey, tuple[str, Measured]] = {}
+    wanted = {(_key(ref), ref.params_digest, ref.headline) for ref in refs} if run.gates else set()
+    for previous_folder, previous in _runs(folder.parent, without=folder.name) if wanted else ():
+        same_machine = previous.environment.fingerprint == run.environment.fingerprint
+        if not same_machine or not previous.gates or previous.started_at > run.started_at:
+            continue
+        for ref in previous.results:
+            identity = (_key(ref), ref.params_digest, ref.headline)
+            if identity in wanted:
+                wanted.discard(identity)
+                try:
+                    result = read_result(previous_folder / ref.file)
+                except BenchmarkError:
+                    continue
+                found[_key(ref)] = (previous.id, Measured.of(result, previous))
+        if not wanted:
+            break
+    return found
+
+
+def _key(ref: ResultRef) -> CaseKey:
+    return ref.category, ref.benchmark, ref.target

@@ -1,25 +1,30 @@
-"""The end of a run for people: each benchmark's headline figure, what changed, what failed, where it is."""
+"""The end of a run: headline figures, changes since the previous run, failures, where the files are."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from memory.benchmarking.model.files import read_result
+from memory.benchmarking.errors import BenchmarkError
+from memory.benchmarking.model.files import DEFAULT_FOLDER, read_result
 from memory.benchmarking.model.paths import leaf_of
-from memory.benchmarking.model.records import Result, ResultRef, Run, Unit
-from memory.benchmarking.run.previous_runs import Comparison, compared_with_earlier
+from memory.benchmarking.model.records import Result, ResultRef, Run
+from memory.benchmarking.run.previous_runs import SincePrevious, verdicts_since_previous
 from memory.benchmarking.text.display import NOTHING, clean, figure_text, interval_text, table
 from memory.benchmarking.text.remarks import remarks
+from memory.benchmarking.verdicts.evidence import CaseKey
+from memory.benchmarking.verdicts.headlines import HeadlineVerdict, headline_verdict
+from memory.benchmarking.verdicts.words import ORDER, change_text
 
 _DIM, _BOLD, _RED, _CYAN, _PLAIN = "\033[2m", "\033[1m", "\033[31m", "\033[36m", "\033[0m"
 
 
 class Style:
-    """Colours where they are wanted: on a terminal, and not with NO_COLOR."""
+    """Colours: on a terminal, unless NO_COLOR is set."""
 
     def __init__(self, stream: TextIO) -> None:
         self._on = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -38,14 +43,15 @@ class Style:
 
 
 def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
-    """Table, failures, what is not to be trusted, and where the files are."""
+    """Print the table of headlines, failures, warnings, and where the files are."""
     stream = stream or sys.stdout
     style = Style(stream)
     rows, paths, notes, warnings = [], [], [], []
-    for ref in run.results:
-        result = read_result(folder / ref.file)
+    results = [read_result(folder / ref.file) for ref in run.results]
+    since, problem = _since_previous(folder, run, results)
+    for ref, result in zip(run.results, results, strict=True):
         name = _name(run, ref)
-        rows.append((name, *_cells(folder, run, ref, result)))
+        rows.append((name, *_cells(ref, result, since)))
         paths.append(ref.headline)
         for path, reason in result.metadata.get("not_available", {}).items():
             notes.append(f"{name} {path}".rstrip() + f": n/a, {reason}")
@@ -61,14 +67,14 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
             print(line, file=stream)
             if path:
                 print(style.dim(f"  {clean(path)}"), file=stream)
-    for note in notes:
+    for note in (*notes, *_counts(since), *problem):
         print(style.dim(clean(note)), file=stream)
     _print_failures(run, folder, style, stream)
     if warnings:
         print(style.red("\n" + "\n".join(map(clean, warnings))), file=stream)
     if not run.gates:
         print(
-            f"{run.parallel} rounds ran side by side: timed figures disturb each other and never gate",
+            f"{run.parallel} rounds ran in parallel: they disturb each other, so times are not judged",
             file=stream,
         )
     print(f"\n{_count(run)} in {folder}", file=stream)
@@ -81,41 +87,59 @@ def _name(run: Run, ref: ResultRef) -> str:
     return name if run.targets == ["agentmemory"] else f"{name} on {ref.target}"
 
 
-def _cells(folder: Path, run: Run, ref: ResultRef, result: Result) -> tuple[str, str, str]:
+def _since_previous(
+    folder: Path, run: Run, results: Sequence[Result]
+) -> tuple[dict[CaseKey, SincePrevious], list[str]]:
+    """Return the verdicts on each case, and why there are none."""
+    try:
+        return verdicts_since_previous(folder, run, results), []
+    except BenchmarkError as problem:  # The stored noise is damaged. The run itself is not.
+        return {}, [f"not compared with the previous run: {problem}"]
+
+
+def _headline(ref: ResultRef, since: Mapping[CaseKey, SincePrevious]) -> HeadlineVerdict | None:
+    found = since.get((ref.category, ref.benchmark, ref.target))
+    return None if found is None else headline_verdict(ref.headline, found.metrics)
+
+
+def _cells(ref: ResultRef, result: Result, since: Mapping[CaseKey, SincePrevious]) -> tuple[str, str, str]:
     figure = result.metrics.get(ref.headline)
     if figure is None:
         return "n/a", "", ""
-    unit = result.units[_leaf(ref.headline)]
-    bounds = interval_text(figure.value, figure.low, figure.high, unit.unit)
-    since = change_text(compared_with_earlier(folder, run, ref, result), unit)
-    return figure_text(figure.value, unit.unit), bounds or NOTHING, since
+    unit = result.units[leaf_of(ref.headline)].unit
+    bounds = interval_text(figure.value, figure.low, figure.high, unit)
+    return figure_text(figure.value, unit), bounds or NOTHING, since_text(_headline(ref, since))
 
 
-def _leaf(path: str) -> str:
-    return leaf_of(path)
-
-
-def change_text(comparison: Comparison | None, unit: Unit) -> str:
-    """`+8.1 % (+6.9 to +9.4), worse`; only what the interval bears out is called better or worse."""
-    if comparison is None:
+def since_text(headline: HeadlineVerdict | None) -> str:
+    """Return change and verdict: `+8.1 % (+6.9 to +9.4), regressed`."""
+    if headline is None:
         return NOTHING
-    change = comparison.change
+    change = headline.change
+    verdict = str(headline.verdict or "not judged")
+    if headline.judged_by:
+        verdict += f" ({', '.join(headline.judged_by)})"
+    if change.ratio is None or (change.change == 0 and change.low == change.high):
+        return f"{change_text(change)}, {verdict}"
     text = f"{_percent(change.ratio)} %"
-    if change.low is None or change.high is None:
-        return f"{text}, one round only"
-    text += f" ({_percent(change.low)} to {_percent(change.high)})"
-    if change.low == change.ratio == change.high == 1:
-        return "the same"
-    if not change.is_clear:
-        return f"{text}, not clear"
-    if unit.better == "neither":
-        return f"{text}, changed"
-    return f"{text}, {'better' if (change.ratio > 1) == (unit.better == 'higher') else 'worse'}"
+    if change.ratio_interval is None:
+        return f"{text}, {verdict}: one round only"
+    low, high = change.ratio_interval
+    return f"{text} ({_percent(low)} to {_percent(high)}), {verdict}"
 
 
 def _percent(ratio: float) -> str:
     percent = (ratio - 1) * 100
     return f"{percent:+.1f}" if abs(percent) < 100 else f"{percent:+,.0f}"
+
+
+def _counts(since: Mapping[CaseKey, SincePrevious]) -> Iterator[str]:
+    """Yield `since 20261116_115624_1af3: 2 regressed, 340 unchanged`, where something was judged."""
+    verdicts = [metric.verdict for case in since.values() for metric in case.metrics.values()]
+    counts = ", ".join(f"{verdicts.count(each):,} {each}" for each in ORDER if each in verdicts)
+    if counts:
+        run_ids = dict.fromkeys(case.run_id for case in since.values())
+        yield f"since {', '.join(run_ids)}: {counts} (membench compare lists them)"
 
 
 def _print_failures(run: Run, folder: Path, style: Style, stream: TextIO) -> None:
@@ -135,18 +159,16 @@ def _count(run: Run) -> str:
 
 
 def _reference(folder: Path) -> str:
-    from memory.benchmarking.model.files import DEFAULT_FOLDER
-
     return folder.name if str(folder.parent) == DEFAULT_FOLDER else str(folder)
 
 
 def summary_for_machines(folder: Path, run: Run, *, interrupted: bool) -> dict[str, Any]:
-    """What `run --json` prints: one document."""
+    """Return the document that `run --json` prints."""
+    read = [read_result(folder / ref.file) for ref in run.results]
+    since, _ = _since_previous(folder, run, read)
     results = []
-    for ref in run.results:
-        result = read_result(folder / ref.file)
+    for ref, result in zip(run.results, read, strict=True):
         figure = result.metrics.get(ref.headline)
-        comparison = compared_with_earlier(folder, run, ref, result)
         results.append(
             {
                 "category": ref.category,
@@ -158,15 +180,9 @@ def summary_for_machines(folder: Path, run: Run, *, interrupted: bool) -> dict[s
                 "value": figure and figure.value,
                 "low": figure and figure.low,
                 "high": figure and figure.high,
-                "unit": result.units[_leaf(ref.headline)].unit if figure else None,
+                "unit": result.units[leaf_of(ref.headline)].unit if figure else None,
                 "not_available": result.metadata.get("not_available", {}),
-                "change": comparison
-                and {
-                    "since": comparison.run_id,
-                    "ratio": comparison.change.ratio,
-                    "low": comparison.change.low,
-                    "high": comparison.change.high,
-                },
+                "change": _change_for_machines(ref, since),
             }
         )
     return {
@@ -183,8 +199,22 @@ def summary_for_machines(folder: Path, run: Run, *, interrupted: bool) -> dict[s
     }
 
 
+def _change_for_machines(ref: ResultRef, since: Mapping[CaseKey, SincePrevious]) -> dict[str, Any] | None:
+    headline = _headline(ref, since)
+    if headline is None:
+        return None
+    low, high = headline.change.ratio_interval or (None, None)
+    return {
+        "since": since[ref.category, ref.benchmark, ref.target].run_id,
+        "ratio": headline.change.ratio,
+        "low": low,
+        "high": high,
+        "verdict": headline.verdict,
+    }
+
+
 def timings_text(run: Run) -> str:
-    """Where the time went: the benchmarks, and what the harness added."""
+    """Return a table of where the time went: the benchmarks, and what the harness added."""
     whole = run.timings.get("all", 0.0)
     parts = {name: seconds for name, seconds in run.timings.items() if name != "all"}
     if run.parallel == 1:

@@ -8,11 +8,11 @@
         0 ┼──────────┼─────────────┬────────────────  no change
           │          ┴             │
     floor ┼─────────────────────── ┼ ───────────────
-          │      unchanged:        ┴ inconclusive: neither can be said
-          │      all of the interval within the floor
+          │      unchanged:        ┴ inconclusive: everything else
+          │      the whole interval is within the floor
 
-The test asks for more than an interval that excludes no change: with a hundred metrics five of those
-would do so on identical code, so the chances are corrected for their number (Holm 1979).
+A 95 % interval that excludes "no change" is not enough: of a hundred metrics of identical code, five have
+one. So the p-values are corrected for the number of metrics (Holm 1979).
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memory.benchmarking.measure.statistics import CONFIDENCE, beyond, student
+from memory.benchmarking.measure.statistics import CONFIDENCE, beyond, exp_or_infinity, student
 from memory.benchmarking.metrics import Better
 from memory.benchmarking.verdicts.noise import NoiseFloor, metric_key
 from memory.benchmarking.verdicts.records import MetricVerdict, Scale, Verdict
 from memory.benchmarking.verdicts.thresholds import Thresholds
 
 ALPHA = 0.05
+"""The chance of any false alarm in one comparison."""
 POWER = 0.8
-"""How often an effect of the size called detectable would be found."""
+"""The chance that an effect of the size called detectable is found."""
 _ROUNDING = 1 + 1e-9
+"""An effect that exceeds the floor by less than this factor is equal to it, up to rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What was measured of one metric on both sides.
+    """The figures of one metric on both sides, and the effect between them.
 
     `log_ratio`, `error` (its standard error) and `freedom` come from Welch's test over rounds or from a
     t test over pairs. On the scale of differences, `log_ratio` is the plain difference current − base.
@@ -51,14 +53,14 @@ class Evidence:
     current: float | None
     log_ratio: float | None = None
     error: float | None = None
-    """None where it can't be known: a single round, or figures that have no ratio."""
+    """None where it is unknown: a single round, or figures that have no ratio."""
     freedom: float = math.inf
     gates: bool = True
-    """Whether it is judged; what is not is shown all the same."""
+    """Whether it is judged; a metric that is not judged is only shown."""
     reason: str = ""
     scale: Scale = "ratio"
     settled: Verdict | None = None
-    """Where there is nothing to test: new, missing, incomparable."""
+    """The verdict where there is nothing to test: new, missing, incomparable."""
 
     @property
     def is_judged(self) -> bool:
@@ -75,12 +77,12 @@ class Evidence:
 
     @property
     def is_exact(self) -> bool:
-        """Whether every observation said the same: chance has no part in it."""
+        """Whether all observations agree exactly, so that chance has no part in it."""
         return self.is_tested and self.error == 0
 
     @property
     def worse(self) -> float:
-        """The effect, above 0 where it is for the worse."""
+        """The effect, turned so that more than 0 is worse."""
         assert self.log_ratio is not None
         return -self.log_ratio if self.better == "higher" else self.log_ratio
 
@@ -88,8 +90,11 @@ class Evidence:
 def decide(
     evidence: Sequence[Evidence], *, threshold: Thresholds, noise: NoiseFloor, alpha: float = ALPHA
 ) -> list[MetricVerdict]:
-    """A verdict for each, in the same order."""
-    # Figures that are the same in every round can't be wrong by chance, so they cost the others nothing.
+    """Return a verdict for each piece of evidence, in the same order.
+
+    `threshold` and `noise` set the floor of each metric; `alpha` is the chance of any false alarm.
+    """
+    # Chance can't change figures that are the same in every round, so the correction leaves them out.
     family = [
         number
         for number, each in enumerate(evidence)
@@ -106,7 +111,7 @@ def decide(
 
 
 def holm(chances: Sequence[float]) -> list[float]:
-    """Adjusted p-values that keep the chance of any false alarm at all below alpha (Holm 1979)."""
+    """Return adjusted p-values that keep the chance of any false alarm below alpha (Holm 1979)."""
     order = sorted(range(len(chances)), key=lambda number: chances[number])
     adjusted = [0.0] * len(chances)
     largest = 0.0
@@ -118,11 +123,13 @@ def holm(chances: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class _Bounds:
-    """Thresholds of one metric, as shares or points, and on the scale of the test."""
+    """What the effect of one metric has to exceed."""
 
     threshold: float
+    """A share, or points on the scale of differences; `floor` likewise."""
     floor: float
     shift: float
+    """What noise alone can do, on the scale of the test; `test_floor` likewise."""
     test_floor: float
 
 
@@ -132,14 +139,14 @@ def _bounds(each: Evidence, thresholds: Thresholds, noise: NoiseFloor) -> _Bound
     floor = max(threshold, noise.floor(key, each.unit))
     shift = noise.shift(key, each.unit)
     if each.scale == "ratio":
-        # A time that is 10 % longer and a rate that is divided by 1.1 are the same effect.
+        # In logarithms a time multiplied by 1.1 and a rate divided by 1.1 are the same effect.
         return _Bounds(threshold, floor, math.log1p(shift), math.log1p(floor))
     size = max(1.0, abs(each.base or 0.0), abs(each.current or 0.0))
     return _Bounds(threshold * size, floor * size, shift * size, floor * size)
 
 
 def _chance(each: Evidence, shift: float) -> float | None:
-    """The two-sided p of an effect like this where the true one is no larger than the shift."""
+    """Return the two-sided p-value of this effect, if the true one is at most the shift."""
     if not each.is_tested:
         return None
     assert each.log_ratio is not None
@@ -168,7 +175,11 @@ def _verdict(
             reason = reason or each.reason
         low, high = ends
         if each.scale == "ratio":
-            low, high, detectable = _exp(low), _exp(high), _exp(detectable) - 1
+            low, high, detectable = (
+                exp_or_infinity(low),
+                exp_or_infinity(high),
+                exp_or_infinity(detectable) - 1,
+            )
     elif each.is_judged:
         verdict = "inconclusive"
     return MetricVerdict(
@@ -196,7 +207,7 @@ def _verdict(
 def _judge(
     worse: float, ends: tuple[float, float], chance: float, bounds: _Bounds, alpha: float
 ) -> tuple[Verdict, str]:
-    """The verdict, and why where it does not speak for itself."""
+    """Return the verdict, and the reason for one that is inconclusive."""
     is_large = abs(worse) > bounds.test_floor * _ROUNDING
     is_clear = chance < alpha
     if is_large and is_clear:
@@ -211,24 +222,17 @@ def _judge(
 
 
 def _detectable(error: float, freedom: float, bounds: _Bounds, strictest: float) -> float:
-    """Large enough for the test and the floor, and then some, so that four out of five are found."""
+    """Return the effect that passes both the test and the floor in four of five comparisons."""
     if error == 0:
         return max(bounds.test_floor, bounds.shift)
     to_be_clear = bounds.shift + student(freedom, 1 - strictest) * error
-    luck = student(freedom, 2 * POWER - 1) * error
-    return max(to_be_clear, bounds.test_floor) + luck
+    margin = student(freedom, 2 * POWER - 1) * error
+    return max(to_be_clear, bounds.test_floor) + margin
 
 
 def _ratio(each: Evidence) -> float | None:
     if each.scale == "ratio" and each.log_ratio is not None:
-        return _exp(each.log_ratio)
+        return exp_or_infinity(each.log_ratio)
     if not each.base or each.current is None:
         return None
     return each.current / each.base
-
-
-def _exp(value: float) -> float:
-    try:
-        return math.exp(value)
-    except OverflowError:
-        return math.inf

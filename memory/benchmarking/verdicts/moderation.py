@@ -1,14 +1,13 @@
-"""What the spread of all metrics says about the spread of one (Smyth 2004, as in limma).
+"""Moderated variances: use all metrics to estimate the variance of each (Smyth 2004, as in limma).
 
-Two to five rounds know their own variance badly. Now and then they agree by luck, and a test that believes
-them takes the next slow hour for a regression: among a hundred metrics there is always one. So each
-variance is drawn towards that of all timings of the comparison,
+Two to five rounds are too few to estimate a variance well. Among a hundred metrics, the rounds of some
+agree by chance, and a plain t test then calls the next slow hour a regression. So each variance is moved
+towards the common variance of all timings of the comparison:
 
     s̃² = (d₀·s₀² + d·s²) ÷ (d₀ + d)
 
-as strongly as the metrics are alike: d₀ is how many degrees of freedom the common value s₀² is worth, and
-comes out of how much the variances differ beyond what chance explains. The test gains these degrees of
-freedom too, so that it sees more where the metrics are alike.
+d₀ is the number of degrees of freedom that the common variance s₀² is worth. It is large where the
+variances differ by no more than chance explains. The test gains these degrees of freedom, and finds more.
 """
 
 from __future__ import annotations
@@ -21,20 +20,21 @@ from dataclasses import dataclass
 from memory.benchmarking.measure.statistics import Effect
 
 LEAST = 10
-"""Variances that are needed to know how they spread."""
+"""The fewest variances from which a common one is estimated."""
 _MOST_FREEDOM = 20.0
+"""The limit of d₀, so that a metric's own rounds always count."""
 
 
 @dataclass(frozen=True)
 class Prior:
-    """The common variance, and how much it counts."""
+    """The common variance, and the degrees of freedom that it is worth."""
 
     variance: float = 0.0
     freedom: float = 0.0
 
 
 def prior_of(variances: Sequence[tuple[float, int]]) -> Prior:
-    """From the variances of many metrics with their degrees of freedom; none where they are too few."""
+    """Estimate the prior from variances and their degrees of freedom; an empty one if there are few."""
     from scipy.special import digamma, polygamma
 
     known = [(variance, freedom) for variance, freedom in variances if variance > 0 and freedom > 0]
@@ -48,20 +48,23 @@ def prior_of(variances: Sequence[tuple[float, int]]) -> Prior:
 
 
 def _freedom_of(excess: float) -> float:
-    """The freedom whose log-variances vary by this much: the inverse of the trigamma function."""
-    from scipy.optimize import brentq
+    """Return the freedom whose log-variances vary by this much: the inverse of the trigamma function.
+
+    By bisection, because importing `scipy.optimize` would take 0.2 s at the end of every run.
+    """
     from scipy.special import polygamma
 
-    def too_much(half: float) -> float:
-        return float(polygamma(1, half)) - excess
-
-    if too_much(_MOST_FREEDOM / 2) >= 0:
+    low, high = 1e-6, _MOST_FREEDOM / 2
+    if polygamma(1, high) >= excess:
         return _MOST_FREEDOM
-    return 2 * float(brentq(too_much, 1e-6, _MOST_FREEDOM / 2))
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if polygamma(1, middle) > excess else (low, middle)
+    return low + high
 
 
 def moderated_welch(now: Sequence[float], before: Sequence[float], prior: Prior) -> Effect:
-    """Welch's difference of means, with variances that know of the others."""
+    """Return Welch's difference of means, with moderated variances."""
     sides = [_moderated(values, prior) for values in (now, before)]
     difference = statistics.fmean(now) - statistics.fmean(before)
     if len(set(now)) == 1 and set(now) == set(before):
@@ -70,12 +73,12 @@ def moderated_welch(now: Sequence[float], before: Sequence[float], prior: Prior)
     if error == 0:
         return Effect(difference, 0.0, math.inf)
     freedom = error**4 / math.fsum(v**2 / d for v, d in sides if v)
-    # What both sides know from the others is one piece of knowledge, not two.
+    # Both sides use the same prior, so its degrees of freedom count once and not twice.
     return Effect(difference, error, min(freedom, prior.freedom / 2 + len(now) + len(before) - 2))
 
 
 def _moderated(values: Sequence[float], prior: Prior) -> tuple[float, float]:
-    """The variance of the mean, and its degrees of freedom."""
+    """Return the moderated variance of the mean, and its degrees of freedom."""
     own = len(values) - 1
     freedom = own + prior.freedom
     variance = (own * statistics.variance(values) + prior.freedom * prior.variance) / freedom

@@ -1,4 +1,4 @@
-"""What a comparison says: a verdict for each metric, and the exit code that follows from all of them."""
+"""The outcome of a comparison: a verdict for each metric, and the exit code that follows from them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Scale = Literal["ratio", "difference"]
 """Times, rates and sizes change by a factor; recall, F1 and other shares by points."""
 
 UNDECIDED: tuple[Verdict, ...] = ("inconclusive", "missing", "incomparable")
-"""What `--strict` does not let pass."""
+"""`--strict` fails on these."""
 
 
 class MetricVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric of one case, before and now."""
+    """One metric of one case, on both sides."""
 
     category: str
     benchmark: str
@@ -43,16 +43,16 @@ class MetricVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The 95 % interval of the ratio; of the difference current − base on the scale of differences."""
     high: float | None = None
     p: float | None = None
-    """Of the test against no change, after Holm's correction."""
+    """The p-value of the test against no change, after Holm's correction."""
     threshold: float | None = None
     floor: float | None = None
-    """What an effect had to pass, the larger of threshold and noise: a share; points on differences."""
+    """What the effect has to exceed, the larger of threshold and noise: a share; points on differences."""
     detectable: float | None = None
-    """The smallest effect that this comparison would have found, four times out of five."""
+    """The smallest effect that this comparison finds in four of five cases."""
     verdict: Verdict | None = None
-    """None for what is shown and never judged."""
+    """None for a metric that is shown, not judged."""
     confirmed: bool | None = None
-    """Whether it came again when it was measured again; None where it was not measured again."""
+    """Whether a second measurement found it again; None where there was none."""
     reason: str = ""
 
     @property
@@ -61,14 +61,23 @@ class MetricVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def change(self) -> float | None:
-        """How much more, as a share of the base; in points on the scale of differences."""
+        """The change as a share of the base; in points on the scale of differences."""
         if self.scale == "ratio":
             return None if self.ratio is None else self.ratio - 1
         return None if self.base is None or self.current is None else self.current - self.base
 
+    @property
+    def ratio_interval(self) -> tuple[float, float] | None:
+        """The interval of current ÷ base on either scale; None where there is none."""
+        if self.low is None or self.high is None or self.scale == "ratio":
+            return None if self.low is None or self.high is None else (self.low, self.high)
+        if not self.base or self.base < 0:
+            return None
+        return max(0.0, 1 + self.low / self.base), 1 + self.high / self.base
+
 
 class Comparison(msgspec.Struct, kw_only=True):
-    """Everything that comparing two sides said."""
+    """All verdicts on two sides, and the notes on them."""
 
     kind: Kind
     base: str
@@ -77,15 +86,16 @@ class Comparison(msgspec.Struct, kw_only=True):
     notes: list[str] = []
     environment_differences: list[str] = []
     comparable: bool = True
-    """Whether the two environments may be compared, by themselves or because it was forced."""
+    """Whether the environments are the same, or the comparison was forced."""
 
     def of(self, *verdicts: Verdict) -> list[MetricVerdict]:
+        """Return the metrics with one of these verdicts."""
         return [each for each in self.metrics if each.verdict in verdicts]
 
     def exit_code(self, strict: bool = False) -> int:
-        """2 for a regression, 3 where nothing may be compared, 4 (strict) where something is not decided.
+        """Return 2 for a regression, 3 for different environments, 4 (strict) for something undecided.
 
-        Where no metric stands on both sides, nothing was compared, which is a failure.
+        A comparison without any metric on both sides is a failure (1).
         """
         if not self.comparable:
             return EXIT_INCOMPARABLE
@@ -105,4 +115,4 @@ def decode(data: bytes) -> Comparison:
     try:
         return msgspec.json.decode(data, type=Comparison)
     except msgspec.MsgspecError as problem:
-        raise DamagedResult(f"this is no comparison: {problem}") from problem
+        raise DamagedResult(f"this is not a comparison: {problem}") from problem

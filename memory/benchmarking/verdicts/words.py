@@ -1,4 +1,4 @@
-"""What a verdict says in plain words: `8.1 % slower (6.9 to 9.4 %), confirmed`."""
+"""Verdicts as text: `8.1 % slower (6.9 to 9.4 %), confirmed`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,22 @@ from memory.benchmarking.verdicts.records import Comparison, MetricVerdict, Verd
 ORDER: tuple[Verdict, ...] = (
     "regressed", "missing", "incomparable", "improved", "inconclusive", "new", "unchanged",
 )  # fmt: skip
-"""What matters first."""
+"""The verdicts, the most important first."""
+BETWEEN_TARGETS: dict[Verdict, str] = {
+    "regressed": "worse",
+    "improved": "better",
+    "unchanged": "no difference",
+    "new": "only in this one",
+    "missing": "not in this one",
+}
+"""What a verdict is called where two systems are compared: neither is a later version of the other."""
 _MOST_PERCENT = 1000
+"""Larger changes are shown as "over 1,000 %"."""
 _SIZES = ("B", "KB", "MB", "GB", "TB")
 
 
 def change_text(each: MetricVerdict) -> str:
-    """How much it changed, with the interval; empty where nothing was measured on both sides."""
+    """Return the change with its interval; empty where one side has no figure."""
     change = each.change
     if change is None or each.base is None or each.current is None:
         return ""
@@ -32,53 +41,53 @@ def change_text(each: MetricVerdict) -> str:
 
 
 def figures_text(each: MetricVerdict) -> str:
-    """`8.10 ms → 8.76 ms`"""
+    """Return both figures: `8.10 ms → 8.76 ms`."""
     if each.base is None and each.current is None:
         return NOTHING
     return f"{figure_text(each.base, each.unit)} → {figure_text(each.current, each.unit)}"
 
 
 def sees_text(each: MetricVerdict) -> str:
-    """The smallest effect that would have been found."""
+    """Return the smallest effect that would have been found."""
     if each.detectable is None:
         return NOTHING
     return _size(each.detectable, each)
 
 
 def place_text(each: MetricVerdict, *, with_target: bool) -> str:
-    """`storage.read_latency stm/batch_100/p50_ms`"""
+    """Return benchmark and path: `storage.read_latency stm/batch_100/p50_ms`."""
     target = f" on {each.target}" if with_target else ""
     return f"{each.name}{target} {each.path}".rstrip()
 
 
 def sentence(each: MetricVerdict, *, with_target: bool = False) -> str:
-    """One metric in one line."""
+    """Return one metric in one line."""
     said = change_text(each) if each.verdict not in ("new", "missing", "incomparable") else each.verdict
     parts = [part for part in (said, each.reason) if part]
     return f"{place_text(each, with_target=with_target)}: {', '.join(parts)}"
 
 
 def has_targets(comparison: Comparison) -> bool:
-    """Whether a target has to be named to know which is meant."""
+    """Whether there are several targets, so that each line has to name its own."""
     return len({each.target for each in comparison.metrics}) > 1
 
 
 def in_order(comparison: Comparison, verdict: Verdict | None) -> list[MetricVerdict]:
-    """All of one verdict, the largest effects first."""
+    """Return all metrics with a verdict, the largest effects first."""
     chosen = [each for each in comparison.metrics if each.verdict == verdict]
     return sorted(chosen, key=lambda each: (-_effect(each), each.name, each.path))
 
 
 def count_text(comparison: Comparison) -> str:
-    """`2 regressed, 1 improved, 340 unchanged`"""
+    """Return `2 regressed, 1 improved, 340 unchanged`."""
     counts = [(verdict, len(comparison.of(verdict))) for verdict in ORDER]
     return ", ".join(f"{count:,} {verdict}" for verdict, count in counts if count) or "nothing was judged"
 
 
 def conclusion(comparison: Comparison, strict: bool = False) -> str:
-    """What it comes to, in one line."""
+    """Return the outcome in one line."""
     if not comparison.comparable:
-        return "The environments differ, so these runs can't be compared; --force does it all the same."
+        return "The environments differ, so these runs can't be compared; --force compares them anyway."
     regressed = len(comparison.of("regressed"))
     judged = len(comparison.of("regressed", "improved", "unchanged", "inconclusive"))
     if regressed:
@@ -94,7 +103,7 @@ def conclusion(comparison: Comparison, strict: bool = False) -> str:
 
 
 def _effect(each: MetricVerdict) -> float:
-    """On one scale for all, so that they can be sorted: logarithms of ratios, shares of differences."""
+    """Return the size of the effect, to sort by: the logarithm of a ratio, or a difference."""
     if each.scale == "ratio":
         return abs(math.log(each.ratio)) if each.ratio and math.isfinite(each.ratio) else 0.0
     return abs(each.change or 0.0)
@@ -118,7 +127,7 @@ def _percent(share: float) -> str:
 
 
 def _word(change: float, each: MetricVerdict) -> str:
-    """Times get slower, sizes larger, all else higher."""
+    """Return slower or faster for times, larger or smaller for sizes, higher or lower for the rest."""
     more = change > 0
     if each.scale == "ratio" and is_timed(each.unit) and not each.unit.startswith("/"):
         return "slower" if more else "faster"

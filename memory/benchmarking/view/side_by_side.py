@@ -1,8 +1,8 @@
-"""The charts of several runs in the same pictures: the page of `membench results compare-report`."""
+"""The charts of several runs side by side: the page of `membench results compare-report`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlencode
 
 from memory.benchmarking.errors import BenchmarkError
@@ -14,8 +14,7 @@ from memory.benchmarking.report.page import about, in_order, reading
 from memory.benchmarking.report.parts import note
 from memory.benchmarking.report.sources import sources_of
 from memory.benchmarking.report.svg import shapes
-from memory.benchmarking.verdicts.records import Comparison
-from memory.benchmarking.view.compare_page import ChosenRuns, choose_first, chosen_runs, compared
+from memory.benchmarking.view.compare_page import choose_first, chosen_runs
 from memory.benchmarking.view.index import RunIndex
 from memory.benchmarking.view.layout import Page
 from memory.benchmarking.view.run_page import load
@@ -43,16 +42,8 @@ def side_by_side_page(index: RunIndex, query: Mapping[str, Sequence[str]]) -> Pa
         element("h1", "Side by side"),
         element("p", element("a", "All verdicts", href=back, class_="button"), class_="ways"),
         problems,
-        comparison_body(gathered, sources, results, runs, verdicts=list(_verdicts(index, chosen))),
+        comparison_body(gathered, sources, results, runs),
         about(runs.values()),
         reading(),
     )
     return Page("Side by side", join(body), here="Runs")
-
-
-def _verdicts(index: RunIndex, chosen: ChosenRuns) -> Iterator[Comparison]:
-    for line in chosen.others:
-        try:
-            yield compared(chosen.base.folder, line.folder, index.version)
-        except BenchmarkError:
-            continue  # nothing in common; the page of the verdicts says so

@@ -41,6 +41,7 @@ def test_a_result_has_the_centre_the_interval_and_every_round() -> None:
     assert figure.rounds == [1, 2, 4], "in the order of their numbers"
     assert figure.value == pytest.approx(2)
     assert figure.low < 2 < figure.high
+    assert figure.interval_from == "rounds"
     assert result.results == {"a": {"x_ms": pytest.approx(2)}}
     assert result.units["x_ms"] == Unit(unit="ms", better="lower")
     assert result.metadata["rounds"] == 3
@@ -53,7 +54,7 @@ def test_a_result_has_the_centre_the_interval_and_every_round() -> None:
 
 def test_one_round_has_no_interval() -> None:
     figure = result_of(a_round(0, {"a": 3})).metrics["a"]
-    assert (figure.value, figure.low, figure.high) == (3, None, None)
+    assert (figure.value, figure.low, figure.high, figure.interval_from) == (3, None, None, "")
 
 
 def test_a_figure_that_some_rounds_lack_is_made_from_the_others() -> None:
@@ -62,13 +63,14 @@ def test_a_figure_that_some_rounds_lack_is_made_from_the_others() -> None:
     assert result.metrics["a"].rounds == [1, 1]
 
 
-def test_figures_that_know_their_own_interval_keep_it() -> None:
+def test_an_interval_over_units_of_a_round_is_kept_and_named() -> None:
     rounds = [
         a_round(n, {"recall": v}, intervals={"recall": (v - 0.1, v + 0.1)})
         for n, v in enumerate((0.4, 0.6))
     ]
     figure = result_of(*rounds).metrics["recall"]
     assert (figure.value, figure.low, figure.high) == pytest.approx((0.5, 0.4, 0.6))
+    assert figure.interval_from == "units"
 
 
 def test_the_interval_of_a_share_ends_at_one() -> None:
@@ -78,10 +80,10 @@ def test_the_interval_of_a_share_ends_at_one() -> None:
     assert metrics["speedup"].high > 1.0
     assert metrics["recall"].low == metrics["speedup"].low
     odd = result_of(a_round(0, {"recall": 0.9}), a_round(1, {"recall": 1.2})).metrics["recall"]
-    assert odd.high > 1.2  # no share: whatever it is, its interval holds its rounds
+    assert odd.high > 1.2  # Not a share, so its interval is not cut off.
 
 
-def test_a_difference_is_no_factor_even_if_all_rounds_are_above_zero() -> None:
+def test_a_signed_figure_has_the_mean_of_its_rounds_even_if_all_are_positive() -> None:
     rounds = [a_round(n, {"growth_exponent": v, "p50_ms": v}) for n, v in enumerate((0.01, 0.4))]
     metrics = result_of(*rounds).metrics
     assert metrics["growth_exponent"].value == pytest.approx(0.205)
@@ -89,7 +91,7 @@ def test_a_difference_is_no_factor_even_if_all_rounds_are_above_zero() -> None:
     assert metrics["p50_ms"].value == pytest.approx((0.01 * 0.4) ** 0.5)
 
 
-def test_a_sentence_tells_the_figure_of_all_rounds() -> None:
+def test_a_sentence_is_filled_in_with_the_figure_over_all_rounds() -> None:
     figures = [0.2, 0.4]
     rounds = [
         a_round(
@@ -101,8 +103,8 @@ def test_a_sentence_tells_the_figure_of_all_rounds() -> None:
     ]
     result = result_of(*rounds)
     figure = result.metrics["all/growth_exponent"]
-    told = f"0.30 ({figure.low:.2f} to {figure.high:.2f})"
-    assert result.results["all"]["growth"] == f"it grows like n^{told} to {{here}}"
+    shown = f"0.30 ({figure.low:.2f} to {figure.high:.2f})"
+    assert result.results["all"]["growth"] == f"it grows like n^{shown} to {{here}}"
     assert result.results["note"] == "{a} text"
 
 
@@ -119,7 +121,7 @@ def test_the_number_of_samples_is_that_of_the_round_with_the_fewest() -> None:
     assert metrics["other"].samples == 0
 
 
-def test_what_is_not_available_is_null_in_the_tree_and_has_its_reason() -> None:
+def test_a_leaf_that_is_not_available_is_null_and_has_its_reason() -> None:
     result = result_of(a_round(0, {"a": 1}, not_available={"b/c": "why"}))
     assert result.results == {"b": {"c": None}, "a": 1}
     assert result.metadata["not_available"] == {"b/c": "why"}
@@ -128,7 +130,7 @@ def test_what_is_not_available_is_null_in_the_tree_and_has_its_reason() -> None:
     assert nothing.metadata["headline"] == ""
 
 
-def test_rounds_that_disagree_on_the_shape_still_give_a_result() -> None:
+def test_rounds_with_different_trees_still_give_a_result() -> None:
     rounds = [
         a_round(0, {"a": 1.0, "b/c": 1.0}),
         a_round(1, {"a/x": 2.0}, not_available={"b": "why"}),
@@ -161,7 +163,7 @@ def test_any_finite_figures_give_a_result_that_can_be_saved(rounds: list[dict[st
         assert figure.value <= max(given_figures) + abs(figure.value) * 1e-6
 
 
-def test_planting_never_loses_a_branch() -> None:
+def test_a_leaf_never_replaces_a_branch() -> None:
     tree: dict[str, Any] = {}
     for path in ("a", "a/b", "a", "c/d/e", "c/d"):
         _plant(tree, path, path)
@@ -193,7 +195,7 @@ def test_a_result_without_directions_shows_its_first_figure() -> None:
     assert result_of(a_round(0, {"count": 1, "more": 2})).metadata["headline"] == "count"
 
 
-def test_a_declared_metric_counts_more_than_its_name() -> None:
+def test_a_declared_metric_overrides_the_one_of_its_name() -> None:
     declaration = Declaration(metrics={"x_ms": Metric("ms", "neither")})
     assert result_of(a_round(0, {"x_ms": 1}), declaration=declaration).units["x_ms"].better == "neither"
 
@@ -209,6 +211,6 @@ def test_the_digest_depends_on_the_parameters_and_not_on_their_order() -> None:
         assert params_digest(changed) != params_digest(CASE)
 
 
-def test_figures_are_short_and_close() -> None:
+def test_figures_have_nine_digits() -> None:
     result = result_of(a_round(0, {"a": math.pi}))
     assert result.metrics["a"].value == 3.14159265

@@ -15,10 +15,11 @@ from memory.benchmarking.model.files import ResultFile, samples_path, write_samp
 from memory.benchmarking.model.loaded_result import LoadedResult
 from memory.benchmarking.model.records import Figure, Round, Samples
 from memory.benchmarking.report.curves import curves
-from memory.benchmarking.report.differences import differences, forest
+from memory.benchmarking.report.differences import Difference, compare_sources, differences, forest
 from memory.benchmarking.report.gather import Gathered, gather
 from memory.benchmarking.report.makers import Shown, against, bars, over, timeline
 from memory.benchmarking.report.pictures import CATEGORIES, STORIES, pictures, question
+from memory.benchmarking.report.sources import Source
 from memory.benchmarking.results import BenchmarkResults
 from memory.benchmarking.run.discovery import discover
 
@@ -274,15 +275,21 @@ def test_one_figure_alone_needs_no_picture() -> None:
 # -- differences ------------------------------------------------------------------------------
 
 
+def compared_runs(each: Gathered, *, headlines: bool) -> list[Difference]:
+    """The differences between the runs that measured one benchmark."""
+    sources = [Source(f"run {number}", f"run {number}", None, "agentmemory") for number, _ in each.results]
+    return differences([each], compare_sources([each], sources), headlines=headlines)
+
+
 def test_differences_are_turned_so_that_right_is_better() -> None:
     slow, fast = storage_figures(1), storage_figures(2)
-    found = differences([gathered(slow, fast)], headlines=False)
-    assert {each.word for each in found} == {"better"}
-    assert all(each.goodness.ratio == pytest.approx(2) for each in found)
-    assert {each.change.ratio > 1 for each in found if each.path.endswith("_ms")} == {False}
+    found = compared_runs(gathered(slow, fast), headlines=False)
+    assert {each.word for each in found} == {"improved"}
+    assert all(each.goodness[0] == pytest.approx(2) for each in found)
+    assert {each.ratio > 1 for each in found if each.path.endswith("_ms")} == {False}
 
 
 def test_figures_of_other_sizes_are_not_compared() -> None:
     one = gathered({"size_10/p50_ms": figure(1)}, {"size_20/p50_ms": figure(1)})
-    assert differences([one], headlines=True) == []
+    assert compared_runs(one, headlines=True) == []
     assert forest([], ["a", "b"]) is None

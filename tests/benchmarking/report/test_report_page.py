@@ -16,11 +16,13 @@ from result_builders import ENVIRONMENT, THROUGHPUT, figure, make_result, make_r
 from memory.benchmarking.errors import InvalidBenchmarkConfig, NothingMeasured, UnknownName
 from memory.benchmarking.model.files import ResultFile
 from memory.benchmarking.model.loaded_result import LoadedResult
-from memory.benchmarking.model.records import Environment, Failure, Figure, Moment
+from memory.benchmarking.model.records import Environment, Failure, Figure, MachineState
 from memory.benchmarking.report.comparison import comparison_page
 from memory.benchmarking.report.page import page
 from memory.benchmarking.results import BenchmarkResults
 from memory.benchmarking.verdicts.baselines import set_baseline
+from memory.benchmarking.verdicts.compare import compare_runs
+from memory.benchmarking.verdicts.words import count_text
 
 FAILURE = Failure(
     case="storage.read_latency@agentmemory", round=2, reason="timeout", message="took 60 s & more"
@@ -134,11 +136,11 @@ def test_the_command_can_be_repeated_where_the_revision_is_whole(results: Benchm
 # -- what stands out --------------------------------------------------------------------------
 
 
-def moments(meter: float, count: int = 10) -> list[Moment]:
+def moments(meter: float, count: int = 10) -> list[MachineState]:
     return [
-        Moment(
+        MachineState(
             case="storage.write_throughput@agentmemory", round=number, started_at=0, seconds=1,
-            load_average=1, busy_percent=50, wall_to_cpu=meter,
+            busy_percent=50, wall_to_cpu=meter,
         )
         for number in range(count)
     ]  # fmt: skip
@@ -474,7 +476,7 @@ def test_a_comparison_of_runs_begins_with_what_differs(results: BenchmarkResults
     slower_and_before(results)
     seen = read(results.compare_report([FIRST, SECOND]))
     assert seen.text.index("Differences") < seen.text.index("write_throughput")
-    assert "worse" in seen.texts
+    assert "regressed" in seen.texts
     assert "× 0.5 (" in seen.text
     assert re.search(r"\d+ regressed", seen.text)
 
@@ -496,6 +498,22 @@ def test_targets_of_one_run_are_compared_by_their_names(results: BenchmarkResult
         assert "better" in seen.texts
         assert "× 2 (" in seen.text
         assert "All figures that clearly differ" in seen.texts
+
+
+@pytest.mark.parametrize("scale", [0.5, 0.9, 0.97, 1.0, 1.03, 1.1, 2.0])
+def test_the_verdicts_on_the_page_are_those_of_compare(results: BenchmarkResults, scale: float) -> None:
+    headline = f"complexity_1/batch_10/stm/{THROUGHPUT}"
+    folders = [
+        make_run(results.output_dir, run_id, [make_result(storage_figures(by), headline=headline)])
+        for run_id, by in ((FIRST, 1.0), (SECOND, scale))
+    ]
+    judged = compare_runs(*folders)
+    (verdict,) = (
+        each.verdict for each in judged.metrics if each.path == headline.replace(THROUGHPUT, "p50_ms")
+    )
+    seen = read(results.compare_report([FIRST, SECOND]))
+    assert verdict in seen.texts
+    assert f"{count_text(judged)}" in seen.texts
 
 
 def test_three_runs_stand_side_by_side(results: BenchmarkResults) -> None:

@@ -1,4 +1,4 @@
-"""The end of a run: headline figures, what changed since the last one, what failed, where it is."""
+"""The end of a run: headline figures, verdicts since the previous run, failures, where the files are."""
 
 from __future__ import annotations
 
@@ -6,29 +6,34 @@ import io
 import json
 import pty
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from membench import GOOD, Done, membench, once, options, write
-from result_builders import ENVIRONMENT, THROUGHPUT, make_result, make_run, storage_figures
+from result_builders import ENVIRONMENT, THROUGHPUT, figure, make_result, make_run, storage_figures
 
-from memory.benchmarking.measure.statistics import Change
 from memory.benchmarking.model.files import read_result, read_run
-from memory.benchmarking.model.records import Environment, Failure, Figure, Run, Unit
-from memory.benchmarking.run.previous_runs import Comparison, compared_with_earlier
+from memory.benchmarking.model.records import Environment, Failure, Figure, Run
+from memory.benchmarking.run.previous_runs import SincePrevious, verdicts_since_previous
 from memory.benchmarking.run.summary import (
     Style,
-    change_text,
     print_summary,
+    since_text,
     summary_for_machines,
     timings_text,
 )
 from memory.benchmarking.text.display import NOTHING
+from memory.benchmarking.verdicts.compare import compare_runs
+from memory.benchmarking.verdicts.headlines import HeadlineVerdict, headline_verdict
+from memory.benchmarking.verdicts.records import MetricVerdict
 
 HEADLINE = f"complexity_1/batch_100/stm/{THROUGHPUT}"
 FIRST, SECOND = "20260801_101500_ab12", "20260802_101500_cd34"
+CASE = ("storage", "write_throughput", "agentmemory")
 
 
 def a_run(output_dir: Path, run_id: str, scale: float = 1.0, **changes: Any) -> tuple[Path, Run]:
@@ -37,9 +42,9 @@ def a_run(output_dir: Path, run_id: str, scale: float = 1.0, **changes: Any) -> 
     return folder, read_run(folder)
 
 
-def comparison_of(folder: Path, run: Run) -> Comparison | None:
-    (ref,) = run.results
-    return compared_with_earlier(folder, run, ref, read_result(folder / ref.file))
+def since_previous(folder: Path, run: Run) -> SincePrevious | None:
+    results = [read_result(folder / ref.file) for ref in run.results]
+    return verdicts_since_previous(folder, run, results).get(CASE)
 
 
 def summary_of(folder: Path, run: Run) -> str:
@@ -48,18 +53,56 @@ def summary_of(folder: Path, run: Run) -> str:
     return stream.getvalue()
 
 
-# -- the change -------------------------------------------------------------------------------
+# -- since the previous run -------------------------------------------------------------------
 
 
 def test_a_figure_is_compared_with_the_last_run_of_the_same_case(tmp_path: Path) -> None:
     a_run(tmp_path, "20260701_101500_0000", scale=7.0)
     a_run(tmp_path, FIRST)
-    found = comparison_of(*a_run(tmp_path, SECOND, scale=2.0))
+    found = since_previous(*a_run(tmp_path, SECOND, scale=2.0))
     assert found is not None
     assert found.run_id == FIRST
-    assert found.change.ratio == pytest.approx(2.0)
-    assert found.change.is_clear
-    assert "+100 % (" in summary_of(*a_run(tmp_path, "20260803_101500_ef56", scale=4.0))
+    headline = headline_verdict(HEADLINE, found.metrics)
+    assert headline is not None
+    assert headline.change.ratio == pytest.approx(2.0)
+    assert (headline.verdict, headline.judged_by) == ("improved", ("p50_ms",))
+    text = summary_of(*a_run(tmp_path, "20260803_101500_ef56", scale=4.0))
+    assert re.search(r"\+100 % \(\+\d+(.\d)? to \+\d+\), improved \(p50_ms\)\n", text)
+    assert f"since {SECOND}: 8 improved (membench compare lists them)\n" in text
+
+
+@pytest.mark.parametrize("scale", [0.5, 0.9, 0.97, 1.0, 1.03, 1.1, 2.0])
+def test_the_verdicts_are_those_of_compare(tmp_path: Path, scale: float) -> None:
+    before, _ = a_run(tmp_path, FIRST)
+    folder, run = a_run(tmp_path, SECOND, scale)
+    found = since_previous(folder, run)
+    assert found is not None
+    assert [*found.metrics.values()] == compare_runs(before, folder).metrics
+
+
+def test_each_case_is_compared_with_its_own_previous_run_and_all_are_one_comparison(
+    tmp_path: Path,
+) -> None:
+    def result(name: str, run_id: str, scale: float) -> Any:
+        return make_result(storage_figures(scale), benchmark=name, timestamp=run_id[:15])
+
+    names = ("read", "write")
+    for run_id, name in zip((FIRST, SECOND), names, strict=True):
+        make_run(tmp_path, run_id, [result(name, run_id, 1.0)], headline=HEADLINE)
+    now = "20260803_101500_ef56"
+    folder = make_run(tmp_path, now, [result(name, now, 1.2) for name in names], headline=HEADLINE)
+    run = read_run(folder)
+    results = [read_result(folder / ref.file) for ref in run.results]
+    together = verdicts_since_previous(folder, run, results)
+    run_ids = {benchmark: found.run_id for (_, benchmark, _), found in together.items()}
+    assert run_ids == {"read": FIRST, "write": SECOND}
+    run.results = run.results[:1]
+    (alone,) = verdicts_since_previous(folder, run, results[:1]).values()
+    path = HEADLINE.replace(THROUGHPUT, "p50_ms")
+    one, two = alone.metrics[path].p, together["storage", "read", "agentmemory"].metrics[path].p
+    assert one is not None
+    assert two is not None
+    assert one < two  # Holm's correction counts the metrics of both cases.
 
 
 def elsewhere(**changes: Any) -> Environment:
@@ -73,20 +116,20 @@ def elsewhere(**changes: Any) -> Environment:
         {"parallel": 2},
         {"started_at": "2026-08-09T10:15:00"},
     ],
-    ids=["another machine", "rounds side by side", "a later run"],
+    ids=["another machine", "rounds in parallel", "a later run"],
 )
 def test_a_figure_is_not_compared_with(other: dict[str, Any], tmp_path: Path) -> None:
     a_run(tmp_path, FIRST, scale=1.0, **other)
     folder, run = a_run(tmp_path, SECOND)
-    assert comparison_of(folder, run) is None
+    assert since_previous(folder, run) is None
     assert re.search(rf"{NOTHING}\n", summary_of(folder, run))
 
 
 def test_a_parallel_run_is_never_compared(tmp_path: Path) -> None:
     a_run(tmp_path, FIRST)
     folder, run = a_run(tmp_path, SECOND, parallel=2)
-    assert comparison_of(folder, run) is None
-    assert "2 rounds ran side by side" in summary_of(folder, run)
+    assert since_previous(folder, run) is None
+    assert "2 rounds ran in parallel" in summary_of(folder, run)
     assert summary_for_machines(folder, run, interrupted=False)["gates"] is False
 
 
@@ -95,49 +138,115 @@ def test_other_parameters_are_another_case(tmp_path: Path) -> None:
     (ref,) = run.results
     run.results = [msgspec.structs.replace(ref, params_digest="1")]
     (folder / "run.json").write_bytes(msgspec.json.encode(run))
-    assert comparison_of(*a_run(tmp_path, SECOND)) is None
+    assert since_previous(*a_run(tmp_path, SECOND)) is None
 
 
-def test_a_damaged_earlier_run_does_not_keep_a_new_one_from_being_shown(tmp_path: Path) -> None:
+def test_a_damaged_previous_run_does_not_hide_the_ones_before_it(tmp_path: Path) -> None:
     first, _ = a_run(tmp_path, FIRST)
     broken, _ = a_run(tmp_path, "20260801_111500_ab12")
     (broken / "run.json").write_text("{")
     folder, run = a_run(tmp_path, SECOND)
-    found = comparison_of(folder, run)
+    found = since_previous(folder, run)
     assert found is not None
     assert found.run_id == FIRST
     for path in (first / "storage").iterdir():
         path.write_text("{")
-    assert comparison_of(folder, run) is None
+    assert since_previous(folder, run) is None
+
+
+def test_damaged_noise_is_named_and_the_figures_are_shown(tmp_path: Path) -> None:
+    a_run(tmp_path, FIRST)
+    (tmp_path / "noise").mkdir()
+    (tmp_path / "noise" / f"{ENVIRONMENT.fingerprint}.json").write_text("{")
+    text = summary_of(*a_run(tmp_path, SECOND))
+    assert "not compared with the previous run: " in text
+    assert "10,000 /s" in text
+
+
+def a_change(ratio: float, low: float | None = None, high: float | None = None, **fields: Any) -> Any:
+    return MetricVerdict(
+        category="c", benchmark="b", target="t", path="p50_ms", unit="ms", better="lower",
+        base=1.0, current=ratio, ratio=ratio, low=low, high=high, **fields,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("change", "better", "text"),
+    ("change", "verdict", "judged_by", "text"),
     [
-        (Change(1.081, 1.069, 1.094), "lower", "+8.1 % (+6.9 to +9.4), worse"),
-        (Change(1.081, 1.069, 1.094), "higher", "+8.1 % (+6.9 to +9.4), better"),
-        (Change(0.5, 0.4, 0.6), "lower", "-50.0 % (-60.0 to -40.0), better"),
-        (Change(0.5, 0.4, 0.6), "higher", "-50.0 % (-60.0 to -40.0), worse"),
-        (Change(0.5, 0.4, 0.6), "neither", "-50.0 % (-60.0 to -40.0), changed"),
-        (Change(1.05, 0.9, 1.2), "lower", "+5.0 % (-10.0 to +20.0), not clear"),
-        (Change(1.5), "lower", "+50.0 %, one round only"),
-        (Change(1.0, 1.0, 1.0), "lower", "the same"),
+        (a_change(1.081, 1.069, 1.094), "regressed", (), "+8.1 % (+6.9 to +9.4), regressed"),
+        (a_change(0.5, 0.4, 0.6), "improved", (), "-50.0 % (-60.0 to -40.0), improved"),
+        (a_change(1.05, 0.9, 1.2), "inconclusive", (), "+5.0 % (-10.0 to +20.0), inconclusive"),
+        (a_change(1.0, 1.0, 1.0), "unchanged", (), "the same, unchanged"),
+        (a_change(1.5), "inconclusive", (), "+50.0 %, inconclusive: one round only"),
+        (a_change(0.5, 0.4, 0.6), None, (), "-50.0 % (-60.0 to -40.0), not judged"),
+        (
+            a_change(0.9, 0.8, 1.0), "regressed", ("cpu_ms", "p50_ms"),
+            "-10.0 % (-20.0 to +0.0), regressed (cpu_ms, p50_ms)",
+        ),
+        (a_change(0.9, -0.2, 0.0, scale="difference"), "regressed", (),
+         "-10.0 % (-20.0 to +0.0), regressed"),
     ],
-)
-def test_only_what_the_interval_bears_out_is_called_better_or_worse(
-    change: Change, better: Any, text: str
+)  # fmt: skip
+def test_the_change_is_shown_with_its_verdict(
+    change: MetricVerdict, verdict: Any, judged_by: tuple[str, ...], text: str
 ) -> None:
-    assert change_text(Comparison("before", change), Unit(unit="ms", better=better)) == text
+    assert since_text(HeadlineVerdict(change, verdict, judged_by)) == text
 
 
-def test_without_an_earlier_run_there_is_no_change() -> None:
-    assert change_text(None, Unit(unit="ms", better="lower")) == NOTHING
+def test_a_share_that_was_zero_is_compared_in_points(tmp_path: Path) -> None:
+    for run_id, rate in ((FIRST, 0.0), (SECOND, 0.2)):
+        rounds = Figure(value=rate, low=rate, high=rate, rounds=[rate] * 3)
+        result = make_result({"error_rate": rounds}, timestamp=run_id[:15])
+        folder = make_run(tmp_path, run_id, [result], headline="error_rate")
+    assert "0.200 higher, regressed" in summary_of(folder, read_run(folder))
+
+
+def test_without_a_previous_run_there_is_no_change() -> None:
+    assert since_text(None) == NOTHING
+
+
+def test_a_headline_that_is_not_judged_has_the_worst_verdict_of_its_timing(tmp_path: Path) -> None:
+    def run(run_id: str, cpu_ms: float, p50_ms: float) -> tuple[Path, Run]:
+        values = {"cpu_ms": cpu_ms, "p50_ms": p50_ms, THROUGHPUT: 1000 / p50_ms, "total_bytes": 10}
+        metrics = {f"stm/{leaf}": figure(value, samples=100) for leaf, value in values.items()}
+        result = make_result(metrics, timestamp=run_id[:15])
+        folder = make_run(tmp_path, run_id, [result], headline=f"stm/{THROUGHPUT}")
+        return folder, read_run(folder)
+
+    run(FIRST, 1.0, 2.0)
+    found = since_previous(*run(SECOND, 0.5, 4.0))
+    assert found is not None
+    headline = headline_verdict(f"stm/{THROUGHPUT}", found.metrics)
+    assert headline is not None
+    assert (headline.verdict, headline.judged_by) == ("regressed", ("p50_ms",))
+    assert headline_verdict("stm/nothing", found.metrics) is None
+
+
+LOADED = """
+import sys
+from pathlib import Path
+from memory.benchmarking.model.files import read_run
+from memory.benchmarking.run.summary import print_summary
+folder = Path(sys.argv[1])
+print_summary(folder, read_run(folder), open("/dev/null", "w"))
+print(*sorted({"scipy.special", "scipy.stats", "scipy.optimize"} & set(sys.modules)))
+"""
+
+
+def test_scipy_is_loaded_only_to_compare_and_then_only_the_small_part(tmp_path: Path) -> None:
+    def loaded(folder: Path) -> str:
+        command = [sys.executable, "-c", LOADED, str(folder)]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    first, _ = a_run(tmp_path, FIRST)
+    assert loaded(first) == ""
+    assert loaded(a_run(tmp_path, SECOND)[0]) == "scipy.special"
 
 
 # -- the table --------------------------------------------------------------------------------
 
 
-def test_the_summary_says_figure_interval_and_where_the_files_are(tmp_path: Path) -> None:
+def test_the_summary_has_figure_interval_and_where_the_files_are(tmp_path: Path) -> None:
     folder, run = a_run(tmp_path, FIRST)
     head, line, path, empty, where, more = summary_of(folder, run).splitlines()
 
@@ -155,7 +264,7 @@ def test_targets_are_named_where_they_are_not_the_usual_one(tmp_path: Path) -> N
     assert "storage.write_throughput on sqlite-baseline" in summary_of(folder, read_run(folder))
 
 
-def test_what_failed_is_named_with_its_log(tmp_path: Path) -> None:
+def test_a_failed_round_is_named_with_its_log(tmp_path: Path) -> None:
     failure = Failure(
         case="c.b@t", round=1, reason="crash", message="crashed\x1b with SIGSEGV", log="logs/x.log"
     )
@@ -182,7 +291,7 @@ def test_a_benchmark_without_any_figure_takes_one_line_and_one_note(tmp_path: Pa
     assert empty == ""
 
 
-def test_what_is_not_to_be_trusted_is_a_warning_at_the_end(tmp_path: Path) -> None:
+def test_a_result_that_distrusts_itself_is_a_warning_at_the_end(tmp_path: Path) -> None:
     wrong, right = (make_result(storage_figures(), timestamp=FIRST[:15]) for _ in range(2))
     wrong.results["ruler"] = "NOT TO BE TRUSTED: 0.7\x1b, not 0.6"
     right.results["ruler"] = "right: 0.6"
@@ -193,7 +302,7 @@ def test_what_is_not_to_be_trusted_is_a_warning_at_the_end(tmp_path: Path) -> No
     assert "right" not in text
 
 
-def test_an_interval_that_says_nothing_is_not_shown_and_machines_get_its_numbers(tmp_path: Path) -> None:
+def test_a_very_wide_interval_is_shown_as_too_few_rounds_and_as_numbers_in_json(tmp_path: Path) -> None:
     result = make_result({"a/p50_ms": Figure(value=0.722, low=2e-10, high=2e9)}, timestamp=FIRST[:15])
     folder = make_run(tmp_path, FIRST, [result], headline="a/p50_ms")
     assert re.search(r"722 µs  too few rounds", summary_of(folder, read_run(folder)))
@@ -215,7 +324,7 @@ def test_colours_are_for_terminals_only(tmp_path: Path, monkeypatch: pytest.Monk
     assert Style(io.StringIO()).dim("x") == "x"
 
 
-def test_the_summary_for_machines_is_one_document(tmp_path: Path) -> None:
+def test_the_summary_as_json_is_one_document(tmp_path: Path) -> None:
     a_run(tmp_path, FIRST)
     folder, run = a_run(tmp_path, SECOND, scale=2.0)
     document = json.loads(msgspec.json.encode(summary_for_machines(folder, run, interrupted=True)))
@@ -228,10 +337,11 @@ def test_the_summary_for_machines_is_one_document(tmp_path: Path) -> None:
     assert (result["value"], result["unit"]) == (20_000.0, "/s")
     assert result["change"]["since"] == FIRST
     assert result["change"]["ratio"] == pytest.approx(2.0)
+    assert result["change"]["verdict"] == "improved"
     assert Path(result["file"]).is_file()
 
 
-def test_a_headline_that_is_not_there_is_no_figure(tmp_path: Path) -> None:
+def test_a_headline_without_a_figure_is_null_in_json(tmp_path: Path) -> None:
     result = make_result({"a": Figure(value=1.0)}, timestamp=FIRST[:15])
     folder = make_run(tmp_path, FIRST, [result], headline="b")
     (found,) = summary_for_machines(folder, read_run(folder), interrupted=False)["results"]
@@ -241,15 +351,15 @@ def test_a_headline_that_is_not_there_is_no_figure(tmp_path: Path) -> None:
 # -- where the time went ----------------------------------------------------------------------
 
 
-def test_the_share_of_the_harness_is_all_but_the_benchmarks(tmp_path: Path) -> None:
+def test_the_share_of_the_harness_is_the_time_outside_the_benchmarks(tmp_path: Path) -> None:
     timings = {"start": 1.0, "load": 0.5, "benchmark": 8.0, "save and end": 0.25, "all": 10.0}
     text = timings_text(a_run(tmp_path, FIRST, timings=timings)[1])
     assert re.search(r"benchmark +8.00 s +80.0 %", text)
     assert re.search(r"plan, collect, wait +0.25 s +2.5 %", text)
     assert text.endswith("the harness itself: 20.0 % of the run")
-    side_by_side = timings_text(a_run(tmp_path, SECOND, timings=timings, parallel=2)[1])
-    assert "plan, collect, wait" not in side_by_side
-    assert side_by_side.endswith("the harness itself: 17.9 % of all rounds")
+    in_parallel = timings_text(a_run(tmp_path, SECOND, timings=timings, parallel=2)[1])
+    assert "plan, collect, wait" not in in_parallel
+    assert in_parallel.endswith("the harness itself: 17.9 % of all rounds")
 
 
 # -- two real runs ----------------------------------------------------------------------------
@@ -257,7 +367,7 @@ def test_the_share_of_the_harness_is_all_but_the_benchmarks(tmp_path: Path) -> N
 
 @pytest.fixture(scope="module")
 def twice(tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, Done, Done]:
-    """The same benchmark two times, then with rounds side by side."""
+    """The same benchmark two times, then with rounds in parallel."""
 
     def run(folder: Path) -> None:
         file = write(folder / "good.py", GOOD)
@@ -273,7 +383,7 @@ def twice(tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, Done, Done]:
     return one, two, three
 
 
-def test_a_second_run_says_what_changed_since_the_first(twice: tuple[Done, Done, Done]) -> None:
+def test_a_second_run_is_compared_with_the_first(twice: tuple[Done, Done, Done]) -> None:
     one, two, _ = twice
     assert (one.code, two.code) == (0, 0)
     first = re.search(r"quick run (\S+) in|standard run (\S+) in", one.out)
@@ -286,7 +396,7 @@ def test_a_second_run_says_what_changed_since_the_first(twice: tuple[Done, Done,
     assert two.err == ""
 
 
-def test_a_parallel_run_says_of_no_change(twice: tuple[Done, Done, Done]) -> None:
+def test_a_parallel_run_reports_no_change(twice: tuple[Done, Done, Done]) -> None:
     document = json.loads(twice[2].out)
     assert document["gates"] is False
     assert document["results"][0]["change"] is None

@@ -10,7 +10,7 @@ import msgspec
 from result_builders import ENVIRONMENT, make_result, storage_figures
 
 from memory.benchmarking.model.files import RUN_FILE
-from memory.benchmarking.model.records import Case, Moment, Result, ResultRef, Run
+from memory.benchmarking.model.records import Case, MachineState, Result, ResultRef, Run
 
 CATEGORIES = ("storage", "retrieval", "compression", "quality", "integration", "scalability")
 BENCHMARKS_EACH = 5
@@ -64,9 +64,9 @@ def make_many_runs(output_dir: Path, count: int, *, with_results: bool = True) -
                 for case in cases
             ],
             moments=[
-                Moment(
+                MachineState(
                     case=case.key, round=each, started_at=start.timestamp() + each, seconds=1.25,
-                    load_average=0.5, busy_percent=55.5, wall_to_cpu=1.01,
+                    busy_percent=55.5, wall_to_cpu=1.01,
                 )
                 for case in cases
                 for each in range(ROUNDS)

@@ -181,6 +181,22 @@ def test_a_share_is_compared_by_its_own_interval(compared: Callable[..., Compari
     assert same.verdict == "unchanged"  # the same questions, the same answers
 
 
+def test_the_interval_over_units_counts_only_where_the_figure_says_that_it_is_one(
+    compared: Callable[..., Comparison],
+) -> None:
+    def recall(values: Sequence[float], interval_from: Any) -> dict[str, Figure]:
+        value = sum(values) / len(values)
+        figure = Figure(
+            value=value, low=value - 0.2, high=value + 0.2, rounds=list(values), interval_from=interval_from
+        )
+        return {"recall_at_10": figure}
+
+    before, now = [0.90, 0.91, 0.90, 0.92], [0.80, 0.81, 0.80, 0.82]
+    for interval_from, verdict in (("units", "inconclusive"), ("rounds", "regressed"), ("", "regressed")):
+        found = compared(recall(before, interval_from), recall(now, interval_from))
+        assert verdicts(found) == {"recall_at_10": verdict}
+
+
 def test_a_rate_that_was_zero_can_get_worse(compared: Callable[..., Comparison]) -> None:
     zero, some = rounds_of([0.0] * 6, 0), rounds_of([0.2, 0.25, 0.2, 0.22, 0.21, 0.2], 0)
     assert verdicts(compared({"error_rate": zero}, {"error_rate": some})) == {"error_rate": "regressed"}
@@ -216,7 +232,7 @@ def test_a_unit_that_changed_is_never_compared(tmp_path: Path) -> None:
     assert by_path(compare_runs(one, two))["stm/p50_ms"].verdict == "incomparable"
 
 
-def test_times_of_rounds_side_by_side_are_shown_only(tmp_path: Path) -> None:
+def test_times_of_rounds_in_parallel_are_shown_and_not_judged(tmp_path: Path) -> None:
     recall = {"recall": rounds_of([0.9] * 6, 0)}
     one, two = (
         saved(tmp_path, BASE, times() | recall),
@@ -224,7 +240,7 @@ def test_times_of_rounds_side_by_side_are_shown_only(tmp_path: Path) -> None:
     )
     found = compare_runs(one, two)
     assert {path for path, verdict in verdicts(found).items() if verdict} == {"recall"}
-    assert any("4 rounds side by side" in note for note in found.notes)
+    assert any("4 rounds in parallel" in note for note in found.notes)
 
 
 def test_a_damaged_result_is_named_and_the_rest_is_compared(tmp_path: Path) -> None:

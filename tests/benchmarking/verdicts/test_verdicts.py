@@ -431,10 +431,10 @@ def test_a_comparison_survives_being_written_down() -> None:
     assert decode(whole.encode()) == whole
 
 
-def test_what_is_no_comparison_is_named() -> None:
+def test_a_file_that_is_not_a_comparison_is_refused() -> None:
     from memory.benchmarking.errors import DamagedResult
 
-    with pytest.raises(DamagedResult, match="no comparison"):
+    with pytest.raises(DamagedResult, match="not a comparison"):
         decode(b"{}")
 
 

@@ -17,7 +17,7 @@ from result_builders import make_run
 
 from memory.benchmarking.errors import UnknownName
 from memory.benchmarking.model.files import read_run, write_run
-from memory.benchmarking.model.records import Failure, Moment
+from memory.benchmarking.model.records import Failure, MachineState
 from memory.benchmarking.view.app import App
 from memory.benchmarking.view.index import RunIndex, benchmarks_of, running_rounds
 from memory.benchmarking.view.run_filter import RunFilter
@@ -112,9 +112,7 @@ def test_progress_counts_rounds_once(tmp_path: Path) -> None:
     folder = make_run(tmp_path, FIRST, status="interrupted")
     run = read_run(folder)
     key = run.cases[0].key
-    moment = Moment(
-        case=key, round=0, started_at=0, seconds=1, load_average=0, busy_percent=0, wall_to_cpu=None
-    )
+    moment = MachineState(case=key, round=0, started_at=0, seconds=1, busy_percent=0, wall_to_cpu=None)
     failure = Failure(case=key, round=1, reason="crash", message="")
     # A run that was resumed has moments of both attempts.
     run.moments, run.failures = [moment, moment], [failure]

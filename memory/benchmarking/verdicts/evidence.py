@@ -1,0 +1,245 @@
+"""From the results of two sides to evidence: which test each metric gets. Rounds are the observations.
+
+| figures | test |
+| --- | --- |
+| times and rates | Welch's test on the logarithms of the rounds, with moderated variances |
+| sizes, counts, shares: figures that follow from the data | paired: the same round has the same seed |
+| shares whose interval is over units, such as questions | on the difference, by these intervals |
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from memory.benchmarking.measure.statistics import CONFIDENCE, Effect, one_sample, student, welch
+from memory.benchmarking.metrics import Metric, is_timed, metric_of
+from memory.benchmarking.model.paths import leaf_of, split_leaf, where_of
+from memory.benchmarking.model.records import Figure, Result, Run
+from memory.benchmarking.verdicts.decide import Evidence
+from memory.benchmarking.verdicts.gating import why_not
+from memory.benchmarking.verdicts.moderation import Prior, moderated_welch, prior_of
+from memory.benchmarking.verdicts.records import Verdict
+from memory.benchmarking.verdicts.scales import is_share, scale_of
+from memory.benchmarking.verdicts.thresholds import Thresholds
+from memory.errors import short
+
+CaseKey = tuple[str, str, str]
+"""Category, benchmark and target."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A result, with the facts about its run that decide how it is tested."""
+
+    result: Result
+    times_count: bool = True
+    """Whether its times may be judged: no rounds ran in parallel."""
+    needs_one_round: bool = False
+    """Whether its data alone decide all figures that no clock decides."""
+
+    @classmethod
+    def of(cls, result: Result, run: Run | None) -> Measured:
+        """`run` is the one that the result is from; None for a result that was saved by hand."""
+        if run is None:
+            return cls(result)
+        target = str(result.metadata.get("target") or "")
+        case = (result.category, result.benchmark, target)
+        one_round = any(
+            each.most_rounds == 1
+            for each in run.cases
+            if (each.category, each.benchmark, each.target) == case
+        )
+        return cls(result, run.gates, one_round)
+
+
+Results = Mapping[CaseKey, Measured]
+
+
+def gather_evidence(
+    base: Results, current: Results, thresholds: Thresholds
+) -> tuple[list[Evidence], Prior]:
+    """Return the evidence for each metric of either side, and the variance that all timings share.
+
+    The variance needs to be known before the tests, so the metrics are read twice.
+    """
+    unmoderated = _evidence(base, current, thresholds, Prior())
+    prior = prior_of([*_variances(base, current, unmoderated)])
+    return list(_evidence(base, current, thresholds, prior)), prior
+
+
+def _variances(
+    base: Results, current: Results, evidence: Iterable[Evidence]
+) -> Iterator[tuple[float, int]]:
+    """Yield variance and degrees of freedom of the rounds of each judged timing, on both sides."""
+    for each in evidence:
+        if each.is_judged and is_timed(each.unit) and each.scale == "ratio":
+            for side in (base, current):
+                result = side[each.category, each.benchmark, each.target].result
+                rounds = result.metrics[each.path].rounds
+                if len(rounds) > 1:
+                    yield statistics.variance(map(math.log, rounds)), len(rounds) - 1
+
+
+def _evidence(base: Results, current: Results, thresholds: Thresholds, prior: Prior) -> Iterator[Evidence]:
+    for case in dict.fromkeys((*base, *current)):
+        before, now = base.get(case), current.get(case)
+        if before is None:
+            yield _whole_case(case, "new", "not in the base")
+        elif now is None:
+            yield _whole_case(case, "missing", "not in the current run")
+        elif differing := _differing(
+            before.result.metadata.get("params"), now.result.metadata.get("params")
+        ):
+            yield _whole_case(case, "incomparable", f"other parameters: {differing}")
+        else:
+            yield from _case_evidence(case, before, now, thresholds, prior)
+
+
+def _whole_case(case: CaseKey, verdict: Verdict, reason: str) -> Evidence:
+    category, benchmark, target = case
+    return Evidence(
+        category=category,
+        benchmark=benchmark,
+        target=target,
+        path="",
+        unit="",
+        better="neither",
+        base=None,
+        current=None,
+        reason=reason,
+        settled=verdict,
+    )
+
+
+def _differing(before: Any, now: Any) -> str:
+    if before == now or not isinstance(before, dict) or not isinstance(now, dict):
+        return ""
+    names = [name for name in dict.fromkeys((*before, *now)) if before.get(name) != now.get(name)]
+    return ", ".join(f"{name} {short(before.get(name))} → {short(now.get(name))}" for name in names)
+
+
+def _case_evidence(
+    case: CaseKey, base: Measured, current: Measured, thresholds: Thresholds, prior: Prior
+) -> Iterator[Evidence]:
+    category, benchmark, target = case
+    before, now = base.result, current.result
+    seeds = now.metadata.get("seeds")
+    same_data = bool(seeds) and before.metadata.get("seeds") == seeds
+    data_decide = same_data and base.needs_one_round and current.needs_one_round
+    leaves: dict[str, set[str]] = {}
+    for path in now.metrics:
+        where, leaf = split_leaf(path)
+        leaves.setdefault(where, set()).add(leaf)
+    for path in dict.fromkeys((*now.metrics, *before.metrics)):
+        old, new = before.metrics.get(path), now.metrics.get(path)
+        metric = metric_in(now if new is not None else before, path)
+        settled, reason = _settled(old, new, metric_in(before, path), metric)
+        found: dict[str, Any] = {"settled": settled, "reason": reason}
+        if old is not None and new is not None and settled is None:
+            reason = why_not(
+                path,
+                metric.unit,
+                metric.better,
+                kind="stored",
+                name=f"{category}.{benchmark}",
+                siblings=leaves.get(where_of(path), ()),
+                samples=min(old.samples, new.samples),
+                times_count=base.times_count and current.times_count,
+                thresholds=thresholds,
+            )
+            found = _tested(path, metric, old, new, prior, same_data=same_data, data_decide=data_decide)
+            found |= {"gates": not reason, "reason": reason or found["reason"]}
+        yield Evidence(
+            category=category,
+            benchmark=benchmark,
+            target=target,
+            path=path,
+            unit=metric.unit,
+            better=metric.better,
+            base=None if old is None else old.value,
+            current=None if new is None else new.value,
+            **found,
+        )
+
+
+def metric_in(result: Result, path: str) -> Metric:
+    """Return unit and direction of a figure: as its file states them, else by its name."""
+    leaf = leaf_of(path)
+    unit = result.units.get(leaf)
+    return metric_of(leaf) if unit is None else Metric(unit.unit, unit.better)
+
+
+def _settled(
+    old: Figure | None, new: Figure | None, was: Metric, metric: Metric
+) -> tuple[Verdict | None, str]:
+    """Return the verdict that needs no test, and its reason."""
+    if metric.better == "neither":
+        return None, ""
+    if old is None:
+        return "new", "not in the base"
+    if new is None:
+        return "missing", "not in the current run"
+    if was != metric:
+        return "incomparable", f"was in {was.unit or 'numbers'}, {was.better} is better"
+    return None, ""
+
+
+def _tested(
+    path: str, metric: Metric, old: Figure, new: Figure, prior: Prior, *, same_data: bool, data_decide: bool
+) -> dict[str, Any]:
+    """Return the fields of Evidence that describe the effect."""
+    before, now = old.rounds or [old.value], new.rounds or [new.value]
+    scale = scale_of(path, metric, (*before, *now))
+    timed = is_timed(metric.unit) or bool(new.samples)
+    if not timed and same_data and before == now:
+        # The same data gave the same figure in every round, so chance has no part in it.
+        return {"log_ratio": 0.0, "error": 0.0, "scale": scale, "reason": ""}
+    if is_share(path, metric, (*before, *now)) and _is_over_units(old) and _is_over_units(new):
+        effect = _by_unit_intervals(old, new)
+    else:
+        points_before, points_now = (
+            [math.log(value) for value in values] if scale == "ratio" else values
+            for values in (before, now)
+        )
+        if not timed and same_data and len(before) == len(now):
+            pairs = zip(points_now, points_before, strict=True)
+            effect = one_sample([after - earlier for after, earlier in pairs])
+        elif is_timed(metric.unit) and scale == "ratio" and min(len(before), len(now)) > 1:
+            effect = moderated_welch(points_now, points_before, prior)
+        else:
+            effect = welch(points_now, points_before)
+        if effect.error is None and data_decide and not timed:
+            effect = Effect(effect.value, 0.0, math.inf)
+    return {
+        "log_ratio": effect.value,
+        "error": effect.error,
+        "freedom": effect.freedom,
+        "scale": scale,
+        "reason": "" if effect.error is not None else "a single round: no interval",
+    }
+
+
+def _is_over_units(figure: Figure) -> bool:
+    """Whether the interval is over units inside a round. A single round has no other interval."""
+    if figure.low is None or figure.high is None:
+        return False
+    return figure.interval_from == "units" or len(figure.rounds) < 2
+
+
+def _by_unit_intervals(old: Figure, new: Figure) -> Effect:
+    """Return the difference, with both intervals taken as independent.
+
+    This is too strict where both sides met the same questions, and never too lax.
+    """
+    reach = student(math.inf, CONFIDENCE)
+    errors = []
+    for figure in (old, new):
+        assert figure.low is not None
+        assert figure.high is not None
+        # The longer arm, because the other one may be cut off at 0 or 1.
+        errors.append(max(figure.value - figure.low, figure.high - figure.value, 0.0) / reach)
+    return Effect(new.value - old.value, math.hypot(*errors), math.inf)
