@@ -519,7 +519,7 @@ class AgentMemorySystem:
         statistics: dict[str, Any] = {
             "total": sum(counts.values()),
             "tiers": counts,
-            "evicted": self._store.forgotten(agent_id),
+            "evicted": self._store.evicted(agent_id),
         }
         if agent_id is None:
             statistics |= {

@@ -219,7 +219,7 @@ class EntryCache:
         """Write read counts to the store: all, or those of the `limit` memories that were read first."""
         counts = self.read_counts.take(limit)
         if counts:
-            self._store.add_uses(counts)
+            self._store.add_read_counts(counts)
 
     def drop(self, agent: str | None = None) -> None:
         """Release the entries of one agent, or of all."""

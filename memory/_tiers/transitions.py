@@ -105,10 +105,10 @@ class Transitions:
         report = TransitionReport()
         if count <= 0:
             return report
-        leaving = least_first(self._store.standing(agent, tier), self._clock.now())[:count]
+        leaving = least_first(self._store.importance_inputs(agent, tier), self._clock.now())[:count]
         for batch in _batches(leaving, self._config.transition_batch):
             if tier is Tier.LTM:
-                report += TransitionReport(evicted=self._store.forget(agent, batch, tier))
+                report += TransitionReport(evicted=self._store.evict(agent, batch, tier))
             else:
                 report += _moved(_BELOW[tier], self._move(agent, batch, tier))
             if not pause():

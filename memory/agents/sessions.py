@@ -1,14 +1,13 @@
 """Sessions and their messages in one SQLite file, as durable as the memory.
 
-A call that has returned survives the end of the process by any cause (WAL, one transaction a call). One
-object may be used by several threads, one file by several processes.
+Every call is one transaction. Once it returns, a killed process loses nothing of it. Threads may share one
+object, and processes one file.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,9 +20,10 @@ from memory.agents._recent_messages import RecentMessages
 from memory.agents.errors import AgentError, InvalidAgentInput, SessionStoreError, UnknownSession
 from memory.agents.messages import Message, Session, ToolCall, ToolResult, checked, new_id
 from memory.errors import short
+from memory.storage.connections import Connections
 
 FORMAT_VERSION = 1
-_APPLICATION_ID = 0x41536573  # "ASes": tells our files from others
+_APPLICATION_ID = 0x41536573  # "ASes": marks session files among SQLite databases
 _SCHEMA = """
 CREATE TABLE sessions (
     id TEXT PRIMARY KEY, agent_id TEXT NOT NULL, title TEXT NOT NULL, created_at REAL NOT NULL,
@@ -35,11 +35,39 @@ CREATE TABLE messages (
     PRIMARY KEY (session_id, number)) WITHOUT ROWID;
 """
 _COLUMNS = "id, agent_id, title, created_at, updated_at, archived, parent_id, message_count, metadata"
-# Inside the class, `list` is one of its verbs.
+# Inside the class, `list` is a method.
 Messages: TypeAlias = list[Message]
 Sessions: TypeAlias = list[Session]
 Rows: TypeAlias = list[Any]
 _NO_METADATA = msgspec.json.encode({})
+
+
+class SessionErrors:
+    """The `ConnectionErrors` of a session file."""
+
+    # sqlite3 raises UnicodeEncodeError for texts that are not valid Unicode.
+    translated: tuple[type[Exception], ...] = (sqlite3.Error, UnicodeEncodeError)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def translate(self, problem: Exception) -> AgentError:
+        if isinstance(problem, UnicodeEncodeError):
+            return InvalidAgentInput(f"{short(problem.object)} can't be stored as text: {problem.reason}")
+        if getattr(problem, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CANTOPEN:
+            return self.not_opened(problem)
+        return SessionStoreError(f"{self._path}: {problem}")
+
+    def not_opened(self, problem: Exception) -> SessionStoreError:
+        return SessionStoreError(f"{self._path} can't be opened: {problem}")
+
+    def closed(self) -> SessionStoreError:
+        return SessionStoreError(f"{self._path} was closed before this call: open a new SessionStore")
+
+    def forked(self) -> SessionStoreError:
+        return SessionStoreError(
+            f"{self._path} was opened before a fork: open a new SessionStore in the child process"
+        )
 
 
 class SessionStore:
@@ -52,75 +80,68 @@ class SessionStore:
         durability: Literal["process", "disk"] = "process",
         busy_timeout_seconds: float = 30.0,
     ) -> None:
+        """Open the file; create it and its folder if they do not exist.
+
+        path: ":memory:" keeps everything in RAM
+        durability: "process" survives a killed process; "disk" also a power failure, with slower writes
+        busy_timeout_seconds: how long to wait for a lock of another process
+        """
         if durability not in ("process", "disk"):
             raise InvalidAgentInput(f"durability is {short(durability)}: use 'process' or 'disk'")
         if not 0 <= busy_timeout_seconds <= 86_400:
             raise InvalidAgentInput(
-                f"busy_timeout_seconds is {short(busy_timeout_seconds)}: use seconds from 0 to a day"
+                f"busy_timeout_seconds is {short(busy_timeout_seconds)}: use a number from 0 to 86,400"
             )
         self._path = os.path.expanduser(os.fspath(path))
-        self._lock = threading.RLock()
-        self._process = os.getpid()
-        self._closed = True
-        self._taken: set[str] = set()
-        self._tails = RecentMessages()
+        self._busy_sessions: set[str] = set()
+        self._recent_messages = RecentMessages()
+        errors = SessionErrors(self._path)
         try:
-            if self._path != ":memory:":
-                Path(self._path).resolve().parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(
-                self._path,
-                isolation_level=None,
-                check_same_thread=False,
-                timeout=busy_timeout_seconds,
-                cached_statements=64,
-            )
-        except (OSError, ValueError, sqlite3.Error) as problem:
-            raise SessionStoreError(f"{self._path} can't be opened: {problem}") from problem
-        self._closed = False
+            file = None if self._path == ":memory:" else Path(self._path).resolve()
+            if file is not None:
+                file.parent.mkdir(parents=True, exist_ok=True)
+        except (OSError, ValueError) as problem:
+            raise errors.not_opened(problem) from problem
+        self._connections = Connections(
+            file,
+            errors=errors,
+            disk=durability == "disk",
+            busy_timeout=busy_timeout_seconds,
+            mode="rwc",
+            # `data_version` detects writes of others only if all reads and writes use one connection.
+            single=True,
+            # A child would inherit busy sessions that its parent's threads never release there.
+            usable_in_child=False,
+        )
+        self._lock = self._connections.lock
         try:
-            self._prepare(durability, time.monotonic() + busy_timeout_seconds)
-        except BaseException as problem:
+            self._prepare()
+        except BaseException:
             self.close()
-            if isinstance(problem, sqlite3.Error):
-                raise SessionStoreError(f"{self._path} can't be opened: {problem}") from problem
             raise
 
-    def _prepare(self, durability: str, deadline: float) -> None:
-        # In one reading transaction: another process may be making the tables at this moment.
-        with self._transaction("BEGIN"):
-            application_id = self._db.execute("PRAGMA application_id").fetchone()[0]
-            version = self._db.execute("PRAGMA user_version").fetchone()[0]
-            empty = self._is_empty()
+    def _prepare(self) -> None:
+        # One read transaction: another process may be creating the tables at this time.
+        with self._connections.reading() as db:
+            db.execute("BEGIN")
+            application_id = db.execute("PRAGMA application_id").fetchone()[0]
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+            empty = _is_empty(db)
+            db.execute("COMMIT")
         if application_id != _APPLICATION_ID and not empty:
-            raise SessionStoreError(f"{self._path} is a file of something else; it was not touched")
+            raise SessionStoreError(f"{self._path} is not a session file: use another path")
         if version > FORMAT_VERSION:
             raise SessionStoreError(
-                f"{self._path} was written by a newer version; it was not touched. Update agentmemory-tiers"
+                f"{self._path} was written by a newer version: upgrade the package agentmemory-tiers"
             )
-        self._use_wal(deadline)
-        self._db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'disk' else 'NORMAL'}")
+        self._connections.use_wal()
         if application_id != _APPLICATION_ID:
-            with self._transaction():
-                if self._is_empty():
+            with self._connections.writing() as db:
+                if _is_empty(db):
                     for statement in _SCHEMA.split(";"):
-                        self._db.execute(statement)
-                    self._db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-                    self._db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-
-    def _is_empty(self) -> bool:
-        return not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-
-    def _use_wal(self, deadline: float) -> None:
-        """SQLite does not wait by itself where two processes turn a new file to WAL at once."""
-        while True:
-            try:
-                self._db.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError as problem:
-                busy = problem.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-                if not busy or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.005)
+                        db.execute(statement)
+                    db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+                    db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
     # -- sessions -----------------------------------------------------------------------------
 
@@ -133,7 +154,10 @@ class SessionStore:
         id: str | None = None,
         messages: Sequence[Message] = (),
     ) -> Session:
-        """A new session, empty or with its first messages."""
+        """Store a new session, empty or with its first messages, and return it.
+
+        id: a text of your own; a random one by default. InvalidAgentInput if it exists already
+        """
         now = time.time()
         values: dict[str, Any] = {
             "id": new_id() if id is None else id,
@@ -146,21 +170,22 @@ class SessionStore:
             "message_count": len(messages),
             "metadata": {} if metadata is None else metadata,
         }
-        # Every new conversation passes here: what is plainly right needs no closer look.
-        plain = type(values["id"]) is type(agent_id) is type(title) is str and values["id"] and agent_id
+        # A fast path for new conversations: values of the right types need no further validation.
+        valid = type(values["id"]) is type(agent_id) is type(title) is str and values["id"] and agent_id
         session = (
-            Session.trusted(**values) if plain and metadata is None else checked(lambda: Session(**values))
+            Session.trusted(**values) if valid and metadata is None else checked(lambda: Session(**values))
         )
         bodies = [_encode(message) for message in messages]
         with self._lock:
-            with self._transaction():
-                self._insert(session)
+            with self._connections.writing() as db:
+                _insert(db, session)
                 if bodies:
-                    self._insert_messages(session.id, 0, bodies)
-            self._tails.start(session.id, session.created_at, messages)
+                    _insert_messages(db, session.id, 0, bodies)
+            self._recent_messages.start(session.id, session.created_at, messages)
         return session
 
     def get(self, session_id: str) -> Session:
+        """Return a session; UnknownSession if there is none."""
         rows = self._rows(f"SELECT {_COLUMNS} FROM sessions WHERE id = ?", (session_id,))
         if not rows:
             raise _unknown(session_id)
@@ -174,36 +199,36 @@ class SessionStore:
         limit: int | None = None,
         offset: int = 0,
     ) -> Sessions:
-        """Sessions, the one that was used last first; `archived=None` for both kinds."""
+        """Return sessions, the last used first; `archived=None` returns archived and other sessions."""
         _check_number("offset", offset)
         if limit is not None:
             _check_number("limit", limit)
-        wheres: Rows = ["1"]
+        conditions: Rows = ["1"]
         values: Rows = []
         if agent_id is not None:
-            wheres.append("agent_id = ?")
+            conditions.append("agent_id = ?")
             values.append(agent_id)
         if archived is not None:
-            wheres.append("archived = ?")
+            conditions.append("archived = ?")
             values.append(int(archived))
         return [
             _session(row)
             for row in self._rows(
-                f"SELECT {_COLUMNS} FROM sessions WHERE {' AND '.join(wheres)}"
+                f"SELECT {_COLUMNS} FROM sessions WHERE {' AND '.join(conditions)}"
                 " ORDER BY updated_at DESC, id DESC LIMIT ? OFFSET ?",
                 (*values, -1 if limit is None else limit, offset),
             )
         ]
 
     def fork(self, session_id: str, at: int | None = None, title: str | None = None) -> Session:
-        """A new session that begins with the first `at` messages of another (default: all of them)."""
+        """Create a session that starts with the first `at` messages of another (default: all of them)."""
         if at is not None:
             _check_number("at", at)
-        with self._transaction():
+        with self._connections.writing() as db:
             parent = self.get(session_id)
-            kept = parent.message_count if at is None else at
-            if kept > parent.message_count:
-                raise InvalidAgentInput(f"at is {at}: the session has {parent.message_count} messages")
+            count = parent.message_count if at is None else at
+            if count > parent.message_count:
+                raise InvalidAgentInput(f"at is {at}: the session has only {parent.message_count} messages")
             now = time.time()
             session = checked(
                 lambda: Session(
@@ -213,60 +238,61 @@ class SessionStore:
                     created_at=now,
                     updated_at=now,
                     parent_id=parent.id,
-                    message_count=kept,
+                    message_count=count,
                     metadata=parent.metadata,
                 )
             )
-            self._insert(session)
-            self._db.execute(
+            _insert(db, session)
+            db.execute(
                 "INSERT INTO messages SELECT ?, number, body FROM messages"
                 " WHERE session_id = ? AND number < ?",
-                (session.id, parent.id, kept),
+                (session.id, parent.id, count),
             )
         return session
 
     def archive(self, session_id: str, archived: bool = True) -> Session:
-        """Take a session out of the list, or put it back; its messages stay."""
+        """Hide a session from `list`, or show it again; its messages stay."""
         return self._change(session_id, "archived", int(bool(archived)))
 
     def rename(self, session_id: str, title: str) -> Session:
+        """Give a session another title."""
         if not isinstance(title, str):
-            raise InvalidAgentInput(f"title is {short(title)}: use a text")
+            raise InvalidAgentInput(f"title is {short(title)}: use a string")
         return self._change(session_id, "title", title)
 
     def delete(self, session_id: str) -> bool:
-        """Remove a session and its messages for good; False if there is none."""
-        with self._lock, self._transaction():
-            self._tails.drop(session_id)
-            self._db.execute("DELETE FROM messages WHERE session_id = ?", (session_id,))
-            return self._db.execute("DELETE FROM sessions WHERE id = ?", (session_id,)).rowcount == 1
+        """Delete a session and its messages; return False if there is none."""
+        with self._connections.writing() as db:
+            self._recent_messages.drop(session_id)
+            db.execute("DELETE FROM messages WHERE session_id = ?", (session_id,))
+            return db.execute("DELETE FROM sessions WHERE id = ?", (session_id,)).rowcount == 1
 
     # -- messages -----------------------------------------------------------------------------
 
     def append(self, session_id: str, *messages: Message) -> int:
-        """Add messages at the end, all or none; how many the session has then."""
+        """Add messages at the end, all or none; return how many the session has then."""
         bodies = [_encode(message) for message in messages]
         with self._lock:
             count = self._append(session_id, bodies)
-            self._tails.extend(session_id, count, messages)
+            self._recent_messages.extend(session_id, count, messages)
         return count
 
     def _append(self, session_id: str, bodies: Sequence[bytes]) -> int:
-        with self._transaction():
-            row = self._db.execute(
+        with self._connections.writing() as db:
+            row = db.execute(
                 "UPDATE sessions SET message_count = message_count + ?, updated_at = max(updated_at, ?)"
                 " WHERE id = ? RETURNING message_count",
                 (len(bodies), time.time(), session_id),
             ).fetchone()
             if row is None:
                 raise _unknown(session_id)
-            self._insert_messages(session_id, row[0] - len(bodies), bodies)
+            _insert_messages(db, session_id, row[0] - len(bodies), bodies)
         return int(row[0])
 
     def messages(
         self, session_id: str, *, start: int = 0, stop: int | None = None, last: int | None = None
     ) -> Messages:
-        """The messages in order: those from number `start` up to `stop`, or the `last` ones."""
+        """Return messages in order: from number `start` up to, not including, `stop`; or the `last` n."""
         _check_number("start", start)
         if last is not None:
             _check_number("last", last)
@@ -283,13 +309,13 @@ class SessionStore:
                 (session_id, start, 2**62 if stop is None else stop),
             )
         if not rows:
-            self.get(session_id)  # no message, or no session: the second is an error
+            self.get(session_id)  # raises UnknownSession if there is no such session
         return [_decode(row[0]) for row in rows]
 
     def news(self, session_id: str, known: int) -> tuple[float, Messages]:
-        """When the session was created, and its messages from number `known` on: one look at the file.
+        """Return when the session was created, and its messages from number `known` on.
 
-        The first tells a session from another one that was made later with the same id.
+        A session that was deleted and created again with the same id has another time of creation.
         """
         written = self.just_written(session_id, known)
         if written is not None:
@@ -304,16 +330,18 @@ class SessionStore:
         return rows[0][0], [_decode(body) for _, body in rows if body is not None]
 
     def just_written(self, session_id: str, known: int) -> tuple[float, Messages] | None:
-        """The same, if all of it was written through this object and nobody else has written since."""
+        """Return the same as `news` without reading the file, or None if that is not possible.
+
+        It is possible if this object wrote the messages lately and no other connection has written since.
+        """
         with self._lock:
-            ((version,),) = self._rows("PRAGMA data_version", ())
-            tail = self._tails.get(session_id, version)
+            tail = self._recent_messages.get(session_id, self._connections.data_version())
             if tail is None or not tail.first <= known <= tail.first + len(tail.messages):
                 return None
             return tail.created_at, tail.messages[known - tail.first :]
 
     def recent(self, agent_id: str, limit: int) -> Rows:
-        """(id, title, message_count, created_at) of the sessions that `list` would give: a cheap look."""
+        """Return (id, title, message_count, created_at) of the sessions that `list` returns, but faster."""
         return self._rows(
             "SELECT id, title, message_count, created_at FROM sessions WHERE agent_id = ? AND archived = 0"
             " ORDER BY updated_at DESC, id DESC LIMIT ?",
@@ -321,7 +349,7 @@ class SessionStore:
         )
 
     def last_messages(self, session_ids: Sequence[str]) -> dict[str, Message]:
-        """The newest message of each session that has one."""
+        """Return the newest message of each session that has one, by session id."""
         rows = self._rows(
             "SELECT m.session_id, m.body FROM sessions s JOIN messages m"
             " ON m.session_id = s.id AND m.number = s.message_count - 1"
@@ -332,32 +360,27 @@ class SessionStore:
 
     @contextmanager
     def alone(self, session_id: str) -> Iterator[None]:
-        """Nobody else who uses this object invokes the session meanwhile; a second one is refused."""
+        """Hold a session for one invocation; InvalidAgentInput if another one of this object holds it."""
         with self._lock:
-            if session_id in self._taken:
+            if session_id in self._busy_sessions:
                 raise InvalidAgentInput(
-                    f"session {short(session_id)} is in the middle of another invocation"
+                    f"session {short(session_id)} is in use by another invocation: wait until it ends"
                 )
-            self._taken.add(session_id)
+            self._busy_sessions.add(session_id)
         try:
             yield
         finally:
             with self._lock:
-                self._taken.discard(session_id)
+                self._busy_sessions.discard(session_id)
 
     @staticmethod
     def check(message: Message) -> None:
-        """InvalidAgentInput for a message that `append` would refuse, whatever the session."""
+        """Raise InvalidAgentInput for a message that `append` can't store in any session."""
         _encode(message)
-
-    # -- inside -------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Release the file; may be called twice."""
-        with self._lock:
-            if not self._closed:
-                self._closed = True
-                self._db.close()
+        self._connections.close()
 
     def __enter__(self) -> Self:
         return self
@@ -365,34 +388,9 @@ class SessionStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _insert(self, session: Session) -> None:
-        try:
-            self._db.execute(
-                "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    session.id,
-                    session.agent_id,
-                    session.title,
-                    session.created_at,
-                    session.updated_at,
-                    int(session.archived),
-                    session.parent_id,
-                    session.message_count,
-                    msgspec.json.encode(session.metadata) if session.metadata else _NO_METADATA,
-                ),
-            )
-        except sqlite3.IntegrityError:
-            raise InvalidAgentInput(f"there is a session {short(session.id)} already") from None
-
-    def _insert_messages(self, session_id: str, first: int, bodies: Sequence[bytes]) -> None:
-        self._db.executemany(
-            "INSERT INTO messages VALUES (?, ?, ?)",
-            [(session_id, first + number, body) for number, body in enumerate(bodies)],
-        )
-
     def _change(self, session_id: str, column: str, value: Any) -> Session:
-        with self._transaction():
-            row = self._db.execute(
+        with self._connections.writing() as db:
+            row = db.execute(
                 f"UPDATE sessions SET {column} = ?, updated_at = max(updated_at, ?) WHERE id = ?"
                 f" RETURNING {_COLUMNS}",
                 (value, time.time(), session_id),
@@ -402,45 +400,44 @@ class SessionStore:
         return _session(row)
 
     def _rows(self, statement: str, values: tuple[Any, ...]) -> Rows:
-        self._check_process()
-        with self._lock:
-            self._check_open()
-            try:
-                return self._db.execute(statement, values).fetchall()
-            except (sqlite3.Error, UnicodeEncodeError) as problem:
-                raise self._problem(problem) from problem
+        db = self._connections.reader()  # faster than the context manager `reading`
+        try:
+            return db.execute(statement, values).fetchall()
+        except SessionErrors.translated as problem:
+            self._connections.raise_translated(problem)
+        finally:
+            self._connections.release(db)
 
-    @contextmanager
-    def _transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
-        """All or nothing."""
-        self._check_process()
-        with self._lock:
-            self._check_open()
-            try:
-                self._db.execute(begin)
-                yield
-                self._db.execute("COMMIT")
-            except BaseException as problem:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                if isinstance(problem, sqlite3.Error | UnicodeEncodeError):
-                    raise self._problem(problem) from problem
-                raise
 
-    def _problem(self, problem: Exception) -> AgentError:
-        if isinstance(problem, UnicodeEncodeError):
-            return InvalidAgentInput(
-                f"{short(problem.object)} is not a text that can be kept: {problem.reason}"
-            )
-        return SessionStoreError(f"{self._path}: {problem}")
+def _is_empty(db: sqlite3.Connection) -> bool:
+    return not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise SessionStoreError(f"{self._path} was closed before this call")
 
-    def _check_process(self) -> None:
-        if os.getpid() != self._process:
-            raise SessionStoreError(f"{self._path} was opened before a fork: open it anew in the child")
+def _insert(db: sqlite3.Connection, session: Session) -> None:
+    try:
+        db.execute(
+            "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                session.id,
+                session.agent_id,
+                session.title,
+                session.created_at,
+                session.updated_at,
+                int(session.archived),
+                session.parent_id,
+                session.message_count,
+                msgspec.json.encode(session.metadata) if session.metadata else _NO_METADATA,
+            ),
+        )
+    except sqlite3.IntegrityError:
+        raise InvalidAgentInput(f"session {short(session.id)} exists already: use another id") from None
+
+
+def _insert_messages(db: sqlite3.Connection, session_id: str, first: int, bodies: Sequence[bytes]) -> None:
+    db.executemany(
+        "INSERT INTO messages VALUES (?, ?, ?)",
+        [(session_id, first + number, body) for number, body in enumerate(bodies)],
+    )
 
 
 def _unknown(session_id: str) -> UnknownSession:
@@ -449,7 +446,7 @@ def _unknown(session_id: str) -> UnknownSession:
 
 def _check_number(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**62:
-        raise InvalidAgentInput(f"{name} is {short(value)}: use a whole number ≥ 0")
+        raise InvalidAgentInput(f"{name} is {short(value)}: use a whole number, 0 or more")
 
 
 def _session(row: Sequence[Any]) -> Session:
@@ -467,9 +464,9 @@ def _session(row: Sequence[Any]) -> Session:
 
 
 def _encode(message: Message) -> bytes:
-    """A list, not an object: smaller and quicker, and only this module reads it."""
+    """Encode a message as a JSON list: smaller and faster than an object, and only this module reads it."""
     if not isinstance(message, Message):
-        raise InvalidAgentInput(f"{short(message)} is not a Message")
+        raise InvalidAgentInput(f"{short(message)} is not a Message: use memory.agents.Message")
     result = message.tool_result
     try:
         return msgspec.json.encode(
@@ -484,7 +481,7 @@ def _encode(message: Message) -> bytes:
             )
         )
     except (TypeError, ValueError, OverflowError, RecursionError) as problem:
-        raise InvalidAgentInput(f"message {message.id} can't be kept as JSON: {problem}") from None
+        raise InvalidAgentInput(f"message {message.id} can't be stored as JSON: {problem}") from None
 
 
 def _decode(body: bytes) -> Message:

@@ -138,7 +138,7 @@ class AgentIndex:
         seen = self._state
         if seen is _NOT_LOADED or state.last_change != seen.last_change or state.last_seq < seen.last_seq:
             return False
-        rows = self._store.fresh_rows(self._agent, seen.last_seq, state.last_seq)
+        rows = self._store.recent_rows(self._agent, seen.last_seq, state.last_seq)
         if rows is None:
             return False
         self._append(rows)

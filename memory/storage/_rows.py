@@ -1,4 +1,4 @@
-"""Rows of the database to records and back, and the small change of SQL."""
+"""Converts rows of the database to records and back; SQL helpers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from memory.entry import Tier
 from memory.storage.base import IndexColumns, Record, Row
 from memory.storage.schema import SEQ_MASK, TIER_MASK, TIER_SHIFT, key_of
 
-SLICE = 4096  # rows fetched at a time where there may be many
-VARIABLES = 500  # placeholders in one statement
+ROWS_AT_ONCE = 4096  # rows fetched at a time from a query with many rows: bounds the RAM
+VARIABLES = 500  # placeholders in one statement; older builds of SQLite allow 999
 
 RECORD_COLUMNS = "key, id, kind, step, created_at, importance, body_codec, body"
 ROW_COLUMNS = (
@@ -23,8 +23,9 @@ ROW_COLUMNS = (
 TIERS = (Tier.STM, Tier.IM, Tier.LTM)
 
 
-def to_record(agent: str, found: tuple[Any, ...]) -> Record:
-    key, id_, kind, step, created_at, importance, body_codec, body = found
+def to_record(agent: str, values: tuple[Any, ...]) -> Record:
+    """Return the record for the values of RECORD_COLUMNS."""
+    key, id_, kind, step, created_at, importance, body_codec, body = values
     return Record(
         agent,
         id_,
@@ -39,9 +40,10 @@ def to_record(agent: str, found: tuple[Any, ...]) -> Record:
     )
 
 
-def to_row(agent: str, found: tuple[Any, ...]) -> Row:
-    key, id_, kind, step, created_at, importance, body_codec, body = found[:8]
-    stored_at, dated, digest, session, revision, terms, vector_codec, vector, fine = found[8:]
+def to_row(agent: str, values: tuple[Any, ...]) -> Row:
+    """Return the row for the values of ROW_COLUMNS."""
+    key, id_, kind, step, created_at, importance, body_codec, body = values[:8]
+    stored_at, dated, digest, session, revision, terms, vector_codec, vector, fine = values[8:]
     return Row(
         agent,
         id_,
@@ -66,6 +68,7 @@ def to_row(agent: str, found: tuple[Any, ...]) -> Row:
 
 
 def to_values(row: Row, agent_no: int, seq: int) -> tuple[Any, ...]:
+    """Return the values of ROW_COLUMNS, then those of the columns agent and tier."""
     return (
         key_of(agent_no, row.tier, seq),
         row.id,
@@ -90,47 +93,52 @@ def to_values(row: Row, agent_no: int, seq: int) -> tuple[Any, ...]:
 
 
 def key_range(agent_no: int, tier: Tier, after_seq: int, last_seq: int) -> tuple[int, int]:
-    """Bounds for `key > ? AND key <= ?`."""
+    """Return the bounds for `key > ? AND key <= ?`."""
     return key_of(agent_no, tier, after_seq), key_of(agent_no, tier, last_seq)
 
 
-def parts_of(values: Sequence[Any], size: int = VARIABLES) -> Iterator[list[Any]]:
+def in_parts(values: Sequence[Any], size: int = VARIABLES) -> Iterator[list[Any]]:
+    """Split values into lists of at most `size`."""
     for start in range(0, len(values), size):
         yield list(values[start : start + size])
 
 
-def slices_of(cursor: sqlite3.Cursor) -> Iterator[list[Any]]:
-    """A cursor's rows, never more at a time than fit easily into memory."""
-    while rows := cursor.fetchmany(SLICE):
+def fetch_slices(cursor: sqlite3.Cursor) -> Iterator[list[Any]]:
+    """Yield a cursor's rows in lists of at most ROWS_AT_ONCE."""
+    while rows := cursor.fetchmany(ROWS_AT_ONCE):
         yield rows
 
 
 def to_index_columns(
-    parts: Iterable[Sequence[tuple[Any, ...]]], few: Sequence[tuple[Any, ...]] | None = None
+    parts: Iterable[Sequence[tuple[Any, ...]]], with_features: Sequence[tuple[Any, ...]] | None = None
 ) -> IndexColumns:
-    """Columns of (key, moment, step, session); `few` has the same rows with their features behind."""
-    keys, moments = [array("q")], [array("d")]
+    """Return columns for rows of (key, created_at, step, session), ordered by seq.
+
+    `with_features` holds the same rows in the same order, each followed by the rest of its `Features`."""
+    keys, times = [array("q")], [array("d")]
     steps, sessions = [array("q")], [array("q")]
     for part in parts:
-        key_part, moment_part, step_part, session_part = zip(*part, strict=True)
+        key_part, time_part, step_part, session_part = zip(*part, strict=True)
         keys.append(array("q", key_part))
-        moments.append(array("d", moment_part))
+        times.append(array("d", time_part))
         steps.append(array("q", step_part))
         sessions.append(array("q", session_part))
     key = np.concatenate(keys)
     order = np.argsort(key & SEQ_MASK)
     key = key[order]
+    features = None
+    if with_features is not None:
+        ordered = (with_features[place] for place in order.tolist())
+        features = [(row[0] & SEQ_MASK, *row[4:]) for row in ordered]
     return IndexColumns(
         seq=key & SEQ_MASK,
         tier=(key >> TIER_SHIFT & TIER_MASK).astype(np.uint8),
-        created_at=np.concatenate(moments)[order],
+        created_at=np.concatenate(times)[order],
         step=np.concatenate(steps)[order],
         session=np.concatenate(sessions)[order],
-        features=None
-        if few is None
-        else [(few[place][0] & SEQ_MASK, *few[place][4:]) for place in order.tolist()],
+        features=features,
     )
 
 
-def marks_for(values: Sequence[Any]) -> str:
-    return ", ".join("?" * len(values))
+def placeholders(count: int) -> str:
+    return ", ".join("?" * count)

@@ -1,20 +1,26 @@
-"""The interface of every store, and the rows that cross it.
+"""The interface of every store, and the rows that pass through it.
 
-A store keeps rows; it does not embed, compress, rank or decide. `tests/storage/conformance.py` is the
-suite that a store must pass; a new store is put through it by adding a factory there.
+A store keeps rows. It does not embed, compress, rank or decide. To write a new store, implement
+`MemoryStore` and run it through `tests/storage/conformance.py`, whose docstring shows how.
 
-Every row of an agent has a `seq`, given by the store when the row is added: it only grows and is never
-given twice. Whoever keeps a copy of an agent's rows (the search
-index) can therefore catch up: rows past the last seq it saw, plus the changes past the last one it saw.
+Terms:
+- An agent is a name. It exists from its first `add` on and stays known after its rows are deleted. For an
+  unknown agent, reads return nothing and changes count 0.
+- A row belongs to one agent and has an `id` that is unique among the agent's rows. It is in one tier.
+- `add` gives every row a `seq`: a number that grows from 1 for each agent and is never used again.
+- Changes to existing rows (moved, deleted, replaced) are numbered 1, 2, 3 … for each agent and kept in a
+  log of limited length.
+The search index keeps a copy of an agent's rows. To catch up, it reads the rows after the last seq that it
+has and the changes after the last number that it has.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
@@ -29,62 +35,66 @@ RangeColumn = Literal["created_at", "step"]
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """What a reader needs of one memory; the form of the body is the caller's business."""
+    """The columns of a row that a reader needs. The store does not interpret the body."""
 
     agent: str
     id: str
     seq: int
-    """Given by the store: 0 in a record that was not stored yet."""
+    """Set by the store; 0 in a record that is not stored yet."""
     tier: Tier
     kind: str
     step: int | None
     created_at: float
+    """When it happened, in seconds since 1970."""
     importance: float
     body_codec: int
+    """The number of the codec of `body`: below 16 a built-in one, else a `StoredCodec`."""
     body: bytes
 
 
 class Row(Record, frozen=True, kw_only=True, gc=False):
-    """One memory whole, as a store keeps it."""
+    """One memory with all its columns, as a store keeps it."""
 
     stored_at: float
+    """When it was stored, in seconds since 1970: its age for moves to other tiers."""
     dated: bool
-    """Whether the caller said when it happened."""
+    """Whether the caller set `created_at`."""
     digest: int
-    """Fingerprint of the content: the same id with the same digest is the same memory."""
+    """Hash of the content: the same id with the same digest is the same memory."""
     session: int | None
-    """Which conversation it belongs to, as a number, if any."""
+    """The number of the conversation that it belongs to, if any."""
     terms: bytes
+    """The encoded words of the content, for the search by words."""
     vector_codec: int
     vector: bytes
     fine: bytes | None
-    """A finer int8 form of the vector where `vector` is a small code."""
+    """The vector in int8, if `vector` is a smaller code."""
     revision: int = 0
-    """How often it was replaced: what a writer read is still so if this is."""
+    """How often the row was replaced. A writer that sees the revision it has read sees the same row."""
 
 
 Features: TypeAlias = tuple[int, int, bytes, bytes | None, bytes]
-"""What a row is found by: seq, vector codec, vector, fine vector, terms."""
+"""The columns that a search needs: seq, vector codec, vector, fine vector, terms."""
 
 
 @dataclass(frozen=True)
 class IndexColumns:
-    """What the search index needs of rows, in the order of seq."""
+    """The columns that the search index needs of some rows, ordered by seq."""
 
     seq: NDArray[np.int64]
     tier: NDArray[np.uint8]
     created_at: NDArray[np.float64]
     step: NDArray[np.int64]
-    """NO_STEP where there is none."""
+    """NO_STEP for rows without a step."""
     session: NDArray[np.int64]
-    """NO_SESSION where there is none."""
+    """NO_SESSION for rows without a session."""
     features: list[Features] | None
-    """Words and vectors of the same rows, in the same order, where they are few; of many, `features` reads
-    them."""
+    """The features of the same rows in the same order. None if there are too many rows to read at once:
+    `MemoryStore.features` then reads them in slices."""
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """One row's new form when it goes to another tier, made from one revision of it."""
+    """The new form of one row that moves to another tier, made from one revision of the row."""
 
     seq: int
     revision: int
@@ -96,13 +106,13 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangeKind(IntEnum):
-    """What happened to rows that existed already."""
+    """What happened to rows that already existed."""
 
     MOVED = 0
     DELETED = 1
     REPLACED = 2
     CLEARED = 3
-    """All rows up to the given seq are gone."""
+    """All rows up to and including the one given seq were deleted."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,11 +121,12 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     kind: ChangeKind
     tier: Tier | None
+    """The target of MOVED, else None."""
     seqs: Sequence[int]
 
 
 class StoredCodec(msgspec.Struct, frozen=True, kw_only=True):
-    """A fitted codec or dictionary that rows refer to by its number."""
+    """A fitted codec or a dictionary, to which rows refer by its number (16 or higher)."""
 
     number: int
     purpose: str
@@ -123,73 +134,82 @@ class StoredCodec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentState(msgspec.Struct, frozen=True, array_like=True):
-    """How far an agent's rows have got: compare with what was seen before."""
+    """An agent's last seq and the number of its last change; both are 0 for an unknown agent."""
 
     last_seq: int
     last_change: int
 
 
-class MemoryStore(ABC):
-    """Keeps the rows of some tiers. All methods may be called from any thread."""
+class MemoryStore(Protocol):
+    """Keeps the rows of all tiers. All methods may be called from any thread.
+
+    Every write is one transaction. Once it returns, a killed process loses nothing of it.
+    Every method except `close` raises `StoreClosed` after `close`. Other failures raise a subclass of
+    `memory.errors.StoreError`: StoreFull, StoreReadOnly, StoreBusy, StoreCorrupt.
+    """
 
     # -- writing ------------------------------------------------------------------------------
 
     @abstractmethod
     def add(self, rows: Sequence[Row]) -> list[int | None]:
-        """Keep all rows or none; each one's seq, or None for a memory that was there already.
+        """Add all rows or none; return each one's new seq, or None for a memory that exists already.
 
-        An id that the agent has already, with the same digest, is left as it is. With another
-        digest the whole call raises IdConflict. Once this returns, a killed process loses nothing.
+        A row whose id exists with the same digest is skipped, also within the batch. If the digest differs,
+        the whole call raises IdConflict. The `seq` of the given rows is ignored.
         """
 
     @abstractmethod
     def refuse_conflicts(self, rows: Sequence[Row]) -> None:
-        """Raise IdConflict if `add` would, without adding."""
+        """Raise IdConflict if `add` would; add nothing."""
 
     @abstractmethod
     def replace(self, old: Row, new: Row) -> bool:
-        """Put `new` in the place of `old`, under its seq; False if that is no longer as `old` says."""
+        """Store `new` under the seq of `old`, with the next revision, and log REPLACED.
 
-    @abstractmethod
-    def delete(self, agent: str, ids: Sequence[str]) -> int:
-        """Remove rows by id; how many there were."""
-
-    @abstractmethod
-    def delete_agent(self, agent: str) -> int:
-        """Remove all rows of one agent and of nobody else; how many there were."""
-
-    @abstractmethod
-    def move(self, agent: str, moves: Sequence[Move], source: Tier, target: Tier) -> int:
-        """Bring rows that still are in `source`, as they were read, to `target`; how many were moved.
-
-        At every moment each row is in exactly one of the tiers.
+        Returns False and changes nothing if the row was moved, replaced or deleted since `old` was read.
         """
 
     @abstractmethod
-    def forget(self, agent: str, seqs: Sequence[int], tier: Tier) -> int:
-        """Remove rows that still are in `tier` and count them as forgotten."""
+    def delete(self, agent: str, ids: Sequence[str]) -> int:
+        """Delete rows by id and log DELETED; return how many existed."""
+
+    @abstractmethod
+    def delete_agent(self, agent: str) -> int:
+        """Delete all rows of one agent and log CLEARED; return how many existed."""
+
+    @abstractmethod
+    def move(self, agent: str, moves: Sequence[Move], source: Tier, target: Tier) -> int:
+        """Move rows to `target` in their new form and log MOVED; return how many were moved.
+
+        Rows that are no longer in `source`, or have another revision, stay as they are. Every read sees
+        each row in exactly one tier. If `source` is `target`, only the form changes, and nothing is logged.
+        """
+
+    @abstractmethod
+    def evict(self, agent: str, seqs: Sequence[int], tier: Tier) -> int:
+        """Delete those rows that are still in `tier`, log DELETED, and count them for `evicted`."""
 
     # -- reading ------------------------------------------------------------------------------
 
     @abstractmethod
     def get_one(self, agent: str, id: str) -> Record | None:
-        """The record with this id; the hottest read there is."""
+        """Return the record with this id. The most frequent read: it must be fast."""
 
     @abstractmethod
     def get(self, agent: str, ids: Sequence[str]) -> list[Record]:
-        """The records with these ids, in any order; unknown ids are left out."""
+        """Return the records with these ids, in any order; unknown ids are left out."""
 
     @abstractmethod
     def get_by_seq(
         self, agent: str, seqs: Sequence[int], tiers: Sequence[int] | None = None
     ) -> list[Record]:
-        """The records with these seqs, in any order; those that are gone are left out.
+        """Return the records with these seqs, in any order; deleted ones are left out.
 
-        `tiers` says where each was seen last: a hint where to look first."""
+        `tiers` is a hint: the tier in which each row was last seen. The row may have moved since."""
 
     @abstractmethod
     def rows(self, agent: str, seqs: Sequence[int]) -> list[Row]:
-        """The same rows whole, with their vectors and words."""
+        """Return the rows with these seqs, in any order; deleted ones are left out."""
 
     @abstractmethod
     def in_range(
@@ -203,100 +223,107 @@ class MemoryStore(ABC):
         limit: int | None,
         newest_first: bool = False,
     ) -> list[Record]:
-        """Records with low ≤ column ≤ high, ordered by the column; found through an index."""
+        """Return the first `limit` records with low ≤ column ≤ high, ordered by the column, then by seq.
+
+        None is no bound or no limit. `newest_first` reverses the order. Rows without a step are in no range
+        of steps. An index must make this fast."""
 
     @abstractmethod
     def all_rows(self, agent: str | None = None) -> Iterator[Row]:
-        """Every row, one agent after the other, in the order of their seq; for export."""
+        """Yield the rows of one agent or of all agents, agent by agent, ordered by seq.
+
+        The rows are those of one point in time, whatever is written meanwhile."""
 
     @abstractmethod
     def agents(self) -> list[str]:
-        """All agents that have ever stored something, in the order of their first memory."""
+        """Return all agents that ever stored a memory, in the order of their first memory."""
 
     @abstractmethod
     def counts(self, agent: str | None = None) -> dict[Tier, int]:
-        """Memories a tier."""
+        """Return the number of rows in every tier, of one agent or of all."""
 
     @abstractmethod
-    def forgotten(self, agent: str | None = None) -> int:
-        """How many memories the limit of the long-term tier has removed."""
+    def evicted(self, agent: str | None = None) -> int:
+        """Return how many rows `evict` has deleted so far, of one agent or of all."""
 
     @abstractmethod
     def bytes_on_disk(self) -> int:
-        """The size of everything the store keeps."""
+        """Return the size of all files of the store, or of its data in RAM."""
 
     # -- for the search index -----------------------------------------------------------------
 
     @abstractmethod
     def state(self, agent: str) -> AgentState:
-        """How far the agent's rows have got; cheap."""
+        """Return the agent's state; must be fast."""
 
     @abstractmethod
     def catch_up(
         self, agent: str, after_seq: int, after_change: int
     ) -> tuple[AgentState, list[Change] | None, IndexColumns]:
-        """Changes and new rows since then; None for changes where the log no longer reaches back.
+        """Return the state, the changes after `after_change` and the rows after `after_seq`.
 
-        The rows are read after the changes: a row that comes with them is as new as they are.
+        The changes are None if the log no longer reaches back that far. The rows must be read after the
+        changes, so that no row is older than a change that is returned with it.
         """
 
     @abstractmethod
     def columns_of(self, agent: str, seqs: Sequence[int]) -> IndexColumns:
-        """The same for some rows by their seqs, always with their features."""
+        """Return the columns of these rows with their features; deleted rows are left out."""
 
     @abstractmethod
     def features(self, agent: str, first_seq: int, last_seq: int) -> Iterator[list[Features]]:
-        """What the rows in a range of seqs are found by, in slices."""
+        """Yield the features of the rows with first_seq ≤ seq ≤ last_seq, in lists, in any order."""
 
     # -- for transitions ----------------------------------------------------------------------
 
     @abstractmethod
-    def stored_before(self, tier: Tier, moment: float, limit: int) -> dict[str, list[int]]:
-        """Seqs of up to `limit` rows of a tier that were stored before a moment, by agent."""
+    def stored_before(self, tier: Tier, timestamp: float, limit: int) -> dict[str, list[int]]:
+        """Return, by agent, the seqs of the `limit` oldest rows of a tier with stored_at < timestamp."""
 
     @abstractmethod
-    def standing(self, agent: str, tier: Tier) -> list[tuple[int, float, float, int]]:
-        """(seq, importance, created_at, uses) of all rows of one agent's tier."""
+    def importance_inputs(self, agent: str, tier: Tier) -> list[tuple[int, float, float, int]]:
+        """Return (seq, importance, created_at, read count) of all rows of an agent in a tier."""
 
     @abstractmethod
-    def add_uses(self, uses: dict[str, dict[int, int]]) -> None:
-        """Count accesses by agent and seq; a hint for importance, not an acknowledged memory."""
+    def add_read_counts(self, read_counts: dict[str, dict[int, int]]) -> None:
+        """Add read counts by agent and seq; deleted rows and unknown agents are skipped."""
 
     # -- codecs and settings that belong to the data ------------------------------------------
 
     @abstractmethod
     def codecs(self) -> list[StoredCodec]:
-        """All fitted codecs that rows may refer to."""
+        """Return all codecs that `save_codec` has stored."""
 
     @abstractmethod
     def save_codec(self, purpose: str, data: bytes) -> StoredCodec:
-        """Keep a fitted codec for a purpose, unless another process was first: then that one."""
+        """Store a codec under a new number and return it; if the purpose has one already, return that."""
 
     @abstractmethod
     def setting(self, name: str, default: str | None = None) -> str | None:
-        """A value kept with the data; `default` is stored first if there is none yet."""
+        """Return a value that is stored with the data; if there is none, store `default` and return it."""
 
     @abstractmethod
     def watch(self, agent: str, *, new_rows: bool = False) -> Callable[[], int] | None:
-        """A function that gives a number which differs after every change to the agent's rows that
-        existed (with `new_rows` also after each one added), and is odd while one is under way; None
-        where that can't be told cheaply.
+        """Return a function that returns the current version of the agent's rows.
 
-        Calling it costs next to nothing: it is what lets a cached record or an index be used safely
-        while other threads and processes write, move and delete.
+        The version differs after every change to existing rows, also one by another thread or process; with
+        `new_rows` also after every `add`. It is odd while such a write is being committed. What was read
+        under an even version is valid until the version differs. The function must cost far less than a
+        read. Return None if the store has no such version (yet): then nothing is cached.
         """
 
-    def fresh_rows(self, agent: str, after_seq: int, last_seq: int) -> IndexColumns | None:
-        """The rows with the seqs past one, up to another, as they were added, if this process has just
-        added all of them; None where it has not. What `catch_up` would read, at a fraction of its cost."""
+    def recent_rows(self, agent: str, after_seq: int, last_seq: int) -> IndexColumns | None:
+        """Return the columns of the rows after_seq + 1 … last_seq if this process added all of them lately.
+
+        Optional: faster than `catch_up` after an `add`. None means: call `catch_up`."""
         return None
 
     @abstractmethod
     def shrink(self) -> Iterator[int]:
-        """Give space that nothing uses any more back to the system, if that is worth it: the bytes of
-        each slice, after the short transaction that it took. Stopping in between is fine.
-        """
+        """Return unused space to the operating system, if it is much; yield the bytes of each slice.
+
+        Every slice is a short transaction of its own. The caller may stop after any of them."""
 
     @abstractmethod
     def close(self) -> None:
-        """Release files and connections; what was acknowledged stays."""
+        """Release files and connections; may be called twice."""

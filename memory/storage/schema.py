@@ -1,21 +1,20 @@
-"""The database file: its tables, and the check that a file is ours before it is opened.
+"""The database file: its tables, and the check before opening that a file is an AgentMemory database.
 
-One table holds all tiers, clustered by (agent, tier, seq) packed into one integer key. An agent's rows
-of one tier lie together, in the order they were stored, and a move is an update of the key.
+One table holds all tiers. Its integer key packs (agent, tier, seq). So the rows of one agent and tier are
+neighbours, in the order in which they were stored, and a move to another tier is an update of the key.
 """
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from pathlib import Path
 
 from memory.errors import StoreCorrupt, StoreTooNew
-from memory.storage._publish import publish
+from memory.storage._new_files import new_file
 
-APPLICATION_ID = 0x41674D65  # "AgMe": tells our files from other SQLite databases
+APPLICATION_ID = 0x41674D65  # "AgMe": marks AgentMemory files among SQLite databases
 FORMAT_VERSION = 1
-PAGE_SIZE = 8192
+PAGE_SIZE = 8192  # bytes
 
 TIER_SHIFT = 40
 AGENT_SHIFT = 42
@@ -55,7 +54,7 @@ CREATE UNIQUE INDEX by_id ON memories (agent, id);
 CREATE INDEX by_time ON memories (agent, created_at);
 CREATE INDEX by_step ON memories (agent, step) WHERE step IS NOT NULL;
 CREATE INDEX by_age ON memories (tier, stored_at) WHERE tier < 2;
-CREATE TABLE changes (              -- what happened to rows that existed already, by agent
+CREATE TABLE changes (              -- changes to existing rows, by agent
     agent INTEGER NOT NULL,
     number INTEGER NOT NULL,
     kind INTEGER NOT NULL,
@@ -85,55 +84,45 @@ def key_of(agent_no: int, tier: int, seq: int) -> int:
 
 
 def create_file(path: Path) -> None:
-    """Make an empty database at `path`, whole or not at all; somebody else's is left in peace."""
+    """Create an empty database at `path`, whole or not at all; an existing file stays as it is."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.new-{os.getpid()}-{os.urandom(4).hex()}")
-    try:
+    with new_file(path) as draft:
         connection = sqlite3.connect(draft, isolation_level=None)
         try:
             create_tables(connection)
             connection.execute("PRAGMA journal_mode = WAL")
         finally:
             connection.close()
-        publish(draft, path)
-    finally:
-        for leftover in (
-            draft,
-            Path(f"{draft}-wal"),
-            Path(f"{draft}-shm"),
-            Path(f"{draft}-journal"),
-        ):
-            leftover.unlink(missing_ok=True)
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
-    # Before WAL is switched on, so that the marks are in the file's own first page from the start.
-    # Each of the next two must come before the first table, and the size of a page before the other.
+    """Create all tables; before WAL mode is switched on, so that the first page has the file's marks."""
+    # SQLite accepts these two only before the first table exists, and the page size only as the first.
     connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # free pages can be given back
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # lets `shrink` return free pages
     connection.executescript(f"BEGIN; {TABLES} COMMIT;")
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
 
 def check_file(path: Path) -> None:
-    """Refuse what is not a sound file of ours, touching nothing.
+    """Raise StoreCorrupt or StoreTooNew for a file that can't be opened; change nothing.
 
-    The file is looked at through SQLite, without locks and without its log. To open and close it
-    ourselves would drop all locks that this process has on it (https://sqlite.org/howtocorrupt.html).
+    SQLite reads the file here, without locks and without the log. Opening and closing the file directly
+    would release all locks that this process has on it (https://sqlite.org/howtocorrupt.html).
     """
     while True:
         size = path.stat().st_size
         try:
             return _check_once(path)
         except StoreCorrupt:
-            # Another process may just have made it longer or shorter: its parts then were of two moments.
+            # Another process may have changed the length between two reads: then check again.
             if path.stat().st_size == size:
                 raise
 
 
 def _check_once(path: Path) -> None:
-    hint = "give ltm_config.db_path another path, or restore the file from a copy"
+    hint = "set ltm_config.db_path to another path, or restore the file from a copy"
     if path.stat().st_size == 0:
         raise StoreCorrupt(f"{path} is empty, not an AgentMemory database: {hint}")
     try:
@@ -150,17 +139,17 @@ def _check_once(path: Path) -> None:
         if code == sqlite3.SQLITE_CANTOPEN:
             raise
         if code == sqlite3.SQLITE_CORRUPT and _has_log(path):
-            return  # pages that the file lacks may be in its log: SQLite knows when it reads that
-        reason = "is cut short or damaged" if code == sqlite3.SQLITE_CORRUPT else "is no database"
+            return  # the missing pages may be in the log, which is read when the file is opened
+        reason = "is truncated or damaged" if code == sqlite3.SQLITE_CORRUPT else "is not a database"
         raise StoreCorrupt(f"{path} {reason}: {hint}") from None
     if application_id != APPLICATION_ID:
-        raise StoreCorrupt(f"{path} is a SQLite database of another program: {hint}")
+        raise StoreCorrupt(f"{path} is the SQLite database of another program: {hint}")
     if version > FORMAT_VERSION:
         raise StoreTooNew(
             f"{path} has format {version}, this version reads up to {FORMAT_VERSION}: upgrade the package"
         )
     if path.stat().st_size < pages * page_size and not _has_log(path):
-        raise StoreCorrupt(f"{path} is cut short: {hint}")
+        raise StoreCorrupt(f"{path} is truncated: {hint}")
 
 
 def _has_log(path: Path) -> bool:

@@ -83,7 +83,7 @@ def test_storing_succeeds_where_only_the_uses_can_not_be_saved(
     monkeypatch.setattr(system, "_MAX_UNSAVED_COUNTS", 0)
     memory = open_memory(embedder=small_embedder())
     with monkeypatch.context() as now, caplog.at_level(logging.WARNING):
-        now.setattr(memory._store, "add_uses", full)
+        now.setattr(memory._store, "add_read_counts", full)
         ids = [memory.add("ann", f"note {number}") for number in range(10)]
         memory.get("ann", ids[0])
         ids += [memory.add("ann", f"later note {number}") for number in range(system._CHECK_COUNTS_EVERY)]

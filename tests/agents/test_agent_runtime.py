@@ -292,7 +292,7 @@ def test_one_session_is_not_invoked_twice_at_once(store: SessionStore) -> None:
     def second() -> None:
         asked.wait(PATIENCE)
         for each in (runtime, other):
-            with pytest.raises(InvalidAgentInput, match="in the middle of another invocation"):
+            with pytest.raises(InvalidAgentInput, match="in use by another invocation"):
                 each.invoke("me too", session.id)
         assert other.invoke("elsewhere").answer == "fine"
         release.set()

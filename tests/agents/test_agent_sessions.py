@@ -313,7 +313,7 @@ def test_a_store_from_before_a_fork_says_so_in_the_child(path: Path) -> None:
         path,
     )
     assert printed.splitlines() == [
-        f"{path} was opened before a fork: open it anew in the child",
+        f"{path} was opened before a fork: open a new SessionStore in the child process",
         "['from the child']",
     ]
 
@@ -339,7 +339,7 @@ def test_a_file_of_something_else_is_not_touched(tmp_path: Path) -> None:
     with sqlite3.connect(other) as db:
         db.execute("CREATE TABLE mine (a)")
     db.close()
-    assert "a file of something else" in refused(other)
+    assert "is not a session file" in refused(other)
 
 
 def test_a_file_of_a_newer_version_is_not_touched(path: Path) -> None:

@@ -18,7 +18,7 @@ from memory import AgentMemorySystem, Hit, ManualClock, MemoryConfig
 from memory.search import index as index_module
 from memory.search.lexical import WordMatches
 from memory.search.terms import words_of
-from memory.storage import SQLiteStore
+from memory.storage._reader import SQLiteReader
 
 Open = Callable[..., AgentMemorySystem]
 TIERS = ("stm", "im", "ltm")
@@ -695,7 +695,7 @@ def test_a_first_search_does_not_read_what_happened_before(
         memory.delete("ann", id_)
     memory.drop_caches()
     with monkeypatch.context() as patched:
-        patched.setattr(SQLiteStore, "_changes", lambda *_: pytest.fail("the log was read"))
+        patched.setattr(SQLiteReader, "_changes", lambda *_: pytest.fail("the log was read"))
         assert memory.search("ann", "zebra", 1)[0].id == ids[-1]
     memory.delete("ann", ids[-1])
     assert ids[-1] not in ids_of(memory.search("ann", "zebra", 100))

@@ -187,7 +187,7 @@ def some_change(store: MemoryStore, rng: np.random.Generator, number: int) -> No
         case 3 | 4 if chosen:
             change(store, next(iter(chosen)), terms=b"terms %d" % number, tier=target)
         case 5:
-            store.forget("ann", seqs, source)
+            store.evict("ann", seqs, source)
         case 6 if number % 5 == 0:
             store.delete_agent("ann")
         case _:
@@ -321,7 +321,7 @@ class StoreConformance(_Base):
         store.delete("ann", ["00002"])
         seen += store.add([row("after delete")])
         change(store, "after delete", body=b"new")
-        store.forget("ann", [seen[-1]], Tier.STM)
+        store.evict("ann", [seen[-1]], Tier.STM)
         seen += store.add([row("after forget")])
         store.delete_agent("ann")
         seen += store.add([row("after delete_agent")])
@@ -401,7 +401,7 @@ class StoreConformance(_Base):
         for column in ("created_at", "step"):
             assert store.in_range("ann", column, None, None, tiers=ALL_TIERS, limit=None) == []
         assert everything(store) == []
-        assert store.standing("ann", Tier.STM) == []
+        assert store.importance_inputs("ann", Tier.STM) == []
         assert store.stored_before(Tier.STM, 1e18, 10) == {}
         assert list(store.features("ann", 1, 2**39)) == []
         assert store.counts() == tiers()
@@ -409,14 +409,14 @@ class StoreConformance(_Base):
     def test_deleting_an_agent_touches_nobody_else(self, store: MemoryStore) -> None:
         rows = [row(f"{tier.label}", agent, tier=tier) for tier in Tier for agent in ("ann", "anna", "bob")]
         stored = add(store, rows)
-        store.add_uses({"anna": {stored[1].seq: 3}})
+        store.add_read_counts({"anna": {stored[1].seq: 3}})
         assert store.delete_agent("ann") == 3
         assert store.delete_agent("ann") == 0
         assert store.delete_agent("unknown") == 0
         assert store.counts("ann") == tiers()
         for agent in ("anna", "bob"):
             assert everything(store, agent) == [one for one in stored if one.agent == agent]
-        assert store.standing("anna", Tier.STM)[0][3] == 3
+        assert store.importance_inputs("anna", Tier.STM)[0][3] == 3
 
     def test_a_deleted_agent_can_begin_again(self, store: MemoryStore) -> None:
         add(store, numbered(3))
@@ -492,9 +492,9 @@ class StoreConformance(_Base):
 
     def test_uses_and_log_follow_a_moved_row(self, store: MemoryStore) -> None:
         (stored,) = add(store, [row("1")])
-        store.add_uses({"ann": {stored.seq: 4}})
+        store.add_read_counts({"ann": {stored.seq: 4}})
         store.move("ann", [move_of(stored.seq)], Tier.STM, Tier.IM)
-        assert store.standing("ann", Tier.IM) == [(stored.seq, 1.0, 1_000.5, 4)]
+        assert store.importance_inputs("ann", Tier.IM) == [(stored.seq, 1.0, 1_000.5, 4)]
 
     def test_two_movers_of_the_same_rows_move_each_once(self, store: MemoryStore) -> None:
         stored = add(store, numbered(60))
@@ -516,18 +516,18 @@ class StoreConformance(_Base):
         old, young, his = add(
             store, [row("1", tier=Tier.LTM), row("2"), row("3", "bob", tier=Tier.LTM, digest=1)]
         )
-        assert store.forget("ann", [old.seq, young.seq, 999], Tier.LTM) == 1
-        assert store.forget("bob", [his.seq], Tier.LTM) == 1
-        assert store.forget("bob", [his.seq], Tier.LTM) == 0
-        assert store.forget("unknown", [1], Tier.LTM) == 0
+        assert store.evict("ann", [old.seq, young.seq, 999], Tier.LTM) == 1
+        assert store.evict("bob", [his.seq], Tier.LTM) == 1
+        assert store.evict("bob", [his.seq], Tier.LTM) == 0
+        assert store.evict("unknown", [1], Tier.LTM) == 0
         assert everything(store) == [young]
-        assert (store.forgotten("ann"), store.forgotten("bob"), store.forgotten()) == (1, 1, 2)
+        assert (store.evicted("ann"), store.evicted("bob"), store.evicted()) == (1, 1, 2)
 
     def test_deleting_is_not_forgetting(self, store: MemoryStore) -> None:
         add(store, numbered(3))
         store.delete("ann", ["00000"])
         store.delete_agent("ann")
-        assert (store.forgotten("ann"), store.forgotten("unknown"), store.forgotten()) == (0, 0, 0)
+        assert (store.evicted("ann"), store.evicted("unknown"), store.evicted()) == (0, 0, 0)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -714,7 +714,7 @@ class StoreConformance(_Base):
             lambda: store.add([row("more")]),
             lambda: change(store, first.id, digest=5),
             lambda: store.move("ann", [move_of(second.seq)], Tier.STM, Tier.IM),
-            lambda: store.forget("ann", [second.seq], Tier.IM),
+            lambda: store.evict("ann", [second.seq], Tier.IM),
             lambda: store.delete("ann", [third.id]),
             lambda: store.delete_agent("ann"),
         ):
@@ -732,8 +732,8 @@ class StoreConformance(_Base):
         store.delete("ann", ["no"])
         store.replace(row("no"), row("no"))
         store.move("ann", [move_of(stored.seq)], Tier.IM, Tier.LTM)
-        store.forget("ann", [stored.seq], Tier.LTM)
-        store.add_uses({"ann": {stored.seq: 1}})
+        store.evict("ann", [stored.seq], Tier.LTM)
+        store.add_read_counts({"ann": {stored.seq: 1}})
         assert store.state("ann") == before
 
     def test_catching_up_from_nothing_gives_all_columns_in_order(self, store: MemoryStore) -> None:
@@ -762,7 +762,7 @@ class StoreConformance(_Base):
         store.move("ann", [move_of(second.seq), move_of(added[0].seq)], Tier.STM, Tier.IM)
         store.delete("ann", [first.id])
         change(store, third.id, digest=5)
-        store.forget("ann", [added[1].seq], Tier.LTM)
+        store.evict("ann", [added[1].seq], Tier.LTM)
         state, changes, columns = store.catch_up("ann", seen.last_seq, seen.last_change)
         assert columns.seq.tolist() == [added[0].seq]
         assert columns.tier.tolist() == [Tier.IM]
@@ -883,21 +883,21 @@ class StoreConformance(_Base):
         first, second, _ = add(
             store, [row("1", importance=0.5), row("2", created_at=5.0), row("3", tier=Tier.IM)]
         )
-        store.add_uses({"ann": {second.seq: 2}})
-        store.add_uses({"ann": {second.seq: 1, first.seq: 1}, "unknown": {1: 1}})
-        assert sorted(store.standing("ann", Tier.STM)) == [
+        store.add_read_counts({"ann": {second.seq: 2}})
+        store.add_read_counts({"ann": {second.seq: 1, first.seq: 1}, "unknown": {1: 1}})
+        assert sorted(store.importance_inputs("ann", Tier.STM)) == [
             (first.seq, 0.5, 1_000.5, 1),
             (second.seq, 1.0, 5.0, 3),
         ]
-        assert store.standing("ann", Tier.LTM) == []
-        assert store.standing("unknown", Tier.STM) == []
+        assert store.importance_inputs("ann", Tier.LTM) == []
+        assert store.importance_inputs("unknown", Tier.STM) == []
 
     def test_a_memory_stored_anew_has_no_old_uses(self, store: MemoryStore) -> None:
         (first,) = add(store, [row("1")])
-        store.add_uses({"ann": {first.seq: 7}})
+        store.add_read_counts({"ann": {first.seq: 7}})
         store.delete("ann", ["1"])
         (anew,) = add(store, [row("1")])
-        assert store.standing("ann", Tier.STM) == [(anew.seq, 1.0, 1_000.5, 0)]
+        assert store.importance_inputs("ann", Tier.STM) == [(anew.seq, 1.0, 1_000.5, 0)]
 
     # -- codecs and settings ------------------------------------------------------------------
 
@@ -931,7 +931,7 @@ class StoreConformance(_Base):
             lambda: change(store, first.id, digest=5),
             lambda: store.move("ann", [move_of(second.seq)], Tier.STM, Tier.IM),
             lambda: store.move("ann", [move_of(second.seq, "again")], Tier.IM, Tier.IM),
-            lambda: store.forget("ann", [second.seq], Tier.IM),
+            lambda: store.evict("ann", [second.seq], Tier.IM),
             lambda: store.delete("ann", [third.id]),
             lambda: store.delete_agent("ann"),
         ):
@@ -1041,7 +1041,7 @@ class StoreConformance(_Base):
             lambda: store.delete("ann", ["1"]),
             lambda: store.delete_agent("ann"),
             lambda: store.move("ann", [move_of(stored.seq)], Tier.STM, Tier.IM),
-            lambda: store.forget("ann", [stored.seq], Tier.STM),
+            lambda: store.evict("ann", [stored.seq], Tier.STM),
             lambda: store.get_one("ann", "1"),
             lambda: store.get("ann", ["1"]),
             lambda: store.get_by_seq("ann", [stored.seq]),
@@ -1052,14 +1052,14 @@ class StoreConformance(_Base):
             lambda: store.agents(),
             lambda: store.counts(),
             lambda: store.counts("ann"),
-            lambda: store.forgotten(),
+            lambda: store.evicted(),
             lambda: store.state("ann"),
             lambda: store.catch_up("ann", 0, 0),
             lambda: store.columns_of("ann", [stored.seq]),
             lambda: list(store.features("ann", 1, 99)),
             lambda: store.stored_before(Tier.STM, 1e9, 10),
-            lambda: store.standing("ann", Tier.STM),
-            lambda: store.add_uses({"ann": {stored.seq: 1}}),
+            lambda: store.importance_inputs("ann", Tier.STM),
+            lambda: store.add_read_counts({"ann": {stored.seq: 1}}),
             lambda: store.codecs(),
             lambda: store.save_codec("purpose", b"data"),
             lambda: store.setting("name", "value"),
@@ -1078,9 +1078,9 @@ class DurableConformance(_Base):
     def test_a_reopened_store_holds_everything(self, open_store: OpenStore) -> None:
         store = open_store()
         stored = add(store, [row("1"), row("2", tier=Tier.IM), row("3", "bob", tier=Tier.LTM, step=None)])
-        store.forget("bob", [stored[2].seq], Tier.LTM)
+        store.evict("bob", [stored[2].seq], Tier.LTM)
         store.move("ann", [move_of(stored[0].seq)], Tier.STM, Tier.LTM)
-        store.add_uses({"ann": {stored[1].seq: 3}})
+        store.add_read_counts({"ann": {stored[1].seq: 3}})
         codec = store.save_codec("purpose", b"data")
         store.setting("embedder", "words")
         states = {agent: store.state(agent) for agent in store.agents()}
@@ -1089,8 +1089,8 @@ class DurableConformance(_Base):
         assert everything(again) == [moved(stored[0], move_of(stored[0].seq), Tier.LTM), stored[1]]
         assert again.agents() == ["ann", "bob"]
         assert {agent: again.state(agent) for agent in again.agents()} == states
-        assert (again.forgotten(), again.forgotten("bob")) == (1, 1)
-        assert again.standing("ann", Tier.IM) == [(stored[1].seq, 1.0, 1_000.5, 3)]
+        assert (again.evicted(), again.evicted("bob")) == (1, 1)
+        assert again.importance_inputs("ann", Tier.IM) == [(stored[1].seq, 1.0, 1_000.5, 3)]
         assert again.codecs() == [codec]
         assert again.setting("embedder", "other") == "words"
 

@@ -27,8 +27,8 @@ from memory.errors import (
     StoreReadOnly,
     StoreTooNew,
 )
-from memory.storage.pulse import Pulse
 from memory.storage.schema import APPLICATION_ID, FORMAT_VERSION, PAGE_SIZE
+from memory.storage.shared_versions import SharedVersions
 
 OpenMemory = Callable[..., AgentMemorySystem]
 
@@ -648,7 +648,7 @@ def test_a_pulse_removed_while_open_is_not_missed(open_small: OpenMemory, sound:
 
 
 def test_the_end_of_one_change_does_not_cover_another() -> None:
-    pulse = Pulse(None)
+    pulse = SharedVersions(None)
     first = pulse.begin(3)
     second = pulse.begin(3)
     pulse.end(3, first)
@@ -660,7 +660,7 @@ def test_the_end_of_one_change_does_not_cover_another() -> None:
 
 def test_a_change_always_leaves_a_new_number() -> None:
     """Another's end may fall into a change that is under way; whoever reads then keeps it under that."""
-    pulse = Pulse(None)
+    pulse = SharedVersions(None)
     mark = pulse.begin(3)
     late_end_of_another = 4_444
     pulse.slots[3] = late_end_of_another
@@ -671,9 +671,9 @@ def test_a_change_always_leaves_a_new_number() -> None:
 
 def test_opening_a_pulse_again_keeps_its_numbers(tmp_path: Path) -> None:
     path = tmp_path / "pulse"
-    one = Pulse(path)
+    one = SharedVersions(path)
     one.end(5, one.begin(5))
-    other = Pulse(path)
+    other = SharedVersions(path)
     assert other.slots[5] == one.slots[5] != 0
     mark = other.begin(5)
     assert one.slots[5] == mark

@@ -24,7 +24,7 @@ def store(path: Path) -> Iterator[SQLiteStore]:
     store = SQLiteStore(path)
     store.add([row("first"), row("other", "bob")])
     for agent in ("ann", "bob"):
-        assert store.fresh_rows(agent, 0, 1) is None  # from here on, somebody searches these
+        assert store.recent_rows(agent, 0, 1) is None  # from here on, somebody searches these
     yield store
     store.close()
 
@@ -32,23 +32,23 @@ def store(path: Path) -> Iterator[SQLiteStore]:
 def test_what_was_added_is_handed_over_once(store: SQLiteStore) -> None:
     one = add(store, [row("a", session=None, step=None)])
     two = add(store, numbered(3, tier=Tier.IM))
-    columns = store.fresh_rows("ann", 1, 5)
+    columns = store.recent_rows("ann", 1, 5)
     _, _, read = store.catch_up("ann", 1, 0)
     for name in ("seq", "tier", "created_at", "step", "session"):
         assert getattr(columns, name).tolist() == getattr(read, name).tolist(), name
         assert getattr(columns, name).dtype == getattr(read, name).dtype, name
     assert columns.features == read.features == [features_of(each) for each in one + two]
-    assert store.fresh_rows("ann", 1, 5) is None
+    assert store.recent_rows("ann", 1, 5) is None
 
 
 def test_nothing_is_not_handed_over(store: SQLiteStore) -> None:
-    assert store.fresh_rows("ann", 1, 1) is None
-    assert store.fresh_rows("nobody", 0, 0) is None
+    assert store.recent_rows("ann", 1, 1) is None
+    assert store.recent_rows("nobody", 0, 0) is None
 
 
 def test_rows_that_were_seen_already_are_left_out(store: SQLiteStore) -> None:
     add(store, numbered(3))
-    columns = store.fresh_rows("ann", 2, 4)
+    columns = store.recent_rows("ann", 2, 4)
     assert columns.seq.tolist() == [3, 4]
 
 
@@ -56,7 +56,7 @@ def test_rows_that_were_seen_already_are_left_out(store: SQLiteStore) -> None:
 def test_batches_of_several_agents_reach_each(store: SQLiteStore, who: str) -> None:
     stored = add(store, [row("a"), row("b", "bob"), row("c")])
     mine = [each for each in stored if each.agent == who]
-    columns = store.fresh_rows(who, 1, mine[-1].seq)
+    columns = store.recent_rows(who, 1, mine[-1].seq)
     assert columns.features == [features_of(each) for each in mine]
 
 
@@ -67,32 +67,32 @@ def test_what_somebody_else_added_in_between_is_read_from_the_file(store: SQLite
         for number, whose in enumerate(order.split()):
             (store if whose == "ours" else other).add([row(f"{order} {number}")])
         other.close()
-        assert store.fresh_rows("ann", first, store.state("ann").last_seq) is None, order
+        assert store.recent_rows("ann", first, store.state("ann").last_seq) is None, order
 
 
 def test_what_was_refused_is_not_handed_over(store: SQLiteStore) -> None:
     with pytest.raises(IdConflict):
         store.add([row("a"), row("first", digest=5)])
     assert store.add([row("first"), row("a")]) == [None, 2]
-    columns = store.fresh_rows("ann", 1, 2)
+    columns = store.recent_rows("ann", 1, 2)
     assert columns.seq.tolist() == [2]
 
 
 def test_no_more_is_kept_than_a_search_may_want(store: SQLiteStore) -> None:
     for each in numbered(70):
         store.add([each])
-    assert store.fresh_rows("ann", 1, 71) is None
+    assert store.recent_rows("ann", 1, 71) is None
     store.add(numbered(100, "bob"))
-    assert store.fresh_rows("bob", 1, 101) is None
+    assert store.recent_rows("bob", 1, 101) is None
 
 
 def test_only_the_agents_that_were_searched_last_are_kept(store: SQLiteStore) -> None:
     agents = [f"agent {each}" for each in range(100)]
     add(store, [row("a", agent) for agent in agents])
     for agent in agents:
-        assert store.fresh_rows(agent, 0, 1) is None
+        assert store.recent_rows(agent, 0, 1) is None
     add(store, [row("b", agent) for agent in agents])
-    kept = [store.fresh_rows(agent, 1, 2) is not None for agent in agents[::-1]]
+    kept = [store.recent_rows(agent, 1, 2) is not None for agent in agents[::-1]]
     assert kept[:64] == [True] * 64
     assert not any(kept[64:])
 
@@ -109,7 +109,7 @@ def test_with_many_writers_nothing_is_missed_and_nothing_comes_twice(
             state = store.state("ann")
             if state.last_seq == seen[-1]:
                 continue
-            columns = store.fresh_rows("ann", seen[-1], state.last_seq)
+            columns = store.recent_rows("ann", seen[-1], state.last_seq)
             if columns is None:
                 _, _, columns = store.catch_up("ann", seen[-1], state.last_change)
             seen.extend(columns.seq.tolist())

@@ -19,7 +19,7 @@ from subprocesses import PATIENCE, run_python, start_python
 from threads import until_done
 
 from memory import AgentMemorySystem, MemoryConfig
-from memory.storage import _shrinking, schema
+from memory.storage import _shrinker, schema
 
 OpenMemory = Callable[..., AgentMemorySystem]
 
@@ -268,7 +268,7 @@ def test_it_goes_in_small_steps_and_can_be_stopped_between_them(
 def test_whoever_reads_an_earlier_state_is_waited_for_without_filling_the_log(
     open_small: OpenMemory, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_shrinking, "_LOG_PAGES", 100)
+    monkeypatch.setattr(_shrinker, "_MAX_LOG_PAGES", 100)
     memory = open_small(stm={"memory_limit": None})
     fill(memory, "ann")
     fill(memory, "bob")

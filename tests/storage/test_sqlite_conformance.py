@@ -9,7 +9,7 @@ import pytest
 from conformance import DurableConformance, OpenStore, StoreConformance
 
 from memory.storage import MemoryStore, SQLiteStore
-from memory.storage._writing import LOG_LENGTH
+from memory.storage._writer import LOG_LENGTH
 
 
 class TestSQLiteFile(StoreConformance, DurableConformance):

@@ -1,4 +1,4 @@
-"""The reading half of the SQLite store: nothing here changes the file."""
+"""All reads of the SQLite store; nothing here changes the file."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ import sqlite3
 from array import array
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from memory.entry import ALL_TIERS, Tier
-from memory.storage._connections import Connections
+from memory.storage._agent_numbers import AgentNumbers
 from memory.storage._rows import (
     RECORD_COLUMNS,
     ROW_COLUMNS,
     TIERS,
     VARIABLES,
+    fetch_slices,
+    in_parts,
     key_range,
-    marks_for,
-    parts_of,
-    slices_of,
+    placeholders,
     to_index_columns,
     to_record,
     to_row,
@@ -33,12 +34,12 @@ from memory.storage.base import (
     ChangeKind,
     Features,
     IndexColumns,
-    MemoryStore,
     RangeColumn,
     Record,
     Row,
     StoredCodec,
 )
+from memory.storage.connections import Connections
 from memory.storage.schema import SEQ_MASK, TIER_MASK, TIER_SHIFT, key_of
 
 _GET = (
@@ -46,37 +47,37 @@ _GET = (
     " FROM memories WHERE agent = ? AND id = ?"
 )
 _TIER_OF_KEY = f"(key >> {TIER_SHIFT} & {TIER_MASK})"
-_NOBODY = AgentState(0, 0)
+_UNKNOWN_AGENT = AgentState(0, 0)
 
-# An agent's new rows lie in three places, one a tier; one statement sees all of them at one moment.
+# An agent's new rows are in three ranges of keys, one for each tier. One statement reads all three, so that
+# a move between two statements can't hide a row.
 _COLUMNS = f"key, created_at, IFNULL(step, {NO_STEP}), IFNULL(session, {NO_SESSION})"
+_FEATURES = "vector_codec, vector, fine, terms"
 _NEW_COLUMNS = " UNION ALL ".join([f"SELECT {_COLUMNS} FROM memories WHERE key > ? AND key <= ?"] * 3)
 _NEW_ROWS = (
-    " UNION ALL ".join(
-        [f"SELECT {_COLUMNS}, vector_codec, vector, fine, terms FROM memories WHERE key > ? AND key <= ?"]
-        * 3
-    )
+    " UNION ALL ".join([f"SELECT {_COLUMNS}, {_FEATURES} FROM memories WHERE key > ? AND key <= ?"] * 3)
     + " LIMIT ?"
 )
 _TIER_NUMBERS = tuple(map(int, Tier))
-_FEW = 256
-"""Up to so many new rows are read with everything at once."""
+_MAX_WITH_FEATURES = 256
+"""`catch_up` reads up to this many new rows with their features; of more rows, only the columns."""
 
 
-class SQLiteReading(MemoryStore):
-    """See `MemoryStore` for what each method promises."""
+class SQLiteReader:
+    """The reading methods of `MemoryStore`, which documents them."""
 
-    path: Path | None
-    _connections: Connections
-    _agent_numbers: dict[str, int]
+    def __init__(self, path: Path | None, connections: Connections, agent_numbers: AgentNumbers) -> None:
+        self._path = path
+        self._connections = connections
+        self._agent_numbers = agent_numbers
 
     def get_one(self, agent: str, id: str) -> Record | None:
-        connection = self._connections.reader()  # no context manager: it would cost a third more
+        connection = self._connections.reader()  # a context manager would cost a third more
         try:
-            agent_no = self._agent_numbers.get(agent) or self._number(connection, agent)
+            agent_no = self._agent_numbers.get(agent) or self._agent_numbers.look_up(connection, agent)
             found = connection.execute(_GET, (agent_no, id)).fetchone()
         except sqlite3.Error as problem:
-            self._connections.complain(problem)
+            self._connections.raise_translated(problem)
         finally:
             self._connections.release(connection)
         if found is None:
@@ -87,12 +88,13 @@ class SQLiteReading(MemoryStore):
 
     def get(self, agent: str, ids: Sequence[str]) -> list[Record]:
         with self._connections.reading() as connection:
-            agent_no = self._number(connection, agent)
+            agent_no = self._agent_numbers.look_up(connection, agent)
             return [
-                to_record(agent, found)
-                for part in parts_of(ids)
-                for found in connection.execute(
-                    f"SELECT {RECORD_COLUMNS} FROM memories WHERE agent = ? AND id IN ({marks_for(part)})",
+                to_record(agent, values)
+                for part in in_parts(ids)
+                for values in connection.execute(
+                    f"SELECT {RECORD_COLUMNS} FROM memories"
+                    f" WHERE agent = ? AND id IN ({placeholders(len(part))})",
                     (agent_no, *part),
                 )
             ]
@@ -100,15 +102,15 @@ class SQLiteReading(MemoryStore):
     def get_by_seq(
         self, agent: str, seqs: Sequence[int], tiers: Sequence[int] | None = None
     ) -> list[Record]:
-        found = [to_record(agent, row) for row in self._by_seq(agent, seqs, RECORD_COLUMNS, tiers)]
-        if tiers is not None and len(found) < len(seqs):
-            there = {record.seq for record in found}
-            moved = [seq for seq in seqs if seq not in there]
-            found += [to_record(agent, row) for row in self._by_seq(agent, moved, RECORD_COLUMNS)]
-        return found
+        records = [to_record(agent, row) for row in self._by_seq(agent, seqs, RECORD_COLUMNS, tiers)]
+        if tiers is not None and len(records) < len(seqs):
+            found = {record.seq for record in records}
+            moved = [seq for seq in seqs if seq not in found]
+            records += [to_record(agent, row) for row in self._by_seq(agent, moved, RECORD_COLUMNS)]
+        return records
 
     def rows(self, agent: str, seqs: Sequence[int]) -> list[Row]:
-        return [to_row(agent, found) for found in self._by_seq(agent, seqs, ROW_COLUMNS)]
+        return [to_row(agent, values) for values in self._by_seq(agent, seqs, ROW_COLUMNS)]
 
     def in_range(
         self,
@@ -131,14 +133,14 @@ class SQLiteReading(MemoryStore):
             conditions.append(f"{_TIER_OF_KEY} IN ({', '.join(str(int(t)) for t in tiers)})")
         index = "by_time" if column == "created_at" else "by_step"
         direction = "DESC" if newest_first else "ASC"
-        # Without INDEXED BY the planner may prefer to walk all rows of an agent.
+        # Without INDEXED BY, SQLite may scan all rows of the agent.
         statement = (
             f"SELECT {RECORD_COLUMNS} FROM memories INDEXED BY {index}"
             f" WHERE {' AND '.join(['agent = ?', *conditions])}"
             f" ORDER BY {column} {direction}, key & {SEQ_MASK} {direction} LIMIT ?"
         )
         with self._connections.reading() as connection:
-            agent_no = self._number(connection, agent)
+            agent_no = self._agent_numbers.look_up(connection, agent)
             found = connection.execute(
                 statement, (agent_no, *bounds, -1 if limit is None else limit)
             ).fetchall()
@@ -146,11 +148,11 @@ class SQLiteReading(MemoryStore):
 
     def all_rows(self, agent: str | None = None) -> Iterator[Row]:
         rows = self._all_rows(agent)
-        # In RAM there is one connection for all: it must not stay taken between two rows.
-        return iter(list(rows)) if self.path is None else rows
+        # A store in RAM has one connection, which must not stay locked between two rows.
+        return iter(list(rows)) if self._path is None else rows
 
     def _all_rows(self, agent: str | None) -> Iterator[Row]:
-        # One transaction for all of it: rows that move or are replaced meanwhile are seen once.
+        # One transaction, so that rows that move or are replaced meanwhile are read once.
         with self._connections.reading() as connection:
             names = "" if agent is None else " WHERE name = ?"
             for agent_no, name in connection.execute(
@@ -162,11 +164,11 @@ class SQLiteReading(MemoryStore):
                         f"SELECT key FROM memories WHERE agent = ? ORDER BY key & {SEQ_MASK}", (agent_no,)
                     )
                 ]
-                for part in parts_of(keys):
+                for part in in_parts(keys):
                     found = connection.execute(
-                        f"SELECT {ROW_COLUMNS} FROM memories WHERE key IN ({marks_for(part)})", part
+                        f"SELECT {ROW_COLUMNS} FROM memories WHERE key IN ({placeholders(len(part))})", part
                     ).fetchall()
-                    yield from sorted((to_row(name, values) for values in found), key=_seq)
+                    yield from sorted((to_row(name, values) for values in found), key=attrgetter("seq"))
 
     def agents(self) -> list[str]:
         with self._connections.reading() as connection:
@@ -175,13 +177,13 @@ class SQLiteReading(MemoryStore):
     def counts(self, agent: str | None = None) -> dict[Tier, int]:
         with self._connections.reading() as connection:
             if agent is None:
-                # The id index is far smaller than the rows, and holds the key.
+                # Counted in an index: it is far smaller than the rows, and it holds the key.
                 found = connection.execute(
                     f"SELECT {_TIER_OF_KEY}, COUNT(*) FROM memories INDEXED BY by_time"
                     " WHERE agent > 0 GROUP BY 1"
                 ).fetchall()
             else:
-                agent_no = self._number(connection, agent) or 0
+                agent_no = self._agent_numbers.look_up(connection, agent) or 0
                 found = [
                     (
                         tier,
@@ -194,27 +196,27 @@ class SQLiteReading(MemoryStore):
                 ]
         return {tier: 0 for tier in Tier} | {Tier(tier): count for tier, count in found}
 
-    def forgotten(self, agent: str | None = None) -> int:
+    def evicted(self, agent: str | None = None) -> int:
         where, values = ("", ()) if agent is None else (" WHERE name = ?", (agent,))
         with self._connections.reading() as connection:
             (total,) = connection.execute(f"SELECT TOTAL(forgotten) FROM agents{where}", values).fetchone()
         return int(total)
 
     def bytes_on_disk(self) -> int:
-        if self.path is None:
+        if self._path is None:
             with self._connections.reading() as connection:
                 pages = connection.execute("PRAGMA page_count").fetchone()[0]
                 size = connection.execute("PRAGMA page_size").fetchone()[0]
             return int(pages * size)
-        files = (Path(f"{self.path}{suffix}") for suffix in ("", "-wal", "-shm", "-pulse"))
+        files = (Path(f"{self._path}{suffix}") for suffix in ("", "-wal", "-shm", "-pulse"))
         return sum(os.path.getsize(file) for file in files if file.exists())
 
     def state(self, agent: str) -> AgentState:
         connection = self._connections.reader()
         try:
-            return self._state(connection, self._number(connection, agent))
+            return self._state(connection, self._agent_numbers.look_up(connection, agent))
         except sqlite3.Error as problem:
-            self._connections.complain(problem)
+            self._connections.raise_translated(problem)
         finally:
             self._connections.release(connection)
 
@@ -223,7 +225,7 @@ class SQLiteReading(MemoryStore):
     ) -> tuple[AgentState, list[Change] | None, IndexColumns]:
         connection = self._connections.reader()
         try:
-            agent_no = self._number(connection, agent)
+            agent_no = self._agent_numbers.look_up(connection, agent)
             state = self._state(connection, agent_no)
             if agent_no is None:
                 return state, [], to_index_columns([])
@@ -234,7 +236,7 @@ class SQLiteReading(MemoryStore):
                 state = AgentState(state.last_seq, changes[-1].number)
             columns = self._new_columns(connection, agent_no, after_seq)
         except sqlite3.Error as problem:
-            self._connections.complain(problem)
+            self._connections.raise_translated(problem)
         finally:
             self._connections.release(connection)
         if len(columns.seq):
@@ -262,49 +264,47 @@ class SQLiteReading(MemoryStore):
     @staticmethod
     def _new_columns(connection: sqlite3.Connection, agent_no: int, after_seq: int) -> IndexColumns:
         ranges = [bound for tier in Tier for bound in key_range(agent_no, tier, after_seq, SEQ_MASK)]
-        few = connection.execute(_NEW_ROWS, (*ranges, _FEW + 1)).fetchall()
-        if len(few) <= _FEW:
-            return to_index_columns([[row[:4] for row in few]] if few else [], few)
-        return to_index_columns(slices_of(connection.execute(_NEW_COLUMNS, ranges)))
+        rows = connection.execute(_NEW_ROWS, (*ranges, _MAX_WITH_FEATURES + 1)).fetchall()
+        if len(rows) <= _MAX_WITH_FEATURES:
+            return _with_features(rows)
+        return to_index_columns(fetch_slices(connection.execute(_NEW_COLUMNS, ranges)))
 
     def columns_of(self, agent: str, seqs: Sequence[int]) -> IndexColumns:
-        found = self._by_seq(agent, seqs, f"{_COLUMNS}, vector_codec, vector, fine, terms")
-        return to_index_columns([[row[:4] for row in found]] if found else [], found)
+        return _with_features(self._by_seq(agent, seqs, f"{_COLUMNS}, {_FEATURES}"))
 
     def features(self, agent: str, first_seq: int, last_seq: int) -> Iterator[list[Features]]:
         slices = self._features(agent, first_seq, last_seq)
-        return iter(list(slices)) if self.path is None else slices
+        return iter(list(slices)) if self._path is None else slices
 
     def _features(self, agent: str, first_seq: int, last_seq: int) -> Iterator[list[Features]]:
         with self._connections.reading() as connection:
-            agent_no = self._number(connection, agent)
+            agent_no = self._agent_numbers.look_up(connection, agent)
             if agent_no is None:
                 return
             for tier in Tier:
-                yield from slices_of(
+                yield from fetch_slices(
                     connection.execute(
-                        f"SELECT key & {SEQ_MASK}, vector_codec, vector, fine, terms FROM memories"
-                        " WHERE key > ? AND key <= ?",
+                        f"SELECT key & {SEQ_MASK}, {_FEATURES} FROM memories WHERE key > ? AND key <= ?",
                         key_range(agent_no, tier, max(first_seq, 1) - 1, last_seq),
                     )
                 )
 
-    def stored_before(self, tier: Tier, moment: float, limit: int) -> dict[str, list[int]]:
+    def stored_before(self, tier: Tier, timestamp: float, limit: int) -> dict[str, list[int]]:
         with self._connections.reading() as connection:
             found = connection.execute(
                 f"SELECT name, key & {SEQ_MASK} FROM memories INDEXED BY by_age"
                 " JOIN agents ON no = agent"
                 f" WHERE tier = {int(tier)} AND tier < 2 AND stored_at < ? ORDER BY stored_at LIMIT ?",
-                (moment, limit),
+                (timestamp, limit),
             ).fetchall()
         due: dict[str, list[int]] = {}
         for agent, seq in found:
             due.setdefault(agent, []).append(seq)
         return due
 
-    def standing(self, agent: str, tier: Tier) -> list[tuple[int, float, float, int]]:
+    def importance_inputs(self, agent: str, tier: Tier) -> list[tuple[int, float, float, int]]:
         with self._connections.reading() as connection:
-            agent_no = self._number(connection, agent)
+            agent_no = self._agent_numbers.look_up(connection, agent)
             if agent_no is None:
                 return []
             return connection.execute(
@@ -323,43 +323,31 @@ class SQLiteReading(MemoryStore):
                 )
             ]
 
-    def _number(self, connection: sqlite3.Connection, agent: str) -> int | None:
-        """An agent's number, which never changes: asked once a process.
-
-        Not to be asked between adding an agent and the commit, which may yet be taken back."""
-        known = self._agent_numbers.get(agent)
-        if known is None:
-            found = connection.execute("SELECT no FROM agents WHERE name = ?", (agent,)).fetchone()
-            if found is None:
-                return None
-            known = self._agent_numbers[agent] = int(found[0])
-        return known
-
     @staticmethod
     def _state(connection: sqlite3.Connection, agent_no: int | None) -> AgentState:
         found = connection.execute(
             "SELECT last_seq, last_change FROM agents WHERE no = ?", (agent_no,)
         ).fetchone()
-        return AgentState(*found) if found else _NOBODY
+        return AgentState(*found) if found else _UNKNOWN_AGENT
 
     def _by_seq(
         self, agent: str, seqs: Sequence[int], columns: str, tiers: Sequence[int] | None = None
     ) -> list[tuple[Any, ...]]:
-        """Rows by seq, in the tier that is given for each or, if none is, wherever they are."""
+        """Return values of rows by seq: from the given tier of each, or from all tiers if none is given."""
         connection = self._connections.reader()
         try:
-            agent_no = self._number(connection, agent)
+            agent_no = self._agent_numbers.look_up(connection, agent)
             if agent_no is None:
                 return []
             if tiers is None:
                 return self._fetch_by_seq(connection, agent_no, seqs, columns)
             keys = [key_of(agent_no, tier, seq) for seq, tier in zip(seqs, tiers, strict=True)]
             found = []
-            for part in parts_of(keys):
+            for part in in_parts(keys):
                 found += connection.execute(_by_key(columns, len(part)), part).fetchall()
             return found
         except sqlite3.Error as problem:
-            self._connections.complain(problem)
+            self._connections.raise_translated(problem)
         finally:
             self._connections.release(connection)
 
@@ -367,19 +355,20 @@ class SQLiteReading(MemoryStore):
     def _fetch_by_seq(
         connection: sqlite3.Connection, agent_no: int, seqs: Sequence[int], columns: str
     ) -> list[tuple[Any, ...]]:
-        """A row is in one of three places, so each seq is looked for in all of them at once: a move
-        between two statements could hide it."""
+        """Return values of rows in any tier.
+
+        One statement searches all three tiers: a move between two statements could hide a row."""
         found = []
-        for part in parts_of(seqs, VARIABLES // 3):
+        for part in in_parts(seqs, VARIABLES // 3):
             keys = [key_of(agent_no, tier, seq) for tier in _TIER_NUMBERS for seq in part]
             found += connection.execute(_by_key(columns, len(keys)), keys).fetchall()
         return found
 
 
+def _with_features(rows: list[tuple[Any, ...]]) -> IndexColumns:
+    return to_index_columns([[row[:4] for row in rows]] if rows else [], rows)
+
+
 @lru_cache(maxsize=256)
 def _by_key(columns: str, count: int) -> str:
-    return f"SELECT {columns} FROM memories WHERE key IN ({', '.join('?' * count)})"
-
-
-def _seq(row: Row) -> int:
-    return row.seq
+    return f"SELECT {columns} FROM memories WHERE key IN ({placeholders(count)})"

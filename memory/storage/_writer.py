@@ -1,4 +1,4 @@
-"""The writing half of the SQLite store: every call is one transaction, committed or taken back."""
+"""All writes of the SQLite store: every call is one transaction, committed or rolled back."""
 
 from __future__ import annotations
 
@@ -15,25 +15,36 @@ import msgspec
 from memory._base.yielding import yield_gil
 from memory.entry import Tier
 from memory.errors import IdConflict
-from memory.storage._fresh import FreshRows
-from memory.storage._reading import SQLiteReading
-from memory.storage._rows import ROW_COLUMNS, marks_for, parts_of, to_values
+from memory.storage._agent_numbers import AgentNumbers
+from memory.storage._recent_rows import RecentRows
+from memory.storage._rows import ROW_COLUMNS, in_parts, placeholders, to_values
 from memory.storage.base import ChangeKind, Move, Row, StoredCodec
-from memory.storage.pulse import Pulse, any_slot, change_slot
+from memory.storage.connections import Connections
 from memory.storage.schema import AGENT_SHIFT, SEQ_MASK, key_of
+from memory.storage.shared_versions import SharedVersions, changes_slot, writes_slot
 
 LOG_LENGTH = 1024
-"""Changes an agent's log keeps; a reader that is further behind reads the agent anew."""
+"""Changes that an agent's log keeps; an index that is further behind reads all rows of the agent again."""
 
-_MOVED_TOGETHER = 16
-_INSERT = f"INSERT INTO memories ({ROW_COLUMNS}, agent, tier) VALUES ({', '.join('?' * 19)})"
+_MOVES_AT_ONCE = 16
+"""Rows that a move updates between two points where it may yield to other threads."""
+_INSERT = f"INSERT INTO memories ({ROW_COLUMNS}, agent, tier) VALUES ({placeholders(19)})"
 
 
-class SQLiteWriting(SQLiteReading):
-    """See `MemoryStore` for what each method promises."""
+class SQLiteWriter:
+    """The writing methods of `MemoryStore`, which documents them."""
 
-    _pulse: Pulse | None
-    _fresh: FreshRows
+    def __init__(
+        self,
+        connections: Connections,
+        agent_numbers: AgentNumbers,
+        versions: SharedVersions | None,
+        recent_rows: RecentRows,
+    ) -> None:
+        self._connections = connections
+        self._agent_numbers = agent_numbers
+        self._versions = versions
+        self._recent_rows = recent_rows
 
     def add(self, rows: Sequence[Row]) -> list[int | None]:
         if not rows:
@@ -41,37 +52,38 @@ class SQLiteWriting(SQLiteReading):
         is_new: list[bool] | None = None
         new = rows
         with self._connections.lock:
-            with _Marking(self) as marking, self._connections.writing() as connection:
+            change = _VersionChange(self._connections, self._versions)
+            with change, self._connections.writing() as connection:
                 try:
                     numbers, seqs = self._insert(connection, rows)
-                except sqlite3.IntegrityError:  # an id is there already: look closer, add the others
+                except sqlite3.IntegrityError:  # an id exists already: check all rows, add the new ones
                     connection.execute("ROLLBACK")
                     connection.execute("BEGIN IMMEDIATE")
-                    is_new = self._only_new(connection, rows)
+                    is_new = self._which_are_new(connection, rows)
                     new = list(compress(rows, is_new))
                     numbers, seqs = self._insert(connection, new)
                 for agent_no in numbers.values():
-                    marking.begin(any_slot(agent_no))
+                    change.begin(writes_slot(agent_no))
             self._agent_numbers.update(numbers)
-            self._hand_over(numbers, new, seqs)
+            self._keep_recent(numbers, new, seqs)
         if is_new is None:
             return list(seqs)
         remaining = iter(seqs)
         return [next(remaining) if new_one else None for new_one in is_new]
 
-    def _hand_over(self, numbers: dict[str, int], rows: Sequence[Row], seqs: Sequence[int]) -> None:
-        """To the index of this process what was added and committed just now."""
+    def _keep_recent(self, numbers: dict[str, int], rows: Sequence[Row], seqs: Sequence[int]) -> None:
+        """Keep the rows that were just committed for the search index of this process."""
         for agent, agent_no in numbers.items():
             if len(numbers) == 1:
-                self._fresh.add(agent_no, rows, seqs)
+                self._recent_rows.add(agent_no, rows, seqs)
             else:
                 own = [row.agent == agent for row in rows]
-                self._fresh.add(agent_no, list(compress(rows, own)), list(compress(seqs, own)))
+                self._recent_rows.add(agent_no, list(compress(rows, own)), list(compress(seqs, own)))
 
     def _insert(
         self, connection: sqlite3.Connection, rows: Sequence[Row]
     ) -> tuple[dict[str, int], list[int]]:
-        """Add rows under fresh seqs; the numbers of their agents, and each row's seq."""
+        """Add rows under new seqs; return the numbers of their agents and each row's seq."""
         agents = Counter([row.agent for row in rows])
         if len(agents) == 1:
             agent = rows[0].agent
@@ -96,10 +108,10 @@ class SQLiteWriting(SQLiteReading):
 
     def refuse_conflicts(self, rows: Sequence[Row]) -> None:
         with self._connections.reading() as connection:
-            self._only_new(connection, rows)
+            self._which_are_new(connection, rows)
 
     def replace(self, old: Row, new: Row) -> bool:
-        with _changing(self, old.agent) as (connection, agent_no):
+        with self._changing(old.agent) as (connection, agent_no):
             if agent_no is None:
                 return False
             key = key_of(agent_no, old.tier, old.seq)
@@ -114,21 +126,21 @@ class SQLiteWriting(SQLiteReading):
             return True
 
     def delete(self, agent: str, ids: Sequence[str]) -> int:
-        with _changing(self, agent) as (connection, agent_no):
+        with self._changing(agent) as (connection, agent_no):
             if agent_no is None:
                 return 0
             keys = [
                 key
-                for part in parts_of(list(dict.fromkeys(ids)))
+                for part in in_parts(list(dict.fromkeys(ids)))
                 for (key,) in connection.execute(
-                    f"SELECT key FROM memories WHERE agent = ? AND id IN ({marks_for(part)})",
+                    f"SELECT key FROM memories WHERE agent = ? AND id IN ({placeholders(len(part))})",
                     (agent_no, *part),
                 )
             ]
-            return self._remove(connection, agent_no, keys)
+            return self._delete(connection, agent_no, keys)
 
     def delete_agent(self, agent: str) -> int:
-        with _changing(self, agent) as (connection, agent_no):
+        with self._changing(agent) as (connection, agent_no):
             if agent_no is None:
                 return 0
             low, high = agent_no << AGENT_SHIFT, (agent_no + 1) << AGENT_SHIFT
@@ -143,16 +155,16 @@ class SQLiteWriting(SQLiteReading):
             return removed
 
     def move(self, agent: str, moves: Sequence[Move], source: Tier, target: Tier) -> int:
-        with _changing(self, agent) as (connection, agent_no):
+        with self._changing(agent) as (connection, agent_no):
             if agent_no is None:
                 return 0
-            read = {move.seq: move for move in moves}
-            going = [
-                read[seq]
-                for seq, revision in self._revisions(connection, agent_no, source, read)
-                if read[seq].revision == revision
+            by_seq = {move.seq: move for move in moves}
+            current = [
+                by_seq[seq]
+                for seq, revision in self._revisions(connection, agent_no, source, by_seq)
+                if by_seq[seq].revision == revision
             ]
-            for few in parts_of(going, _MOVED_TOGETHER):
+            for part in in_parts(current, _MOVES_AT_ONCE):
                 yield_gil()
                 connection.executemany(
                     "UPDATE memories SET key = ?, tier = ?, body_codec = ?, body = ?, vector_codec = ?,"
@@ -168,31 +180,31 @@ class SQLiteWriting(SQLiteReading):
                             move.fine,
                             key_of(agent_no, source, move.seq),
                         )
-                        for move in few
+                        for move in part
                     ],
                 )
-            if going and source != target:
-                seqs = [move.seq for move in going]
+            if current and source != target:
+                seqs = [move.seq for move in current]
                 self._log(connection, agent_no, ChangeKind.MOVED, target, seqs)
-            return len(going)
+            return len(current)
 
-    def forget(self, agent: str, seqs: Sequence[int], tier: Tier) -> int:
-        with _changing(self, agent) as (connection, agent_no):
+    def evict(self, agent: str, seqs: Sequence[int], tier: Tier) -> int:
+        with self._changing(agent) as (connection, agent_no):
             if agent_no is None:
                 return 0
             present = [seq for seq, _ in self._revisions(connection, agent_no, tier, seqs)]
-            removed = self._remove(connection, agent_no, [key_of(agent_no, tier, seq) for seq in present])
+            removed = self._delete(connection, agent_no, [key_of(agent_no, tier, seq) for seq in present])
             connection.execute(
                 "UPDATE agents SET forgotten = forgotten + ? WHERE no = ?", (removed, agent_no)
             )
             return removed
 
-    def add_uses(self, uses: dict[str, dict[int, int]]) -> None:
+    def add_read_counts(self, read_counts: dict[str, dict[int, int]]) -> None:
         with self._connections.writing() as connection:
-            for agent, counts in uses.items():
-                agent_no = self._number(connection, agent)
+            for agent, counts in read_counts.items():
+                agent_no = self._agent_numbers.look_up(connection, agent)
                 if agent_no is not None:
-                    # What was deleted since it was read leaves nothing behind.
+                    # A row that was deleted since it was read gets no count.
                     connection.executemany(
                         "INSERT INTO uses (agent, seq, uses) SELECT ?, ?, ?"
                         " WHERE EXISTS (SELECT 1 FROM memories WHERE key IN (?, ?, ?))"
@@ -226,8 +238,21 @@ class SQLiteWriting(SQLiteReading):
             )
         return self.setting(name)
 
+    @contextmanager
+    def _changing(self, agent: str) -> Iterator[tuple[sqlite3.Connection, int | None]]:
+        """Yield the connection and the agent's number (None if unknown) in one transaction.
+
+        The agent's versions change with the commit."""
+        change = _VersionChange(self._connections, self._versions)
+        with change, self._connections.writing() as connection:
+            agent_no = self._agent_numbers.look_up(connection, agent)
+            if agent_no is not None:
+                change.begin(changes_slot(agent_no))
+                change.begin(writes_slot(agent_no))
+            yield connection, agent_no
+
     def _reserve(self, connection: sqlite3.Connection, agent: str, count: int) -> tuple[int, int]:
-        """The agent's number and the first of `count` fresh seqs."""
+        """Return the agent's number and the first of `count` new seqs."""
         known = self._agent_numbers.get(agent)
         if known is not None:
             (last_seq,) = connection.execute(
@@ -242,14 +267,14 @@ class SQLiteWriting(SQLiteReading):
         ).fetchone()
         return agent_no, last_seq - count + 1
 
-    def _only_new(self, connection: sqlite3.Connection, rows: Sequence[Row]) -> list[bool]:
-        """Which rows are not there yet; IdConflict if an id has other content."""
-        fresh = []
+    def _which_are_new(self, connection: sqlite3.Connection, rows: Sequence[Row]) -> list[bool]:
+        """Return for each row whether its id is new; raise IdConflict if an id has other content."""
+        new = []
         seen: dict[tuple[str, str], int] = {}
         for row in rows:
             digest = seen.get((row.agent, row.id))
             if digest is None:
-                agent_no = self._number(connection, row.agent)
+                agent_no = self._agent_numbers.look_up(connection, row.agent)
                 found = (
                     agent_no
                     and connection.execute(
@@ -259,27 +284,27 @@ class SQLiteWriting(SQLiteReading):
                 digest = found[0] if found else None
             if digest is not None and digest != row.digest:
                 raise IdConflict(
-                    f"id {row.id!r} of agent {row.agent!r} already holds other content: "
+                    f"id {row.id!r} of agent {row.agent!r} already has other content: "
                     "use another id, or update() to change it"
                 )
-            fresh.append(digest is None)
+            new.append(digest is None)
             seen[row.agent, row.id] = row.digest
-        return fresh
+        return new
 
     @staticmethod
     def _revisions(
         connection: sqlite3.Connection, agent_no: int, tier: Tier, seqs: Iterable[int]
     ) -> list[tuple[int, int]]:
-        """(seq, revision) of those rows that are in the tier."""
+        """Return (seq, revision) of those rows that are in the tier."""
         return [
             (key & SEQ_MASK, revision)
-            for part in parts_of([key_of(agent_no, tier, seq) for seq in seqs])
+            for part in in_parts([key_of(agent_no, tier, seq) for seq in seqs])
             for key, revision in connection.execute(
-                f"SELECT key, revision FROM memories WHERE key IN ({marks_for(part)})", part
+                f"SELECT key, revision FROM memories WHERE key IN ({placeholders(len(part))})", part
             )
         ]
 
-    def _remove(self, connection: sqlite3.Connection, agent_no: int, keys: Sequence[int]) -> int:
+    def _delete(self, connection: sqlite3.Connection, agent_no: int, keys: Sequence[int]) -> int:
         seqs = [key & SEQ_MASK for key in keys]
         connection.executemany("DELETE FROM memories WHERE key = ?", [(key,) for key in keys])
         connection.executemany(
@@ -297,6 +322,7 @@ class SQLiteWriting(SQLiteReading):
         tier: Tier | None,
         seqs: Sequence[int],
     ) -> None:
+        """Add an entry to the agent's change log and delete the entry that no longer fits."""
         (number,) = connection.execute(
             "UPDATE agents SET last_change = last_change + 1 WHERE no = ? RETURNING last_change",
             (agent_no,),
@@ -310,39 +336,28 @@ class SQLiteWriting(SQLiteReading):
         )
 
 
-class _Marking:
-    """Marks slots of the pulse before a commit and gives them new numbers after it.
+class _VersionChange:
+    """Marks version slots before a commit and stores new versions after it.
 
-    The process's write lock is held meanwhile: only other processes can come in between."""
+    Holds the process's write lock meanwhile: only other processes can write the slots in between."""
 
-    def __init__(self, store: SQLiteWriting) -> None:
-        self._lock = store._connections.lock
-        self._pulse = store._pulse
+    def __init__(self, connections: Connections, versions: SharedVersions | None) -> None:
+        self._lock = connections.lock
+        self._versions = versions
         self._marks: list[tuple[int, int]] = []
 
-    def __enter__(self) -> _Marking:
+    def __enter__(self) -> _VersionChange:
         self._lock.acquire()
         return self
 
     def begin(self, slot: int) -> None:
-        if self._pulse is not None:
-            self._marks.append((slot, self._pulse.begin(slot)))
+        if self._versions is not None:
+            self._marks.append((slot, self._versions.begin(slot)))
 
     def __exit__(self, kind: Any, problem: Any, trace: Any) -> None:
         try:
-            if self._pulse is not None:
+            if self._versions is not None:
                 for slot, mark in self._marks:
-                    self._pulse.end(slot, mark)
+                    self._versions.end(slot, mark)
         finally:
             self._lock.release()
-
-
-@contextmanager
-def _changing(store: SQLiteWriting, agent: str) -> Iterator[tuple[sqlite3.Connection, int | None]]:
-    """A write transaction that changes rows of one agent, who has no number if never heard of."""
-    with _Marking(store) as marking, store._connections.writing() as connection:
-        agent_no = store._number(connection, agent)
-        if agent_no is not None:
-            marking.begin(change_slot(agent_no))
-            marking.begin(any_slot(agent_no))
-        yield connection, agent_no
