@@ -1,4 +1,4 @@
-"""What the documents show works as it is written."""
+"""The files and commands of the documents work as they are written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def blocks(document: str, language: str = "python") -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / document).read_text(), re.S)
 
 
-def test_the_quick_starts_own_benchmark_runs(tmp_path: Path) -> None:
+def test_the_benchmark_of_the_quick_start_runs(tmp_path: Path) -> None:
     (block,) = blocks("memory/benchmarking/README.md")
     file = tmp_path / "my_benchmarks.py"
     file.write_text(block)
@@ -26,7 +26,7 @@ def test_the_quick_starts_own_benchmark_runs(tmp_path: Path) -> None:
     assert "my_benchmarks.sorting" in done.out
 
 
-def test_the_quick_starts_configuration_is_taken(tmp_path: Path) -> None:
+def test_the_configuration_file_of_the_quick_start_is_used(tmp_path: Path) -> None:
     (block,) = blocks("memory/benchmarking/README.md", "toml")
     (tmp_path / "my.toml").write_text(block)
     done = membench("run", "--config", "my.toml", "--category", "storage", "--dry-run", cwd=tmp_path)
@@ -34,7 +34,7 @@ def test_the_quick_starts_configuration_is_taken(tmp_path: Path) -> None:
     assert "batch_sizes=[50]" in done.out
 
 
-def test_the_documents_target_is_measured(tmp_path: Path) -> None:
+def test_the_target_of_the_guide_can_be_measured(tmp_path: Path) -> None:
     (tmp_path / "my_target.py").write_text(blocks("docs/targets.md")[0])
     done = membench(
         "run", "--benchmark", "read_latency", "--target", "my_target.py:DictTarget", "--profile", "quick",
@@ -44,7 +44,7 @@ def test_the_documents_target_is_measured(tmp_path: Path) -> None:
     assert "store/single/p50_ms" in done.out
 
 
-def test_the_commands_for_quality_are_taken(tmp_path: Path) -> None:
+def test_the_commands_of_the_quality_guide_can_be_planned(tmp_path: Path) -> None:
     commands = re.findall(r"^membench (run .*?)(?:  +#.*)?$", (ROOT / "docs/quality.md").read_text(), re.M)
     assert len(commands) > 5
     for command in commands:
@@ -59,7 +59,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-def test_the_page_of_the_benchmarks_is_what_the_benchmarks_say() -> None:
+def test_the_page_of_the_benchmarks_is_up_to_date() -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "scripts" / "benchmark_docs.py", "--check"],
         env=_environment(), capture_output=True, text=True,

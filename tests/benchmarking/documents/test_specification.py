@@ -1,4 +1,4 @@
-"""The first document's commands and code, word for word (Windows shells aside)."""
+"""The commands and code of the benchmarking specification work as written (except for Windows shells)."""
 # ruff: noqa: E501 - the document has its own lines
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def benchmark_write_throughput(batch_sizes: Optional[List[int]] = None,
 
 
 def smallest_config(path: Path) -> Path:
-    """Every benchmark there is, as small as it goes: what matters here is that the commands work."""
+    """Write a configuration with the smallest sizes: these tests check only that the commands work."""
     config = BenchmarkConfig("quick")
     config.rounds, config.seconds = 1, 0.002
     config.storage.batch_sizes = [5, 10]
@@ -194,7 +194,7 @@ def smallest_config(path: Path) -> Path:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A folder to work in, with the checkout's script in the place where the document calls it."""
+    """Return a folder with `scripts/benchmark.py`, where the specification calls it."""
     (tmp_path / "scripts").mkdir()
     shutil.copy(ROOT / "scripts" / "benchmark.py", tmp_path / "scripts")
     smallest_config(tmp_path / "custom_config.json")
@@ -202,7 +202,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def call(project: Path, command: str) -> subprocess.CompletedProcess[str]:
-    """A command of the document; sizes come from the environment, not from its arguments."""
+    """Run a command of the specification; the sizes come from MEMBENCH_CONFIG, not from its arguments."""
     words = shlex.split(command)
     assert words[0] == "python"
     environment = {
@@ -222,10 +222,10 @@ def results_below(folder: Path) -> list[Result]:
 
 @pytest.mark.parametrize("arguments", RUNNING.strip().splitlines())
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_the_documents_ways_to_run(project: Path, spelling: str, arguments: str) -> None:
+def test_the_commands_to_run_benchmarks_work(project: Path, spelling: str, arguments: str) -> None:
     runs_everything = "--category" not in arguments
     if spelling == SPELLINGS[1] and runs_everything:
-        # The same command as above by its other name: that it is taken is enough, a whole run takes long.
+        # The other spelling of the same command: a dry run is enough, because a whole run takes long.
         planned = call(project, f"{spelling} {arguments} --dry-run")
         assert planned.returncode == 0, planned.stderr
         assert "nothing was run" in planned.stdout
@@ -244,7 +244,7 @@ def test_the_documents_ways_to_run(project: Path, spelling: str, arguments: str)
     assert {result.metadata["parallel"] for result in results} == {"--parallel" in arguments}
 
 
-def test_the_documents_ways_to_work_with_results(project: Path) -> None:
+def test_the_commands_and_code_for_results_work(project: Path) -> None:
     assert call(project, "python -m memory.benchmarking.cli run --category storage").returncode == 0
     listed = call(project, "python -m memory.benchmarking.cli results list")
     assert listed.returncode == 0, listed.stderr
@@ -268,12 +268,12 @@ COMPARING = (
 )
 
 
-def test_the_documents_way_to_find_a_regression(project: Path) -> None:
+def test_the_comparison_with_a_baseline_finds_a_regression(project: Path) -> None:
     for name in ("current", "baseline"):
         done = call(
             project,
             f"python -m memory.benchmarking.cli run --output-dir results/{name}"
-            " --category storage --benchmark read_latency",  # not in the document: all of it takes long
+            " --category storage --benchmark read_latency",  # not in the specification: a whole run takes long
         )
         assert done.returncode == 0, done.stderr
     undecided = call(project, COMPARING)
@@ -287,7 +287,7 @@ def test_the_documents_way_to_find_a_regression(project: Path) -> None:
 
 
 def with_rounds(path: Path, factor: float) -> None:
-    """As if the same had been measured in three rounds, and took that much longer."""
+    """Rewrite a result as if it had three rounds, with all values multiplied by `factor`."""
     result = read_result(path)
     for name, figure in result.metrics.items():
         value = factor * figure.value
@@ -296,7 +296,7 @@ def with_rounds(path: Path, factor: float) -> None:
     path.write_bytes(encode_json(result))
 
 
-def test_the_results_have_the_documents_format(project: Path) -> None:
+def test_a_result_file_has_the_specified_format(project: Path) -> None:
     command = "python -m memory.benchmarking.cli run --category storage --benchmark write_throughput"
     assert call(project, command).returncode == 0
     (run,) = run_folders(project / "benchmark_results")
@@ -311,7 +311,7 @@ def test_the_results_have_the_documents_format(project: Path) -> None:
     assert result.metadata["params"]["batch_sizes"] == [5, 10]
 
 
-def test_the_documents_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_configuration_code_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     exec(CONFIGURATION, {})
     saved = BenchmarkConfig.load("custom_config.json")
@@ -320,7 +320,7 @@ def test_the_documents_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert saved.output_dir == "custom_benchmark_results"
 
 
-def test_the_documents_own_benchmarks_run_and_can_be_configured(project: Path) -> None:
+def test_custom_benchmarks_run_and_can_be_configured(project: Path) -> None:
     (project / "my_benchmarks.py").write_text(OWN_BENCHMARK)
     done = call(
         project,
