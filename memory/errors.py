@@ -1,4 +1,37 @@
-"""Every error the memory raises on purpose: one line that names the value and what to do."""
+"""All exceptions of the package. A message names the wrong value and says what to do.
+
+    AgentMemoryError (Exception)
+    ├── InvalidMemory (ValueError)
+    │   ├── UnknownTier
+    │   └── IdConflict
+    ├── InvalidConfig (ValueError)
+    ├── ImportDamaged (ValueError)
+    ├── StoreError
+    │   ├── StoreCorrupt
+    │   ├── StoreTooNew
+    │   ├── StoreFull
+    │   ├── StoreReadOnly
+    │   ├── StoreBusy
+    │   ├── StoreClosed
+    │   └── EmbedderMismatch
+    ├── CodecError (ValueError)
+    │   ├── InvalidVector
+    │   ├── UnknownCodec
+    │   ├── InvalidCodecOption
+    │   ├── CodecNotFitted
+    │   ├── CodecNeedsMoreData
+    │   └── CodecDamaged
+    └── AgentError
+        ├── InvalidAgentInput (ValueError)
+        ├── BudgetTooSmall (ValueError)
+        ├── UnknownSession (LookupError)
+        ├── UnknownTool (LookupError)
+        ├── SessionStoreError
+        └── ModelError
+            └── ModelTimeout
+
+Errors of the benchmark are in `memory.benchmarking.errors`; their base is an AgentMemoryError too.
+"""
 
 from __future__ import annotations
 
@@ -8,35 +41,39 @@ class AgentMemoryError(Exception):
 
 
 class InvalidMemory(AgentMemoryError, ValueError):
-    """What was given can't be stored or asked for as it is; nothing was changed."""
+    """An argument has a wrong type or value. Nothing was changed."""
 
 
 class UnknownTier(InvalidMemory):
-    """A tier that is none of stm, im and ltm."""
+    """The tier is not stm, im or ltm."""
 
 
 class IdConflict(InvalidMemory):
-    """The id is taken by a memory with other content; update() changes a memory on purpose."""
+    """The id belongs to a memory with other content. To change that memory, call update()."""
 
 
 class InvalidConfig(AgentMemoryError, ValueError):
-    """A configuration value that can't work."""
+    """A setting has a value that can't work."""
+
+
+class ImportDamaged(AgentMemoryError, ValueError):
+    """The file is not a complete, unchanged export. Nothing of it was stored."""
 
 
 class StoreError(AgentMemoryError):
-    """The store could not do what was asked; what it had acknowledged is still there."""
+    """The store failed. Everything that it had acknowledged is still there."""
 
 
 class StoreCorrupt(StoreError):
-    """The file is damaged, cut short or not ours; it was not touched."""
+    """The file is damaged, cut short or of another program. It was not changed."""
 
 
 class StoreTooNew(StoreError):
-    """The file was written by a newer version of this package; it was not touched."""
+    """The file was written by a newer version of this package. It was not changed."""
 
 
 class StoreFull(StoreError):
-    """The disk is full; the write was taken back whole."""
+    """The disk is full. The write was rolled back."""
 
 
 class StoreReadOnly(StoreError):
@@ -44,7 +81,7 @@ class StoreReadOnly(StoreError):
 
 
 class StoreBusy(StoreError):
-    """Another process held the file's write lock for longer than `busy_timeout_seconds`."""
+    """Another process held the write lock for longer than `busy_timeout_seconds`."""
 
 
 class StoreClosed(StoreError):
@@ -52,15 +89,71 @@ class StoreClosed(StoreError):
 
 
 class EmbedderMismatch(StoreError):
-    """The file's vectors were made by another embedder than the one given."""
+    """The file's vectors were made by another embedder."""
 
 
-class ImportDamaged(AgentMemoryError, ValueError):
-    """An export file that is cut short, changed or not an export; nothing of it was stored."""
+class CodecError(AgentMemoryError, ValueError):
+    """Base of all errors of the vector codecs."""
+
+
+class InvalidVector(CodecError):
+    """Vectors or codes have the wrong shape, or values that are not finite numbers."""
+
+
+class UnknownCodec(CodecError):
+    """No codec has that name."""
+
+
+class InvalidCodecOption(CodecError):
+    """The codec does not have that option, or the option can't have that value."""
+
+
+class CodecNotFitted(CodecError):
+    """The codec must be fitted before it can be used."""
+
+
+class CodecNeedsMoreData(CodecError):
+    """There are too few vectors to fit the codec."""
+
+
+class CodecDamaged(CodecError):
+    """The bytes are not a saved codec, are damaged, or were written by a newer version."""
+
+
+class AgentError(AgentMemoryError):
+    """Base of all errors of the agent loop."""
+
+
+class InvalidAgentInput(AgentError, ValueError):
+    """A session, message, tool or setting has a wrong type or value. Nothing was changed."""
+
+
+class BudgetTooSmall(AgentError, ValueError):
+    """The system prompt and the newest message do not fit into the token budget."""
+
+
+class UnknownSession(AgentError, LookupError):
+    """There is no session with that id."""
+
+
+class UnknownTool(AgentError, LookupError):
+    """The model called a tool that does not exist or that it may not use."""
+
+
+class SessionStoreError(AgentError):
+    """The session store failed. Everything that it had acknowledged is still there."""
+
+
+class ModelError(AgentError):
+    """The model was not reachable or gave no usable reply, also after retries."""
+
+
+class ModelTimeout(ModelError):
+    """The model did not reply in time."""
 
 
 def short(value: object) -> str:
-    """A value as part of a message: one line, and not a page of it."""
+    """Return a value as text for a message: one line of at most 80 characters."""
     text = " ".join(repr(value).split())
     if not text.isprintable():
         text = ascii(text)[1:-1]

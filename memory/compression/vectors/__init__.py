@@ -5,16 +5,7 @@
 """
 
 from memory.compression.vectors.autoencoder import AutoencoderCodec
-from memory.compression.vectors.base import (
-    CodecDamaged,
-    CodecError,
-    CodecNeedsMoreData,
-    CodecNotFitted,
-    InvalidCodecOption,
-    InvalidVector,
-    UnknownCodec,
-    VectorCodec,
-)
+from memory.compression.vectors.base import VectorCodec
 from memory.compression.vectors.binary import BinaryCodec
 from memory.compression.vectors.float32 import Float32Codec
 from memory.compression.vectors.int8 import Int8Codec
@@ -23,6 +14,15 @@ from memory.compression.vectors.pq import PqCodec
 from memory.compression.vectors.registry import CODEC_NAMES, load_codec, make_codec
 from memory.compression.vectors.scalar import ScalarCodec
 from memory.compression.vectors.truncate import TruncateCodec
+from memory.errors import (
+    CodecDamaged,
+    CodecError,
+    CodecNeedsMoreData,
+    CodecNotFitted,
+    InvalidCodecOption,
+    InvalidVector,
+    UnknownCodec,
+)
 
 __all__ = [
     "CODEC_NAMES",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memory.errors import AgentMemoryError
+from memory.errors import InvalidVector
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -15,14 +15,6 @@ SMALL_PRODUCT = 250_000
 """OpenBLAS works on a product of fewer multiplications in the calling thread alone. Waking others
 for each of these thousands of small products gains nothing, and on a busy machine waiting for
 them was measured to take ten times as long."""
-
-
-class CodecError(AgentMemoryError, ValueError):
-    """What all errors of the vector codecs have in common."""
-
-
-class InvalidVector(CodecError):
-    """Vectors or codes of the wrong shape, or with values that are not numbers."""
 
 
 def as_vectors(vectors: ArrayLike, dimensions: int) -> Floats:

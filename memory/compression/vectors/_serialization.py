@@ -13,7 +13,8 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from memory.compression.vectors._arrays import CodecError, Floats
+from memory.compression.vectors._arrays import Floats
+from memory.errors import CodecDamaged
 
 MAGIC = b"AMVC"
 VERSION = 1
@@ -21,10 +22,6 @@ VERSION = 1
 _HEADER = struct.Struct("<4sH16s")
 
 Option = int | float | bool
-
-
-class CodecDamaged(CodecError):
-    """Bytes that are no codec of ours, are damaged, or were written by a newer version."""
 
 
 class SavedArray(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The one interface of all vector codecs, and the errors they raise.
+"""The one interface of all vector codecs.
 
 A codec turns unit vectors into rows of bytes of one fixed width, and back into unit vectors
 that are near them. Only directions are kept: the memory compares by cosine.
@@ -13,46 +13,12 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memory.compression.vectors._arrays import (
-    CodecError,
-    Codes,
-    Floats,
-    InvalidVector,
-    as_codes,
-    as_vectors,
-    unit_rows,
-)
-from memory.compression.vectors._serialization import CodecDamaged, Option, SavedCodec, pack, unpack
-
-__all__ = [
-    "CodecDamaged",
-    "CodecError",
-    "CodecNeedsMoreData",
-    "CodecNotFitted",
-    "InvalidCodecOption",
-    "InvalidVector",
-    "UnknownCodec",
-    "VectorCodec",
-]
+from memory.compression.vectors._arrays import Codes, Floats, as_codes, as_vectors, unit_rows
+from memory.compression.vectors._serialization import Option, SavedCodec, pack, unpack
+from memory.errors import CodecDamaged, CodecError, CodecNeedsMoreData, CodecNotFitted, InvalidCodecOption
 
 BLOCK_ROWS = 8192
 """Rows worked on at once: enough to keep NumPy busy, few enough to bound the memory."""
-
-
-class CodecNotFitted(CodecError):
-    """A codec that has to learn from data was used before it did."""
-
-
-class CodecNeedsMoreData(CodecError):
-    """Too few vectors to fit the codec."""
-
-
-class UnknownCodec(CodecError):
-    """No codec has that name."""
-
-
-class InvalidCodecOption(CodecError):
-    """An option that the codec does not have, or a value that it can't take."""
 
 
 class VectorCodec(ABC):

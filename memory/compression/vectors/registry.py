@@ -8,12 +8,7 @@ from typing import Any
 
 from memory.compression.vectors._serialization import unpack
 from memory.compression.vectors.autoencoder import AutoencoderCodec
-from memory.compression.vectors.base import (
-    CodecDamaged,
-    InvalidCodecOption,
-    UnknownCodec,
-    VectorCodec,
-)
+from memory.compression.vectors.base import VectorCodec
 from memory.compression.vectors.binary import BinaryCodec
 from memory.compression.vectors.float32 import Float32Codec
 from memory.compression.vectors.int8 import Int8Codec
@@ -21,6 +16,7 @@ from memory.compression.vectors.pca import PcaCodec
 from memory.compression.vectors.pq import PqCodec
 from memory.compression.vectors.scalar import ScalarCodec
 from memory.compression.vectors.truncate import TruncateCodec
+from memory.errors import CodecDamaged, InvalidCodecOption, UnknownCodec
 
 _CODECS: dict[str, type[VectorCodec]] = {
     codec.name: codec
