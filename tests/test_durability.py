@@ -45,10 +45,10 @@ for line in sys.stdin:
 
 _WRITER = """
 import random
-from memory.storage import _shrinking
+from memory.storage import _shrinker
 
 # These files are small: within the usual bounds nothing would be given back, so here all of it is.
-_shrinking._WORTH_PAGES, _shrinking._WORTH_SHARE, _shrinking._RESERVE_SHARE = 0, 10**9, 10**9
+_shrinker._MIN_FREE_PAGES, _shrinker._MIN_FREE_SHARE, _shrinker._RESERVE_SHARE = 0, 10**9, 10**9
 
 def write(path, log, seed):
     "Change the memory for ever; before each call its intent, and after it its end, go into the log."
