@@ -1,6 +1,6 @@
-"""A first look at the memory: store, find, let time pass, find again, and see where things went.
+"""A first look at the memory: store, search, let time pass, search again, print where memories are.
 
-Run it with `make bench` (or `python examples/quickstart.py`); it leaves nothing behind.
+Run it with `make quickstart` or `python examples/quickstart.py`. It leaves no files behind.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def find(memory: AgentMemorySystem, title: str) -> None:
 
 
 def show_speed(memory: AgentMemorySystem) -> None:
-    """Rough figures of this machine; scripts/floor.py measures properly."""
+    """Print rough figures of this machine. scripts/floor.py measures with more care."""
     notes = [f"note {number}: the meeting about topic {number % 97} was moved" for number in range(2000)]
     start = time.perf_counter()
     for note in notes[:500]:
