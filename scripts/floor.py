@@ -89,7 +89,7 @@ class Floor:
 
     def pack(self, dictionary: bytes) -> None:
         """Keep all bodies as im and ltm do, so that a read does the same decoding."""
-        self.bodies.learn(16, dictionary)
+        self.bodies.add_dictionary(16, dictionary)
         rows = self.db.execute("SELECT id, body FROM memories").fetchall()
         self.db.executemany(
             "UPDATE memories SET codec = ?, body = ? WHERE id = ?",

@@ -1,4 +1,4 @@
-"""Smaller forms for the lower tiers: content without loss, vectors with a codec."""
+"""Compression for the lower tiers: content without loss, vectors with a codec."""
 
 from memory.compression.tier_codecs import TierCodecs, configured_codecs
 

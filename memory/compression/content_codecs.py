@@ -1,7 +1,7 @@
-"""Content compressed without loss: zstd, with a dictionary trained on the memories themselves.
+"""Lossless compression of content: zstd, with a dictionary trained on the stored memories.
 
-A memory is a sentence or a small state. Alone it hardly compresses; with a dictionary of what such
-memories have in common it halves. The number stored with a body says how to read it back.
+A memory is a sentence or a small state, which hardly compresses by itself. With a dictionary of what the
+memories have in common its size halves. The codec number stored with a body selects the dictionary.
 """
 
 from __future__ import annotations
@@ -14,17 +14,22 @@ import zstandard
 from memory.errors import StoreCorrupt
 
 RAW = 0
+"""The codec number of a body that is not compressed."""
 ZSTD = 1
+"""The codec number of a body compressed without a dictionary; higher numbers have one each."""
 DICTIONARY_BYTES = 16 * 1024
 SAMPLES_NEEDED = 1000
+"""Bodies that a dictionary is trained on: a round number, enough for zstd's trainer."""
 _LEVEL = 6
-_LEAST_GAIN = 8  # an eighth: reading it back costs two microseconds each time
+"""zstd's compression level, from 1 (fast) to 22 (small). Decompression is as fast at every level."""
+_LEAST_GAIN = 8
+"""A body is compressed if that saves 1/8 or more: less is not worth the 2 µs of each decompression."""
 # A frame's magic number, checksum and dictionary id would be a fifth of a small body.
 _FORMAT = zstandard.FORMAT_ZSTD1_MAGICLESS
 
 
 class _ThreadTools(threading.local):
-    """Compressors and decompressors by number: none may be used by two threads at once."""
+    """Compressors and decompressors by codec number. Each thread has its own: they are not thread-safe."""
 
     def __init__(self) -> None:
         self.pack: dict[int, Callable[[bytes], bytes]] = {}
@@ -32,7 +37,7 @@ class _ThreadTools(threading.local):
 
 
 class ContentCodecs:
-    """Compresses with the newest dictionary, reads with any. Safe to use from several threads."""
+    """Compresses with the newest dictionary, decompresses with any. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._dictionaries: dict[int, zstandard.ZstdCompressionDict | None] = {ZSTD: None}
@@ -43,26 +48,26 @@ class ContentCodecs:
     def has_dictionary(self) -> bool:
         return self._newest != ZSTD
 
-    def learn(self, number: int, dictionary: bytes) -> None:
-        """Know a dictionary by its number; the highest number is used for writing. Empty: none."""
+    def add_dictionary(self, number: int, dictionary: bytes) -> None:
+        """Add a codec. The one with the highest number compresses. Empty bytes: without a dictionary."""
         self._dictionaries[number] = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
         self._newest = max(self._newest, number)
 
-    def knows(self, number: int) -> bool:
+    def has_codec(self, number: int) -> bool:
         return number in self._dictionaries
 
     def compress(self, body: bytes) -> tuple[int, bytes]:
-        """The codec's number and the smaller form; the body itself where that does not pay."""
+        """Return the codec number and the compressed body; RAW and the body if that saves too little."""
         number = self._newest
         packed = (self._tools.pack.get(number) or self._compressor(number))(body)
         return (number, packed) if len(packed) <= len(body) - len(body) // _LEAST_GAIN else (RAW, body)
 
     def decompress(self, number: int, packed: bytes) -> bytes:
-        """What was compressed; KeyError for a number that was not learned."""
+        """Return the original body. Raise KeyError if the codec number is unknown."""
         try:
             return (self._tools.unpack.get(number) or self._decompressor(number))(packed)
         except zstandard.ZstdError as problem:
-            raise StoreCorrupt(f"a memory's content can't be read back: {problem}") from None
+            raise StoreCorrupt(f"a memory's content can't be decompressed: {problem}") from None
 
     def _compressor(self, number: int) -> Callable[[bytes], bytes]:
         parameters = zstandard.ZstdCompressionParameters.from_level(
@@ -79,7 +84,7 @@ class ContentCodecs:
 
 
 def train_dictionary(bodies: Sequence[bytes]) -> bytes | None:
-    """A dictionary for bodies like these; None where they have too little in common."""
+    """Return a dictionary for bodies like these; None if they have too little in common."""
     try:
         return zstandard.train_dictionary(DICTIONARY_BYTES, list(bodies)).as_bytes()
     except zstandard.ZstdError:

@@ -1,12 +1,12 @@
-"""Which form a memory has in which tier, and the codecs that bring it there and back.
+"""The codecs of each tier, and the forms in which a memory is stored there.
 
     stm   vector: float32                      content: raw
     im    vector: the tier's codec (int8)      content: zstd
     ltm   vector: the tier's codec (small)     content: zstd
-          + an int8 vector for re-ranking
+          + a fine vector: int8, which is searched
 
-A codec that needs fitting is fitted on stored memories by the maintenance, once there are enough;
-until then its tier keeps int8 vectors, so that storing never waits for it.
+Maintenance fits codecs that need fitting, once enough memories are stored. Until then the tier stores
+int8 vectors, so that writes never wait for a codec.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ INT8 = 1
 _DICTIONARY = "zstd dictionary"
 
 StoredVector = tuple[int, bytes, bytes | None]
-"""Codec number, vector in that form, int8 vector beside it or None."""
+"""Codec number, encoded vector, and the fine vector (int8) or None."""
 
 
 class TierCodecs:
-    """All forms of one store. Safe to use from several threads."""
+    """The codecs of one store. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -50,6 +50,7 @@ class TierCodecs:
         dimensions: int,
         wanted: Mapping[Tier, VectorCodec],
     ) -> None:
+        """`wanted` is what `configured_codecs` returned for this configuration."""
         self._store = store
         self._dimensions = dimensions
         self._keep_fine = config.ltm_config.keep_fine_vectors
@@ -70,33 +71,38 @@ class TierCodecs:
         self._load()
 
     def start_in_child(self) -> None:
-        """After a fork: another thread may have held the lock."""
+        """Make a new lock after a fork: another thread of the parent may have held the old one."""
         self._lock = threading.Lock()
 
     # -- content ------------------------------------------------------------------------------
 
     def body_for(self, tier: Tier, raw: bytes) -> tuple[int, bytes]:
+        """Return the codec number and the body in the form of a tier."""
         return (RAW, raw) if tier is Tier.STM else self._bodies.compress(raw)
 
     def raw_body(self, number: int, body: bytes) -> bytes:
+        """Return the body without compression."""
         if number == RAW:
             return body
         try:
             return self._bodies.decompress(number, body)
         except KeyError:
-            self._load()  # another process trained the dictionary
+            self._load()  # another process may have trained the dictionary
         try:
             return self._bodies.decompress(number, body)
         except KeyError:
-            raise StoreCorrupt(f"content codec {number} is missing: restore the file from a copy") from None
+            raise StoreCorrupt(
+                f"content codec {number} is not in the file: restore it from a backup"
+            ) from None
 
     # -- vectors ------------------------------------------------------------------------------
 
     def encoder(self, tier: Tier) -> VectorCodec:
-        """The codec that the tier's vectors are written with now."""
+        """Return the codec that new vectors of the tier are written with."""
         return self._vectors[self._in_use[tier]]
 
     def vectors_for(self, tier: Tier, vectors: NDArray[np.float32]) -> list[StoredVector]:
+        """Return vectors in the form of a tier."""
         number = self._in_use[tier]
         if number == FLOAT32:
             return [(FLOAT32, row.tobytes(), None) for row in vectors]
@@ -107,19 +113,18 @@ class TierCodecs:
         return [(number, code.tobytes(), extra) for code, extra in zip(codes, fine, strict=True)]
 
     def to_int8(self, stored: Sequence[StoredVector]) -> NDArray[np.int8]:
-        """Stored vectors in the form that is searched."""
+        """Return stored vectors as int8 rows, the form that is searched."""
         try:
             return self._to_int8(stored)
-        except ValueError as problem:  # of the wrong length
-            raise StoreCorrupt(f"a memory's vector can't be read back: {problem}") from None
+        except ValueError as problem:  # a stored vector has the wrong length
+            raise _corrupt_vector(problem) from None
 
     def _to_int8(self, stored: Sequence[StoredVector]) -> NDArray[np.int8]:
-        # Young ones, as most searches find them new: nothing to sort by codec.
+        # A shortcut for the usual case: the memories that a search finds new are all in stm.
         if all([number == FLOAT32 for number, _, _ in stored]):
             return to_int8(self._decode(FLOAT32, [vector for _, vector, _ in stored]))
-        rows_of = _by_codec(stored)
         result = np.empty((len(stored), self._dimensions), np.int8)
-        for number, rows in rows_of.items():
+        for number, rows in _rows_by_codec(stored).items():
             if number == INT8:
                 joined = b"".join(stored[row][2] or stored[row][1] for row in rows)
                 result[rows] = np.frombuffer(joined, np.int8).reshape(len(rows), -1)
@@ -128,17 +133,14 @@ class TierCodecs:
         return result
 
     def to_float32(self, stored: Sequence[StoredVector]) -> NDArray[np.float32]:
-        """Stored vectors as unit vectors, from the finest form there is."""
-        try:
-            return self._to_float32(stored)
-        except ValueError as problem:
-            raise StoreCorrupt(f"a memory's vector can't be read back: {problem}") from None
-
-    def _to_float32(self, stored: Sequence[StoredVector]) -> NDArray[np.float32]:
+        """Return stored vectors as unit vectors, from their fine vector if they have one."""
         result = np.empty((len(stored), self._dimensions), np.float32)
-        for number, rows in _by_codec(stored).items():
-            finest = [stored[row][2] or stored[row][1] for row in rows]
-            result[rows] = self._decode(number, finest)
+        try:
+            for number, rows in _rows_by_codec(stored).items():
+                finest = [stored[row][2] or stored[row][1] for row in rows]
+                result[rows] = self._decode(number, finest)
+        except ValueError as problem:
+            raise _corrupt_vector(problem) from None
         return result
 
     def _decode(self, number: int, codes: Sequence[bytes]) -> NDArray[np.float32]:
@@ -149,22 +151,22 @@ class TierCodecs:
             self._load()
         codec = self._vectors.get(number)
         if codec is None:
-            raise StoreCorrupt(f"vector codec {number} is missing: restore the file from a copy")
+            raise StoreCorrupt(f"vector codec {number} is not in the file: restore it from a backup")
         return codec.decode(joined.reshape(len(codes), -1))
 
     # -- fitting ------------------------------------------------------------------------------
 
     def samples_wanted(self) -> int:
-        """How many memories the next `fit` would like to see; 0 if there is nothing to fit."""
+        """Return how many memories the next `fit` should get; 0 if there is nothing to fit."""
         pending = [codec for tier, codec in self._wanted.items() if self._is_pending(tier)]
         if pending:
             return max(2 * SAMPLES_NEEDED, *(codec.min_fit_vectors for codec in pending))
         return 0 if self._bodies.has_dictionary else SAMPLES_NEEDED
 
     def fit(self, vectors: NDArray[np.float32], bodies: Sequence[bytes]) -> None:
-        """Fit what is not fitted yet and keep it with the data."""
+        """Fit the codecs that are not fitted yet, and store them in the file."""
         if not self._bodies.has_dictionary:
-            # An empty one says that these memories have nothing in common: it is not tried again.
+            # An empty dictionary records that training failed, so that it is not tried again.
             self._store.save_codec(_DICTIONARY, train_dictionary(bodies) or b"")
         for tier, codec in self._wanted.items():
             if self._is_pending(tier):
@@ -177,22 +179,24 @@ class TierCodecs:
         self._load()
 
     def _is_pending(self, tier: Tier) -> bool:
-        """Whether the tier still writes int8 because its own codec is not kept with the data yet."""
+        """Return whether the tier still writes int8 because its own codec is not in the file yet."""
         return self._in_use[tier] == INT8 and self._wanted[tier].name != "int8"
 
     def _purpose(self, tier: Tier) -> str:
-        """Says all that makes a codec what it is: with other options it is fitted anew."""
+        """Return the name of a tier's codec in the file. It holds all options, so that a codec with
+        other options is fitted again."""
         codec = self._wanted[tier]
         options = sorted(self._options[tier].items())
         return f"{tier.label} vectors {codec.name} {codec.bytes_per_vector} {options}"
 
     def _load(self) -> None:
+        """Load the codecs of the file that are not loaded yet."""
         with self._lock:
             purposes = {self._purpose(tier): tier for tier in self._wanted}
             for stored in self._store.codecs():
                 if stored.purpose == _DICTIONARY:
-                    if not self._bodies.knows(stored.number):
-                        self._bodies.learn(stored.number, stored.data)
+                    if not self._bodies.has_codec(stored.number):
+                        self._bodies.add_dictionary(stored.number, stored.data)
                     continue
                 if stored.number not in self._vectors:
                     self._vectors[stored.number] = load_codec(stored.data)
@@ -202,7 +206,7 @@ class TierCodecs:
 
 
 def configured_codecs(config: MemoryConfig, dimensions: int) -> dict[Tier, VectorCodec]:
-    """The codecs that a configuration names, or InvalidConfig."""
+    """Return the vector codecs that a configuration names, by tier, or raise InvalidConfig."""
     codecs = {}
     for tier, name, part in (
         (Tier.IM, "im_config", config.im_config),
@@ -215,8 +219,12 @@ def configured_codecs(config: MemoryConfig, dimensions: int) -> dict[Tier, Vecto
     return codecs
 
 
-def _by_codec(stored: Sequence[StoredVector]) -> dict[int, list[int]]:
-    """Rows by how their finest form is read."""
+def _corrupt_vector(problem: ValueError) -> StoreCorrupt:
+    return StoreCorrupt(f"a memory's vector can't be decoded: {problem}")
+
+
+def _rows_by_codec(stored: Sequence[StoredVector]) -> dict[int, list[int]]:
+    """Group the rows by the codec of their finest vector."""
     rows: defaultdict[int, list[int]] = defaultdict(list)
     for row, (number, _, fine) in enumerate(stored):
         rows[INT8 if fine is not None else number].append(row)

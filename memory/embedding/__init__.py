@@ -1,4 +1,4 @@
-"""Text or state to vector. The default needs no server and no download."""
+"""Text or state to vector. The default embedder needs no server and no download."""
 
 from memory.embedding.base import Embedder, FloatMatrix, FunctionEmbedder, WeightedEmbedder
 from memory.embedding.content import ContentEmbedder, Rendering, render

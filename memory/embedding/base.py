@@ -1,4 +1,4 @@
-"""What an embedder is, and how a plain function becomes one."""
+"""The interface of embedders, and an embedder made of a function."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from memory.errors import InvalidMemory
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors of one length. `name` is kept in the file: vectors of two embedders
-    can't be compared, so a file opened with another one is refused."""
+    """Turns texts into vectors of `dimensions` numbers.
+
+    `name` is stored in the file. Vectors of different embedders can't be compared, so a file opened with
+    an embedder of another name raises EmbedderMismatch.
+    """
 
     @property
     def name(self) -> str: ...
@@ -22,21 +25,27 @@ class Embedder(Protocol):
     def dimensions(self) -> int: ...
 
     def embed(self, texts: Sequence[str]) -> FloatMatrix:
-        """One row a text; rows need not be of unit length."""
+        """Return one row for each text. Rows may have any length."""
         ...
 
 
 @runtime_checkable
 class WeightedEmbedder(Protocol):
-    """An embedder that can let some of a query's words count more than others."""
+    """An embedder that can give some words of a query more weight than others."""
 
     def embed_weighted(self, text: str, weight: Callable[[str], float]) -> FloatMatrix:
-        """One row; `weight` is asked for every word of the text."""
+        """Return one row for the text. `weight` returns the weight of a word."""
         ...
 
 
 class FunctionEmbedder:
-    """The user's own function, list of texts to list of vectors, as an embedder."""
+    """An embedder that calls your function.
+
+    Args:
+        function: takes a list of texts, returns one vector for each: anything NumPy can turn into an array.
+        name: stored in the file; use another name if the function's vectors change.
+        dimensions: the length of each vector.
+    """
 
     def __init__(self, function: Callable[[Sequence[str]], Any], *, name: str, dimensions: int) -> None:
         self._function = function
@@ -48,11 +57,11 @@ class FunctionEmbedder:
 
 
 def checked_rows(vectors: Any, name: str, rows: int, dimensions: int) -> FloatMatrix:
-    """What an embedder returned, or InvalidMemory naming it."""
+    """Return the vectors of embedder `name`, scaled by their largest component, or raise InvalidMemory."""
     try:
         wide = np.asarray(vectors, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidMemory(f"embedder {name!r} returned no array of numbers") from None
+        raise InvalidMemory(f"embedder {name!r} did not return an array of numbers") from None
     if wide.shape != (rows, dimensions):
         raise InvalidMemory(
             f"embedder {name!r} returned shape {wide.shape} instead of {(rows, dimensions)}"

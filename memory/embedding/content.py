@@ -1,8 +1,9 @@
-"""Any content to one vector: its words through the embedder, its numbers through a smooth kernel.
+"""Any content to one vector: words through the embedder, numbers through sines and cosines.
 
-A state such as {"position": {"x": 3.1}, "status": "hungry"} is rendered in a stable way: text and
-keys give words, and every number gives a few waves of its (squashed) value in directions drawn from
-its path. Two states with near numbers at the same paths are near each other; digits as text are not.
+A state such as {"position": {"x": 3.1}, "status": "hungry"} is rendered into text and numbers. Texts and
+their keys are embedded as words. Each number gives sines and cosines of its value, in random directions
+that its path selects. So two states with near numbers at the same paths have near vectors, which the
+digits as text would not give.
 """
 
 from __future__ import annotations
@@ -19,22 +20,29 @@ from memory._base.unit_vectors import FloatMatrix, unit, unit_rows
 from memory.embedding.base import Embedder, checked_rows
 from memory.embedding.wordllama import WordLlamaEmbedder
 
-_FREQUENCIES = (0.7, 2.0, 6.0)  # coarse to fine: far values stay a little alike, near ones very
+_FREQUENCIES = (0.7, 2.0, 6.0)
+"""Radians per unit of asinh(value). The low one keeps distant values a little alike, the high one
+separates near values."""
 _DIRECTIONS = 4096
-_STEPS = 7919 * np.arange(2 * len(_FREQUENCIES))  # from a path's first direction to its others
+"""Random directions, shared by all paths: 4 MB with 256 dimensions, and few collisions of paths.
+This, `_STEPS` and `_SEED` must never change: they are part of every stored vector."""
+_STEPS = 7919 * np.arange(2 * len(_FREQUENCIES))
+"""From the first direction of a path to its other ones; odd, so that they all differ."""
 _SEED = 20_250_323
 
 
 class Rendering(msgspec.Struct, frozen=True, gc=False):
-    """What of a content is embedded: words, and numbers with their paths."""
+    """The parts of a content that are embedded."""
 
     text: str
     words: int
+    """The number of texts in the content that `text` is made of."""
     numbers: tuple[tuple[str, float], ...]
+    """Each number with its path."""
 
 
 def render(leaves: Leaves) -> Rendering:
-    """The stable rendering of a content's scalars: the order of an object's keys does not count."""
+    """Return the rendering of a content's scalars. The order of an object's keys does not matter."""
     if len(leaves) == 1 and leaves[0][0] == "" and isinstance(leaves[0][1], str):
         return Rendering(leaves[0][1], 1, ())
     phrases: list[str] = []
@@ -54,7 +62,7 @@ def render(leaves: Leaves) -> Rendering:
 
 
 class ContentEmbedder:
-    """Renderings to unit vectors, over any embedder for the words."""
+    """Turns renderings into unit vectors. `embedder` embeds their text."""
 
     def __init__(self, embedder: Embedder) -> None:
         self.embedder = embedder
@@ -62,13 +70,14 @@ class ContentEmbedder:
         self._trusted = isinstance(embedder, WordLlamaEmbedder)
 
     def embed_texts(self, texts: Sequence[str]) -> FloatMatrix:
-        """Unit vectors of texts, whatever the embedder returned."""
+        """Return the unit vectors of texts. Validate the vectors of embedders that are not built in."""
         vectors = self.embedder.embed(texts)
         if self._trusted:
             return vectors
         return unit_rows(checked_rows(vectors, self.embedder.name, len(texts), self.dimensions))
 
     def embed(self, renderings: Sequence[Rendering]) -> FloatMatrix:
+        """Return one unit vector for each rendering."""
         words = self.embed_texts([rendering.text for rendering in renderings])
         for row, rendering in enumerate(renderings):
             if rendering.numbers:
@@ -76,12 +85,12 @@ class ContentEmbedder:
         return words
 
     def _with_numbers(self, words: FloatMatrix, rendering: Rendering) -> FloatMatrix:
-        """Words and numbers mixed by their share of the content's scalars."""
+        """Mix the vectors of words and numbers by their share of the content's scalars."""
         slots: dict[str, int] = {}
         slot_of = [slots.setdefault(path, len(slots)) for path, _ in rendering.numbers]
         waves = np.multiply.outer(np.arcsinh([value for _, value in rendering.numbers]), _FREQUENCIES)
         amounts = np.concatenate((np.cos(waves), np.sin(waves)), axis=1)
-        if len(slots) < len(slot_of):  # the numbers of a list share a path, and so its directions
+        if len(slots) < len(slot_of):  # the numbers of a list share their path and its directions
             summed = np.zeros((len(slots), amounts.shape[1]))
             np.add.at(summed, slot_of, amounts)
             amounts = summed
@@ -93,7 +102,7 @@ class ContentEmbedder:
 
     @cached_property
     def _directions(self) -> FloatMatrix:
-        """Fixed random directions, the same in every process: stored vectors must stay comparable."""
+        """Random directions from a fixed seed: stored vectors must stay comparable."""
         return np.random.default_rng(_SEED).standard_normal(
             (_DIRECTIONS, self.dimensions), dtype=np.float32
         )
@@ -102,5 +111,5 @@ class ContentEmbedder:
 def _as_float(value: float) -> float:
     try:
         return float(value)
-    except OverflowError:  # a whole number past the range of a double
+    except OverflowError:  # an integer too large for a float
         return 1e308 if value > 0 else -1e308

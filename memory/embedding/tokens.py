@@ -1,22 +1,22 @@
-"""Texts to the tokens of WordLlama's tokenizer, word by word: most words have been met before.
+"""Tokens of texts by WordLlama's tokenizer, with a cache of words.
 
-A word's first token begins with a mark, and no token has that mark further in: the tokens of a text are
-those of its words, each by itself. Asking a dictionary for a word's tokens costs a hundredth of finding
-them. It is not so where spaces follow each other, or where one of the tokenizer's special texts is: such a
-text is taken apart as a whole.
+The tokenizer marks the start of a word, and only the first character of a token can be that mark. So the
+tokens of a text are those of its words, one after the other. Reading a word's tokens from a dictionary
+takes a hundredth of the time of tokenizing it. Texts with repeated spaces or with special tokens are
+exceptions: they are tokenized as a whole.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Iterable
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from memory._base.locks import fork_safe_lock
 from memory.errors import AgentMemoryError
 
 if TYPE_CHECKING:
@@ -25,53 +25,53 @@ if TYPE_CHECKING:
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 
 MAX_CHARACTERS = 20_000
-"""A longer text is embedded by its beginning: past this, a mean of tokens says nothing more."""
+"""Only the first characters of a longer text are embedded: the mean of so many tokens hardly changes."""
 
 _MARK = "\N{LOWER ONE EIGHTH BLOCK}"
 _SPECIAL = (_MARK, "<unk>", "<s>", "</s>")
-_KNOWN_WORDS = 50_000
-_KNOWN_LENGTH = 40
+_CACHED_PIECES = 50_000
+"""Pieces in each cache: about 15 MB, more than the vocabulary of most agents."""
+_LONGEST_CACHED = 40
+"""Characters of the longest piece that is cached: longer ones are rarely repeated."""
 _WORD = re.compile(r"[^\W_]+")
 
 
 class Piece(NamedTuple):
-    """What stands between two spaces."""
+    """The text between two spaces, with its tokens."""
 
     text: str
     tokens: list[int]
 
 
-_load_lock = threading.Lock()
-os.register_at_fork(
-    before=_load_lock.acquire, after_in_parent=_load_lock.release, after_in_child=_load_lock.release
-)
+_load_lock = fork_safe_lock()
 _tokenizer: Tokenizer | None = None
-_known: dict[str, Piece] = {}  # never loses a word: a full one is replaced, its readers keep theirs
+_pieces: dict[str, Piece] = {}
+"""By text. Nothing is deleted from it: a full one is replaced, so that readers need no lock."""
 _counts: dict[str, int] = {}
-"""Of the same words the number of tokens: to count is quicker than to list."""
+"""By the text of the same pieces: the number of tokens, which is faster than to measure each list."""
 _words: dict[str, list[str | None]] = {}
-"""Of those that questions were made of, for each token the word that it is a part of."""
+"""By the text of a piece of a query: for each token the word that it is a part of."""
 
 
 def pieces_of(text: str) -> list[Piece]:
-    """A text, taken apart at its spaces; or as one piece where that would give other tokens."""
+    """Split a text at its spaces; or return it as one piece if splitting would give other tokens."""
     text = _clean(text)
     parts = text.split(" ")
-    known = _known
+    cached = _pieces
     try:
-        return [known[part] for part in parts]
+        return [cached[part] for part in parts]
     except KeyError:
         pass
     if not text:
         return []
     if "" in parts or any(map(text.__contains__, _SPECIAL)):
-        return [_piece(text)]
-    fresh = _learn({part for part in parts if part not in known})
-    return [known.get(part) or fresh[part] for part in parts]
+        return [_tokenize(text)]
+    new = _tokenize_and_cache({part for part in parts if part not in cached})
+    return [cached.get(part) or new[part] for part in parts]
 
 
 def count_tokens(text: str) -> int:
-    """How many tokens a text has for Llama's tokenizer: a fair measure for what any model will count."""
+    """Return the number of tokens of a text by Llama's tokenizer: an estimate for other models."""
     if len(text) <= MAX_CHARACTERS and text.isascii():
         try:
             return sum(map(_counts.__getitem__, text.split(" ")))
@@ -82,47 +82,47 @@ def count_tokens(text: str) -> int:
 
 
 def words_of_tokens(piece: Piece) -> list[str | None]:
-    """For each token the word that it is a part of; None for punctuation."""
+    """Return for each token the word that it is a part of; None for punctuation."""
     words = _words.get(piece.text)
     if words is None:
         words = _find_words(piece)
-        if len(piece.text) <= _KNOWN_LENGTH:
-            if len(_words) >= _KNOWN_WORDS:
+        if len(piece.text) <= _LONGEST_CACHED:
+            if len(_words) >= _CACHED_PIECES:
                 _words.clear()
             _words[piece.text] = words
     return words
 
 
-def _learn(parts: Iterable[str]) -> dict[str, Piece]:
-    global _known, _counts
-    fresh = {part: _piece(part) for part in parts}
-    kept = {part: piece for part, piece in fresh.items() if len(part) <= _KNOWN_LENGTH}
-    if len(kept) <= _KNOWN_WORDS:
-        if len(_known) + len(kept) > _KNOWN_WORDS:
-            _known, _counts = {}, {}
-        _known.update(kept)
-        _counts.update({part: len(piece.tokens) for part, piece in kept.items()})
-    return fresh
+def _tokenize_and_cache(parts: Iterable[str]) -> dict[str, Piece]:
+    global _pieces, _counts
+    new = {part: _tokenize(part) for part in parts}
+    short = {part: piece for part, piece in new.items() if len(part) <= _LONGEST_CACHED}
+    if len(short) <= _CACHED_PIECES:
+        if len(_pieces) + len(short) > _CACHED_PIECES:
+            _pieces, _counts = {}, {}
+        _pieces.update(short)
+        _counts.update({part: len(piece.tokens) for part, piece in short.items()})
+    return new
 
 
-def _piece(text: str) -> Piece:
+def _tokenize(text: str) -> Piece:
     return Piece(text, _load().encode(text, add_special_tokens=False).ids)
 
 
 def _find_words(piece: Piece) -> list[str | None]:
     text = piece.text
-    if text.isalnum():  # as most are: all its tokens are the word's
+    if text.isalnum():  # the usual case: the whole piece is one word
         mark = _mark_token()
         return [None if token == mark else text for token in piece.tokens]
     encoding = _load().encode(text, add_special_tokens=False)
     spans = [(*match.span(), match.group()) for match in _WORD.finditer(text)]
     words: list[str | None] = []
-    at = 0
+    current = 0
     for token, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
-        while at < len(spans) and spans[at][1] <= start:
-            at += 1
-        inside = at < len(spans) and spans[at][0] < end and token != _MARK
-        words.append(spans[at][2] if inside else None)
+        while current < len(spans) and spans[current][1] <= start:
+            current += 1
+        inside = current < len(spans) and spans[current][0] < end and token != _MARK
+        words.append(spans[current][2] if inside else None)
     return words
 
 
@@ -132,7 +132,7 @@ def _mark_token() -> int | None:
 
 
 def _clean(text: str) -> str:
-    """The part that is embedded, without the lone surrogates that UTF-8 can't hold."""
+    """Return the part of a text that is embedded, with lone surrogates replaced: UTF-8 has none."""
     text = text[:MAX_CHARACTERS]
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
@@ -147,7 +147,7 @@ def _load() -> Tokenizer:
 
 
 def _read_tokenizer() -> Tokenizer:
-    # The tokenizer would start a thread pool of its own, which a forked child can't use.
+    # Otherwise the tokenizer starts threads, which do not exist in a forked child.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from tokenizers import Tokenizer
 
@@ -158,11 +158,11 @@ def _read_tokenizer() -> Tokenizer:
 
 
 def wheel_folder() -> Path:
-    """Where the package's files are."""
-    spec = find_spec("wordllama")  # finds the folder without running the package
+    """Return the folder of the installed wordllama package."""
+    spec = find_spec("wordllama")  # finds the folder without importing the package
     if spec is None or spec.origin is None:
         raise AgentMemoryError(
-            "the default embedder's files are missing: pip install wordllama, "
-            "or give AgentMemorySystem an embedder of your own"
+            "the files of the default embedder are missing: run `pip install wordllama`, "
+            "or pass your own embedder to AgentMemorySystem"
         )
     return Path(spec.origin).parent

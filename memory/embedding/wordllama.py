@@ -1,13 +1,11 @@
-"""The default embedder: WordLlama's 256-d static token vectors, read straight from its wheel.
+"""The default embedder: WordLlama's static token vectors (256 dimensions), read from its wheel.
 
-Weights and tokenizer are inside the wheel, but the package's own loader looks elsewhere and then
-tries the network; importing it would also cost a second. A text's vector is the mean of its tokens'.
+Weights and tokenizer are files in the wheel. They are read directly, because the package's own loader
+tries the network and its import takes a second. The vector of a text is the mean of its tokens' vectors.
 """
 
 from __future__ import annotations
 
-import os
-import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,28 +13,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memory._base.locks import fork_safe_lock
 from memory._base.unit_vectors import FloatMatrix, unit, unit_rows
 from memory.embedding.tokens import Piece, pieces_of, wheel_folder, words_of_tokens
 
 _WEIGHTS = "weights/l2_supercat_256.safetensors"
 _FEW_TEXTS = 8
-_FEW_PIECES = 48  # up to here, counting those that occur twice costs more than it saves
-_WIDE_TOKENS = 4096  # vectors that are kept as float32, 1 KB each: most of what people say
+"""Up to this many short texts are embedded with one gather: more would not fit the CPU's cache."""
+_FEW_PIECES = 48
+"""Pieces of a short text: up to here, counting repeated tokens costs more than it saves."""
+_WIDE_TOKENS = 4096
+"""Token vectors that are cached as float32, 1 KB each: most words of everyday English."""
 
-_load_lock = threading.Lock()
-os.register_at_fork(
-    before=_load_lock.acquire, after_in_parent=_load_lock.release, after_in_child=_load_lock.release
-)
+_load_lock = fork_safe_lock()
 _loaded: NDArray[np.float16] | None = None
 
 
 class WordLlamaEmbedder:
-    """Static vectors: about 0.02 ms a short text, no network, loaded once a process when needed."""
+    """Static vectors: about 0.02 ms for a short text. The first use loads the weights."""
 
     name = "wordllama-l2-supercat-256"
     dimensions = 256
 
     def embed(self, texts: Sequence[str]) -> FloatMatrix:
+        """Return one unit vector for each text; zero for an empty text."""
         if len(texts) == 1:
             return unit(_sum_of(pieces_of(texts[0])))[None, :]
         if len(texts) <= _FEW_TEXTS:
@@ -44,12 +44,13 @@ class WordLlamaEmbedder:
             if all(map(_is_short, parts)):
                 return unit_rows(_sums_of(parts))
         vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
-        # Text by text: what a batch gathers at once would leave the processor's cache.
+        # One text at a time: the token vectors of all of them would not fit the CPU's cache.
         for row, text in enumerate(texts):
             vectors[row] = _sum_of(pieces_of(text))
         return unit_rows(vectors)
 
     def embed_weighted(self, text: str, weight: Callable[[str], float]) -> FloatMatrix:
+        """Return one unit vector, the mean of the tokens by the weight of their words."""
         tokens: list[int] = []
         weights: list[float] = []
         known: dict[str | None, float] = {None: 0.0}
@@ -72,7 +73,7 @@ def _is_short(pieces: Sequence[Piece]) -> bool:
 
 
 def _sums_of(texts: Sequence[Sequence[Piece]]) -> FloatMatrix:
-    """The sums of a few short texts' tokens: all are gathered at once."""
+    """Return the sums of the token vectors of a few short texts, with one gather."""
     tokens: list[int] = []
     starts = []
     for pieces in texts:
@@ -84,16 +85,16 @@ def _sums_of(texts: Sequence[Sequence[Piece]]) -> FloatMatrix:
 
 
 def _sum_of(pieces: Sequence[Piece]) -> FloatMatrix:
-    """The sum of all tokens' vectors."""
+    """Return the sum of the token vectors of one text."""
     if pieces and not _is_short(pieces):
-        return _weighted_sum(_counted(pieces))
+        return _weighted_sum(_token_counts(pieces))
     tokens = [token for piece in pieces for token in piece.tokens]
     total: FloatMatrix = np.add.reduce(_vectors_of(tokens), axis=0)
     return total
 
 
 def _vectors_of(tokens: list[int]) -> FloatMatrix:
-    """Widened before anything is done with them: NumPy is slow at half floats."""
+    """Return the vectors of tokens as float32: NumPy computes slowly with float16."""
     wide = _wide
     try:
         rows = [wide.places[token] for token in tokens]
@@ -105,10 +106,10 @@ def _vectors_of(tokens: list[int]) -> FloatMatrix:
     return wide.vectors.take(rows, axis=0)
 
 
-class _Wide:
-    """Vectors of tokens that were met, as float32: widening them anew is half of what embedding takes.
+class _WideVectors:
+    """A cache of token vectors as float32. Converting them each time is half the cost of embedding.
 
-    Vectors are only added, each before its place is told: readers need no lock.
+    Vectors are only added, and each one before its place, so readers need no lock.
     """
 
     def __init__(self) -> None:
@@ -116,17 +117,17 @@ class _Wide:
         self.vectors: FloatMatrix = np.empty((_WIDE_TOKENS, WordLlamaEmbedder.dimensions), np.float32)
 
 
-_wide = _Wide()
+_wide = _WideVectors()
 
 
-def _widen(tokens: Sequence[int]) -> _Wide:
-    """The wide vectors, these tokens' among them; full ones are left to their readers."""
+def _widen(tokens: Sequence[int]) -> _WideVectors:
+    """Return the cache with these tokens in it. A full cache is replaced, and its readers keep it."""
     global _wide
     narrow = _load()
     with _load_lock:
         missing = [token for token in dict.fromkeys(tokens) if token not in _wide.places]
         if len(_wide.places) + len(missing) > _WIDE_TOKENS:
-            _wide = _Wide()
+            _wide = _WideVectors()
             missing = list(dict.fromkeys(tokens))
         first = len(_wide.places)
         _wide.vectors[first : first + len(missing)] = narrow[missing]
@@ -134,12 +135,12 @@ def _widen(tokens: Sequence[int]) -> _Wide:
         return _wide
 
 
-def _counted(pieces: Sequence[Piece]) -> Counter[int]:
-    """How often each token occurs: a state says the same words over and over."""
-    different = {id(piece): piece for piece in pieces}
+def _token_counts(pieces: Sequence[Piece]) -> Counter[int]:
+    """Count each token: the rendering of a state repeats the same words many times."""
+    distinct = {id(piece): piece for piece in pieces}
     counts: Counter[int] = Counter()
     for key, times in Counter(map(id, pieces)).items():
-        for token in different[key].tokens:
+        for token in distinct[key].tokens:
             counts[token] += times
     return counts
 

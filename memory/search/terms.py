@@ -7,9 +7,7 @@ built from them without reading the content.
 
 from __future__ import annotations
 
-import os
 import re
-import threading
 import zlib
 from array import array
 from collections.abc import Iterable
@@ -19,6 +17,7 @@ from functools import lru_cache
 import Stemmer
 
 from memory._base.content import Leaves, Scalar
+from memory._base.locks import fork_safe_lock
 
 ATTRIBUTE_BIT = 1 << 31
 KIND = "\0kind"
@@ -33,12 +32,7 @@ _MAX_ATTRIBUTE_TEXT = 200
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+")
 
 _stemmer = Stemmer.Stemmer("english")
-_stemmer_lock = threading.Lock()  # a stemmer is not thread-safe
-os.register_at_fork(
-    before=_stemmer_lock.acquire,
-    after_in_parent=_stemmer_lock.release,
-    after_in_child=_stemmer_lock.release,
-)
+_stemmer_lock = fork_safe_lock()  # a stemmer is not thread-safe
 _terms: dict[str, int] = {}
 
 

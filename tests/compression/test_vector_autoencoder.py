@@ -106,7 +106,7 @@ def test_slopes_are_those_of_the_loss() -> None:
     weights = [part + rng.normal(size=part.shape).astype(np.float32) * np.float32(0.1) for part in weights]
     rows = unit(rng.normal(size=(6, 10)))
     slopes = [np.empty_like(part) for part in weights]
-    _network.loss_and_slopes(rows, weights, slopes, levels=1e6)
+    _network.loss_and_gradients(rows, weights, slopes, levels=1e6)
 
     def loss(changed: list[NDArray[np.float64]]) -> float:
         out = _network.from_code(_network.to_code(rows.astype(np.float64), changed), changed)

@@ -197,10 +197,10 @@ def test_too_few_vectors_are_refused_with_both_numbers(name: str) -> None:
     codec = make_codec(name, DIMENSIONS)
     need = codec.min_fit_vectors
     few = clustered(need - 1, DIMENSIONS, seed=0)
-    with pytest.raises(CodecNeedsMoreData, match=rf"at least {need} .* got {need - 1}$"):
+    with pytest.raises(CodecNeedsMoreData, match=rf"given {need - 1} vectors .* at least {need}$"):
         codec.fit(few)
     with_zeros = np.concatenate([few, np.zeros((50, DIMENSIONS), np.float32)])
-    with pytest.raises(CodecNeedsMoreData, match=rf"got {need - 1}$"):
+    with pytest.raises(CodecNeedsMoreData, match=rf"given {need - 1} vectors"):
         codec.fit(with_zeros)
     assert not codec.is_fitted
 
@@ -208,7 +208,7 @@ def test_too_few_vectors_are_refused_with_both_numbers(name: str) -> None:
 def test_a_failed_fit_leaves_a_fitted_codec_as_it_was() -> None:
     codec = make_codec("pq", DIMENSIONS).fit(clustered(400, DIMENSIONS, seed=0))
     before = codec.save()
-    with pytest.raises(CodecNeedsMoreData, match=r"at least 256 .* got 255"):
+    with pytest.raises(CodecNeedsMoreData, match=r"given 255 vectors .* at least 256"):
         codec.fit(clustered(255, DIMENSIONS, seed=1))
     assert codec.save() == before
 
@@ -226,7 +226,7 @@ def test_fitting_twice_with_one_seed_gives_the_same_codec(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in LEARNING if name != "autoencoder"])
-def test_fitting_again_forgets_what_was_learnt_before(name: str) -> None:
+def test_fitting_again_starts_from_nothing(name: str) -> None:
     rows = clustered(300, DIMENSIONS, seed=0)
     codec = make_codec(name, DIMENSIONS).fit(clustered(300, DIMENSIONS, seed=9)).fit(rows)
     assert codec.save() == make_codec(name, DIMENSIONS).fit(rows).save()
@@ -269,7 +269,7 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
         make_codec("pcaa", 8)
     with pytest.raises(UnknownCodec, match="did you mean 'autoencoder'"):
         make_codec("AutoEncoder", 8)
-    with pytest.raises(UnknownCodec, match="there are: float32, int8"):
+    with pytest.raises(UnknownCodec, match="codecs are: float32, int8"):
         make_codec("zzz", 8)
 
 

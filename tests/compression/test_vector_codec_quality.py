@@ -107,14 +107,14 @@ def test_no_vector_gets_the_code_that_means_zero() -> None:
 
 def test_axes_are_dealt_out_so_that_sub_spaces_are_worth_the_same() -> None:
     variances = np.geomspace(1.0, 1e-3, 16)
-    places = pq.deal_out(variances, 4, 4)
+    places = pq.distribute_axes(variances, 4, 4)
     assert sorted(places.tolist()) == list(range(16))
     worth = np.log(variances)[places].reshape(4, 4).sum(axis=1)
     assert np.ptp(worth) < 0.1 * np.abs(worth).mean()
 
 
 def test_an_axis_that_has_no_partner_leaves_a_place_empty() -> None:
-    places = pq.deal_out(np.linspace(1.0, 0.1, 7), 2, 4)
+    places = pq.distribute_axes(np.linspace(1.0, 0.1, 7), 2, 4)
     assert sorted(places.tolist()) == [-1, *range(7)]
 
 

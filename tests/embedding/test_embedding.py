@@ -182,13 +182,13 @@ def test_long_short_and_empty_texts_in_one_batch_do_not_disturb_each_other(
 def test_more_different_words_than_are_remembered_change_nothing(
     words: WordLlamaEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokens, "_KNOWN_WORDS", 10)
-    monkeypatch.setattr(tokens, "_known", {})
+    monkeypatch.setattr(tokens, "_CACHED_PIECES", 10)
+    monkeypatch.setattr(tokens, "_pieces", {})
     for size in (3, 6, 9, 30, 600, 2):
         texts = [" ".join([f"w{number}x{text}" for number in range(size)] * 2) for text in range(3)]
         for _ in range(2):
             assert_by_the_definition(words, texts)
-            assert len(tokens._known) <= 10
+            assert len(tokens._pieces) <= 10
 
 
 def test_an_empty_text_is_the_zero_vector(words: WordLlamaEmbedder) -> None:

@@ -1,7 +1,8 @@
-"""Vector codecs: the same vectors in fewer bytes, behind one interface.
+"""Vector codecs: vectors in fewer bytes, behind one interface.
 
-`make_codec("pq", 256).fit(vectors)` gives a codec; `encode` and `decode` do the work, and what
-`save` writes `load_codec` reads.
+codec = make_codec("pq", 256).fit(vectors)
+codes = codec.encode(vectors)
+near = load_codec(codec.save()).decode(codes)
 """
 
 from memory.compression.vectors.autoencoder import AutoencoderCodec

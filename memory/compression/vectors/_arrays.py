@@ -1,4 +1,4 @@
-"""What every codec does to arrays: checking what came in, unit length, stable products."""
+"""Array helpers of all codecs: validation, unit length, reproducible products."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ Doubles = NDArray[np.float64]
 Codes = NDArray[np.uint8]
 
 SMALL_PRODUCT = 250_000
-"""OpenBLAS works on a product of fewer multiplications in the calling thread alone. Waking others
-for each of these thousands of small products gains nothing, and on a busy machine waiting for
-them was measured to take ten times as long."""
+"""Multiplications of a matrix product up to which OpenBLAS uses the calling thread only. For thousands
+of small products more threads gain nothing: on a busy machine they were measured ten times slower."""
 
 
 def as_vectors(vectors: ArrayLike, dimensions: int) -> Floats:
-    """``vectors`` as an (n, dimensions) array of finite float32 values, or InvalidVector."""
+    """Return ``vectors`` as an (n, dimensions) array of finite float32 values, or raise InvalidVector."""
     try:
         array = np.asarray(vectors, dtype=np.float32)
     except (TypeError, ValueError) as error:
@@ -26,7 +25,7 @@ def as_vectors(vectors: ArrayLike, dimensions: int) -> Floats:
     if array.ndim != 2 or array.shape[1] != dimensions:
         raise InvalidVector(
             f"expected vectors of shape (n, {dimensions}), got {array.shape}; "
-            "give one vector as vector[None, :]"
+            "pass one vector as vector[None, :]"
         )
     finite = np.isfinite(array).all(axis=1)
     if not finite.all():
@@ -38,23 +37,28 @@ def as_vectors(vectors: ArrayLike, dimensions: int) -> Floats:
 
 
 def as_codes(codes: NDArray[np.uint8], width: int) -> Codes:
-    """``codes`` as an (n, width) array of bytes, or InvalidVector."""
+    """Return ``codes`` as an (n, width) array of bytes, or raise InvalidVector."""
     array = np.asarray(codes)
     if array.dtype != np.uint8:
-        raise InvalidVector(f"codes are uint8 bytes, got {array.dtype}; use np.frombuffer")
+        raise InvalidVector(
+            f"expected codes of type uint8, got {array.dtype}; use np.frombuffer(…, np.uint8)"
+        )
     if array.ndim != 2 or array.shape[1] != width:
         raise InvalidVector(f"expected codes of shape (n, {width}), got {array.shape}")
     return array
 
 
-def unit_rows(rows: NDArray[np.floating]) -> Floats:
-    """Rows scaled to length one; zero rows stay zero, and rows of unit length stay as they are."""
+def robust_unit_rows(rows: NDArray[np.floating]) -> Floats:
+    """Scale each row to unit length, even if its square would overflow or underflow.
+
+    Zero rows stay zero. Rows of unit length are not changed, so that encoding is repeatable.
+    """
     single = rows.astype(np.float32)
     with np.errstate(over="ignore", under="ignore"):
         squared = np.einsum("ij,ij->i", single, single)
     extreme = ~((squared > 1e-20) & (squared < 1e20)) & single.any(axis=1)
     if extreme.any():
-        # Their squares leave the range of a float: first bring the largest component to one.
+        # The squares overflow or underflow: first scale the largest component to one.
         few = rows[extreme].astype(np.float64)
         few /= np.abs(few).max(axis=1, keepdims=True)
         single[extreme] = few
@@ -65,11 +69,11 @@ def unit_rows(rows: NDArray[np.floating]) -> Floats:
 
 
 def product(rows: NDArray[np.floating], matrix: NDArray[np.floating]) -> Doubles:
-    """``rows @ matrix`` in double precision.
+    """Return ``rows @ matrix`` in double precision.
 
-    In single precision BLAS rounds a row differently by its place in the batch (measured: a
-    quarter of the rows change in the last bit), so that a vector's code would depend on its
-    neighbours. In double precision the difference is 1e-16, far below any code's step.
+    In single precision the rounding of a row depends on its place in the batch (measured: a quarter of
+    the rows change in the last bit), so the code of a vector would depend on the other vectors. In double
+    precision the difference is 1e-16, which changes no code.
     """
     result: Doubles = rows.astype(np.float64) @ matrix.astype(np.float64)
     return result

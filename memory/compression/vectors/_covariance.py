@@ -1,4 +1,4 @@
-"""The axes along which a set of vectors varies, trusted no further than its size allows."""
+"""Principal axes of a set of vectors, with shrunk variances."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memory.compression.vectors._arrays import Doubles, Floats
 
 @dataclass(frozen=True)
 class PrincipalAxes:
-    """Mean, variances (falling) and the axes they belong to, as columns."""
+    """The mean, the variances in falling order, and their axes as columns."""
 
     mean: Doubles
     variances: Doubles
@@ -19,12 +19,12 @@ class PrincipalAxes:
 
 
 def principal_axes(rows: Floats) -> PrincipalAxes:
-    """Principal components with Ledoit and Wolf's shrinkage of the variances.
+    """Return the principal axes, with Ledoit and Wolf's shrinkage of the variances.
 
-    The sample covariance of a few hundred vectors calls directions empty that the next vectors
-    will use. Shrinking it towards a multiple of the identity, by the amount that Ledoit and Wolf
-    derive from the data ("A well-conditioned estimator for large-dimensional covariance
-    matrices", 2004, section 3.3), changes no axis, only how far the variances are believed.
+    A few hundred vectors have no variance along some axes, although later vectors will have. So the
+    covariance is shrunk towards a multiple of the identity, by the amount of Ledoit and Wolf ("A
+    well-conditioned estimator for large-dimensional covariance matrices", 2004, section 3.3). That
+    changes the variances, but not the axes.
     """
     wide = rows.astype(np.float64)
     mean = wide.mean(axis=0)
@@ -43,7 +43,7 @@ def principal_axes(rows: Floats) -> PrincipalAxes:
 
 
 def _with_fixed_signs(axes: Doubles) -> Doubles:
-    """An axis and its negative are the same axis; which one LAPACK gives should not matter."""
+    """Make the largest component of each axis positive: LAPACK may return an axis or its negative."""
     strongest = np.abs(axes).argmax(axis=0)
     signs = np.sign(axes[strongest, np.arange(axes.shape[1])])
     return axes * np.where(signs == 0.0, 1.0, signs)

@@ -1,4 +1,4 @@
-"""k-means in many small spaces at once: the codebooks of the product quantiser."""
+"""k-means in many sub-spaces at once: the codebooks of product quantisation."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ from memory._base.yielding import yield_gil
 from memory.compression.vectors._arrays import SMALL_PRODUCT, Codes, Floats
 
 CENTROIDS = 256
+"""Centroids of a sub-space: as many as one byte can number."""
 NO_VECTOR = 255
-"""In the first sub-space this code means "no vector", so its centroid is never the nearest."""
-
+"""The code of the zero vector in the first sub-space: its centroid is never chosen there."""
 SEEDING_ROWS = 2048
-
+"""Rows that the first centroids are drawn from, eight for each centroid: a bound on the time."""
 _NEVER = np.float32(1e30)
+"""Half a squared length so large that the centroid is never the nearest."""
 
 
 def codebooks(spaces: Floats, iterations: int, rng: np.random.Generator) -> Floats:
-    """(spaces, rows, width) values to (spaces, 256, width) centroids, by Lloyd's iterations."""
-    some = rng.permutation(spaces.shape[1])[:SEEDING_ROWS]
-    centroids = _spread_out(spaces[:, some], rng)
+    """Return the (spaces, 256, width) centroids of (spaces, rows, width) values, by Lloyd's iterations."""
+    sample = rng.permutation(spaces.shape[1])[:SEEDING_ROWS]
+    centroids = _initial_centroids(spaces[:, sample], rng)
     for _ in range(iterations):
         centroids = _means(spaces, nearest(spaces, centroids), centroids)
     return centroids
 
 
 def nearest(spaces: Floats, centroids: Floats) -> Codes:
-    """(spaces, rows): the index of the nearest centroid in each space.
+    """Return a (spaces, rows) array: the index of the nearest centroid in each space.
 
-    The nearest centroid c of x has the largest x·c - |c|²/2: one matrix product when x carries
-    a one and c carries -|c|²/2 as a further component.
+    The nearest centroid c of x has the largest x·c - |c|²/2. That is one matrix product if x has an
+    additional component 1, and c an additional component -|c|²/2.
     """
     count, rows, width = spaces.shape
     halves = np.square(centroids).sum(axis=2) / np.float32(2.0)
@@ -49,14 +50,14 @@ def nearest(spaces: Floats, centroids: Floats) -> Codes:
     return found
 
 
-def _spread_out(spaces: Floats, rng: np.random.Generator) -> Floats:
-    """k-means++ in all spaces side by side (Arthur and Vassilvitskii, 2007).
+def _initial_centroids(spaces: Floats, rng: np.random.Generator) -> Floats:
+    """Choose the first centroids in all spaces at once by k-means++ (Arthur and Vassilvitskii, 2007).
 
-    The next centroid is a row drawn in proportion to its squared distance from those chosen.
+    Each centroid is a row, drawn in proportion to its squared distance from the nearest chosen one.
     """
     count, rows, width = spaces.shape
-    every = np.arange(count)
-    # Axis by axis over long rows: summing over a last axis of four values takes three times as long.
+    all_spaces = np.arange(count)
+    # Axis by axis over long rows: a sum over a last axis of four values takes three times as long.
     axes = np.ascontiguousarray(spaces.transpose(2, 0, 1))
     centroids = np.empty((count, CENTROIDS, width), dtype=np.float32)
     chosen = rng.integers(rows, size=count)
@@ -64,21 +65,21 @@ def _spread_out(spaces: Floats, rng: np.random.Generator) -> Floats:
     step = np.empty_like(distance)
     for index in range(CENTROIDS):
         yield_gil()
-        centroids[:, index] = spaces[every, chosen]
-        away = np.zeros_like(distance)
+        centroids[:, index] = spaces[all_spaces, chosen]
+        to_new = np.zeros_like(distance)
         for axis in range(width):
             np.subtract(axes[axis], centroids[:, index, axis, None], out=step)
-            away += np.square(step, out=step)
-        np.minimum(distance, away, out=distance)
-        upto = np.cumsum(distance, axis=1, dtype=np.float64)
-        drawn = rng.random(count) * upto[:, -1]
-        passed = np.count_nonzero(upto <= drawn[:, None], axis=1)
+            to_new += np.square(step, out=step)
+        np.minimum(distance, to_new, out=distance)
+        cumulative = np.cumsum(distance, axis=1, dtype=np.float64)
+        drawn = rng.random(count) * cumulative[:, -1]
+        passed = np.count_nonzero(cumulative <= drawn[:, None], axis=1)
         chosen = np.minimum(passed, rows - 1)
     return centroids
 
 
 def _means(spaces: Floats, assigned: Codes, centroids: Floats) -> Floats:
-    """The mean of the rows of each centroid; one without rows stays where it is."""
+    """Return the mean of the rows of each centroid. A centroid without rows is not changed."""
     count, _, width = spaces.shape
     cells = (assigned.astype(np.intp) + np.arange(count)[:, None] * CENTROIDS).ravel()
     sizes = np.bincount(cells, minlength=count * CENTROIDS)

@@ -1,7 +1,7 @@
-"""The autoencoder's network, and its training.
+"""The autoencoder's network and its training.
 
-The gradients are written out. With automatic differentiation on NumPy (autograd) a step took four
-times as long, and on a busy machine forty times: its products woke all of BLAS's threads.
+The gradients are computed by hand. With automatic differentiation (autograd) a step took four times as
+long, and on a busy machine forty times, because its matrix products used all threads of BLAS.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from memory.compression.vectors._signed_bytes import LEVELS
 Weights = Sequence[NDArray[Any]]
 
 LAYERS = ("enter", "squeeze", "widen", "leave")
-"""dimensions -> hidden -> code -> hidden -> dimensions"""
+"""dimensions -> hidden -> code -> hidden -> dimensions. These names are part of the saved format."""
 
 
 def shapes(dimensions: int, hidden: int, code: int) -> dict[str, tuple[int, ...]]:
-    """The arrays of the network in the order of the forward pass, biases after weights."""
+    """Return the names and shapes of the network's arrays, in the order of the forward pass."""
     sizes = (dimensions, hidden, code, hidden, dimensions)
-    found: dict[str, tuple[int, ...]] = {}
+    arrays: dict[str, tuple[int, ...]] = {}
     for layer, width, height in zip(LAYERS, sizes[:-1], sizes[1:], strict=True):
-        found[layer] = (width, height)
-        found[layer + "_bias"] = (height,)
-    return found
+        arrays[layer] = (width, height)
+        arrays[layer + "_bias"] = (height,)
+    return arrays
 
 
 def initial(layers: Mapping[str, tuple[int, ...]], rng: np.random.Generator) -> list[Doubles]:
-    """Glorot and Bengio's initial weights (2010), and no bias."""
+    """Return random weights by Glorot and Bengio (2010), and biases of zero."""
     weights = []
     for shape in layers.values():
         spread = np.sqrt(2.0 / sum(shape)) if len(shape) == 2 else 0.0
@@ -42,10 +42,10 @@ def initial(layers: Mapping[str, tuple[int, ...]], rng: np.random.Generator) -> 
 
 
 def to_code(units: Doubles, weights: Weights) -> Doubles:
-    """Unit rows to code values between -1 and 1.
+    """Return code values between -1 and 1 for unit rows.
 
-    Components of a unit vector are small; times the root of their number they are about one,
-    which is the range that the first layer's initial weights are made for.
+    The components of a unit vector are small. Multiplied by the square root of their number they are
+    about one, the range that the initial weights of the first layer expect.
     """
     enter, enter_bias, squeeze, squeeze_bias = weights[:4]
     inner = np.tanh(units * np.sqrt(len(enter)) @ enter + enter_bias)
@@ -54,7 +54,7 @@ def to_code(units: Doubles, weights: Weights) -> Doubles:
 
 
 def from_code(code: NDArray[np.floating], weights: Weights) -> Doubles:
-    """Code values to rows whose direction is the answer."""
+    """Return the rows that code values stand for; only their direction matters."""
     widen, widen_bias, leave, leave_bias = weights[4:]
     rows: Doubles = np.tanh(code @ widen + widen_bias) @ leave + leave_bias
     return rows
@@ -69,27 +69,27 @@ def train(
     learning_rate: float,
     rng: np.random.Generator,
 ) -> tuple[list[Floats], list[float]]:
-    """The trained weights, and the mean loss (1 - cosine) of each epoch."""
-    current = _Flat.copy_of(weights)
-    slopes = _Flat.copy_of(weights)
+    """Return the trained weights, and the mean loss (1 - cosine) of each epoch."""
+    current = _FlatWeights.copy_of(weights)
+    gradients = _FlatWeights.copy_of(weights)
     adam = _Adam(current.values.size, learning_rate)
     losses = []
     for _ in range(epochs):
         total = 0.0
         for rows in _batches(units, rng.permutation(len(units)), batch_size):
-            total += loss_and_slopes(rows, current.parts, slopes.parts) * len(rows)
-            adam.step(current.values, slopes.values)
+            total += loss_and_gradients(rows, current.parts, gradients.parts) * len(rows)
+            adam.step(current.values, gradients.values)
         losses.append(total / len(units))
     return current.parts, losses
 
 
-def loss_and_slopes(
-    units: Floats, weights: Sequence[Floats], slopes: Sequence[Floats], levels: float = LEVELS
+def loss_and_gradients(
+    units: Floats, weights: Sequence[Floats], gradients: Sequence[Floats], levels: float = LEVELS
 ) -> float:
-    """The mean of 1 - cosine over these rows; its slope along each weight goes into `slopes`.
+    """Return the mean loss (1 - cosine) of these rows, and write its gradients to `gradients`.
 
-    The code is rounded as it will be stored, so that the decoder learns from what it will really get;
-    going back, the rounding counts as if it were not there (the straight-through estimator).
+    The forward pass rounds the code as storing does, so that the decoder learns from rounded codes. The
+    backward pass ignores the rounding (the straight-through estimator).
     """
     enter, enter_bias, squeeze, squeeze_bias, widen, widen_bias, leave, leave_bias = weights
     scaled = units * np.float32(np.sqrt(units.shape[1]))
@@ -103,26 +103,26 @@ def loss_and_slopes(
     squared = np.einsum("ij,ij->i", out, out) + np.float32(1e-12)
     length = np.sqrt(squared)
     cosine = along / length
-    # The cosine's slope along out is (unit - out · along / length²) / length.
-    slope = (out * (along / squared)[:, None] - units) / (length * np.float32(len(units)))[:, None]
-    _back(second, slope, slopes[6:8])
-    slope = _times(slope, leave.T) * (1 - np.square(second))
-    _back(rounded, slope, slopes[4:6])
-    slope = _times(slope, widen.T) * (1 - np.square(code))
-    _back(first, slope, slopes[2:4])
-    slope = _times(slope, squeeze.T) * (1 - np.square(first))
-    _back(scaled, slope, slopes[0:2])
+    # The gradient of the cosine by out is (unit - out · along / length²) / length.
+    gradient = (out * (along / squared)[:, None] - units) / (length * np.float32(len(units)))[:, None]
+    _layer_gradients(second, gradient, gradients[6:8])
+    gradient = _times(gradient, leave.T) * (1 - np.square(second))
+    _layer_gradients(rounded, gradient, gradients[4:6])
+    gradient = _times(gradient, widen.T) * (1 - np.square(code))
+    _layer_gradients(first, gradient, gradients[2:4])
+    gradient = _times(gradient, squeeze.T) * (1 - np.square(first))
+    _layer_gradients(scaled, gradient, gradients[0:2])
     return float(np.mean(1 - cosine, dtype=np.float64))
 
 
-def _back(entered: Floats, slope: Floats, slopes: Sequence[Floats]) -> None:
-    """The slopes of one layer's weights and bias, from what entered it and the slope of what left it."""
-    _times(entered.T, slope, slopes[0])
-    slope.sum(axis=0, out=slopes[1])
+def _layer_gradients(inputs: Floats, gradient: Floats, gradients: Sequence[Floats]) -> None:
+    """Write the gradients of a layer's weights and bias, given its inputs and its outputs' gradient."""
+    _times(inputs.T, gradient, gradients[0])
+    gradient.sum(axis=0, out=gradients[1])
 
 
 def _times(left: Floats, right: Floats, out: Floats | None = None) -> Floats:
-    """``left @ right`` in pieces that BLAS works on in this thread (see SMALL_PRODUCT)."""
+    """Return ``left @ right``, computed in parts for which BLAS uses this thread only."""
     rows, inner = left.shape
     columns = right.shape[1]
     if out is None:
@@ -144,14 +144,14 @@ def _batches(units: Floats, order: NDArray[np.intp], size: int) -> Iterator[Floa
 
 
 @dataclass(frozen=True)
-class _Flat:
-    """All weights in one row, and each of them as a view of its part: one Adam step serves all."""
+class _FlatWeights:
+    """All weights in one row, so that one Adam step updates all; `parts` are views of it."""
 
     values: Floats
     parts: list[Floats]
 
     @classmethod
-    def copy_of(cls, weights: Weights) -> _Flat:
+    def copy_of(cls, weights: Weights) -> _FlatWeights:
         values = np.concatenate([part.ravel() for part in weights]).astype(np.float32)
         ends = np.cumsum([part.size for part in weights])
         pieces = np.split(values, ends[:-1])
@@ -159,30 +159,33 @@ class _Flat:
 
 
 class _Adam:
-    """Kingma and Ba, "Adam: a method for stochastic optimization" (2015), with their constants."""
+    """The optimiser of Kingma and Ba, "Adam: a method for stochastic optimization" (2015).
+
+    The constants are theirs: 0.9 and 0.999 (decay rates), 1e-8 (avoids division by zero).
+    """
 
     def __init__(self, size: int, learning_rate: float) -> None:
         self._rate = learning_rate
         self._mean = np.zeros(size, dtype=np.float32)
         self._square = np.zeros(size, dtype=np.float32)
-        self._spare = np.empty(size, dtype=np.float32)
+        self._buffer = np.empty(size, dtype=np.float32)
         self._steps = 0
 
-    def step(self, values: Floats, slopes: Floats) -> None:
-        """Change the values in place. `slopes` is used up."""
+    def step(self, values: Floats, gradients: Floats) -> None:
+        """Change the values in place. `gradients` is overwritten."""
         self._steps += 1
-        spare = self._spare
-        np.multiply(slopes, np.float32(0.1), out=spare)
+        buffer = self._buffer
+        np.multiply(gradients, np.float32(0.1), out=buffer)
         self._mean *= np.float32(0.9)
-        self._mean += spare
-        np.square(slopes, out=slopes)
-        slopes *= np.float32(0.001)
+        self._mean += buffer
+        np.square(gradients, out=gradients)
+        gradients *= np.float32(0.001)
         self._square *= np.float32(0.999)
-        self._square += slopes
-        # Both averages start at zero and are too small at first, by known factors.
-        np.sqrt(self._square, out=spare)
-        spare /= np.float32(np.sqrt(1 - 0.999**self._steps))
-        spare += np.float32(1e-8)
-        np.divide(self._mean, spare, out=spare)
-        spare *= np.float32(self._rate / (1 - 0.9**self._steps))
-        values -= spare
+        self._square += gradients
+        # Both averages start at zero. The powers of the decay rates correct that.
+        np.sqrt(self._square, out=buffer)
+        buffer /= np.float32(np.sqrt(1 - 0.999**self._steps))
+        buffer += np.float32(1e-8)
+        np.divide(self._mean, buffer, out=buffer)
+        buffer *= np.float32(self._rate / (1 - 0.9**self._steps))
+        values -= buffer

@@ -1,4 +1,4 @@
-"""A random rotation: spreads what a vector holds evenly over all of its dimensions."""
+"""A random rotation, which spreads a vector's information evenly over its dimensions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from memory.compression.vectors._arrays import Doubles
 
 
 def random_rotation(dimensions: int, seed: int) -> Doubles:
-    """A uniformly distributed orthogonal matrix.
+    """Return a uniformly distributed orthogonal matrix.
 
-    The signs of R's diagonal are made positive: without that, QR leaves them to the LAPACK at
-    hand, and the matrix is not uniform either (Mezzadri, "How to generate random matrices from
-    the classical compact groups", 2007).
+    The diagonal of R is made positive. Otherwise its signs depend on the LAPACK in use, and the matrix is
+    not uniform (Mezzadri, "How to generate random matrices from the classical compact groups", 2007).
     """
     normal = np.random.default_rng(seed).normal(size=(dimensions, dimensions))
     orthogonal, triangular = np.linalg.qr(normal)

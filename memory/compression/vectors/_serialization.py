@@ -1,6 +1,6 @@
-"""The bytes of a saved codec: a magic word, a format version, a digest, and MessagePack.
+"""The format of a saved codec: a magic word, a format version, a digest, and MessagePack.
 
-Never pickle: a codec comes out of a database that somebody else may have written.
+Not pickle, which can run code: the file may come from somebody else.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SavedArray(msgspec.Struct, frozen=True):
 
 
 class SavedCodec(msgspec.Struct, frozen=True):
-    """What a codec is rebuilt from."""
+    """The parts of a saved codec."""
 
     name: str
     dimensions: int
@@ -46,22 +46,24 @@ class SavedCodec(msgspec.Struct, frozen=True):
 
 
 def pack(name: str, dimensions: int, options: Mapping[str, Option], learnt: Mapping[str, Floats]) -> bytes:
+    """Return the bytes of a codec."""
     arrays = {key: SavedArray(value.shape, value.astype("<f4").tobytes()) for key, value in learnt.items()}
     body = msgspec.msgpack.encode(SavedCodec(name, dimensions, dict(options), arrays))
     return _HEADER.pack(MAGIC, VERSION, _digest(body)) + body
 
 
 def unpack(data: bytes) -> SavedCodec:
-    """The parts of a saved codec, or CodecDamaged with the reason in one line."""
+    """Return the parts of a saved codec, or raise CodecDamaged."""
     if len(data) < _HEADER.size:
-        raise CodecDamaged(f"no saved codec: only {len(data)} bytes")
+        raise CodecDamaged(f"not a saved codec: it has only {len(data)} bytes")
     magic, version, digest = _HEADER.unpack_from(data)
     body = data[_HEADER.size :]
     if magic != MAGIC:
-        raise CodecDamaged(f"no saved codec: it begins with {magic!r}, not with {MAGIC!r}")
+        raise CodecDamaged(f"not a saved codec: it starts with {magic!r} instead of {MAGIC!r}")
     if version > VERSION:
         raise CodecDamaged(
-            f"the codec was saved in format {version}, this version reads up to {VERSION}: upgrade"
+            f"the codec was saved in format {version}, but this version reads formats up to {VERSION}: "
+            "upgrade agentmemory-tiers"
         )
     if version != VERSION or _digest(body) != digest:
         raise CodecDamaged("the saved codec is damaged: its digest does not match its content")

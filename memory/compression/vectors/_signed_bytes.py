@@ -1,4 +1,4 @@
-"""Values between -1 and 1 as signed bytes, with one byte left over for "no vector"."""
+"""Values between -1 and 1 as signed bytes, with one byte reserved for the zero vector."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from numpy.typing import NDArray
 from memory.compression.vectors._arrays import Codes, Floats
 
 NO_VECTOR = 128
-"""As a signed byte -128: rounding values in [-1, 1] to ±127 never gives it."""
-
+"""The code of the zero vector: -128 as a signed byte, which rounding to ±127 never gives."""
 LEVELS = 127.0
+"""The signed byte that stands for 1.0."""
 
 
 def to_signed(values: NDArray[np.floating]) -> Codes:
-    """Clipped to [-1, 1] and rounded to 255 steps."""
+    """Clip values to [-1, 1] and round them to 255 steps."""
     signed: NDArray[np.int8] = np.rint(np.clip(values, -1.0, 1.0) * LEVELS).astype(np.int8)
     return signed.view(np.uint8)
 
 
 def from_signed(codes: Codes) -> Floats:
+    """Return the values that `to_signed` rounded."""
     signed = np.ascontiguousarray(codes).view(np.int8)
     return signed.astype(np.float32) / np.float32(LEVELS)

@@ -1,4 +1,4 @@
-"""A neural network that learns its own code for the vectors, and goes on learning."""
+"""The codec `autoencoder`: a neural network that learns a code for the vectors."""
 
 from __future__ import annotations
 
@@ -15,12 +15,20 @@ from memory.compression.vectors.base import VectorCodec, require, require_whole,
 
 
 class AutoencoderCodec(VectorCodec):
-    """dimensions -> ``hidden`` -> ``code`` signed bytes -> ``hidden`` -> dimensions.
+    """A network with the layers dimensions -> ``hidden`` -> ``code`` -> ``hidden`` -> dimensions.
 
-    ``fit`` on a fitted autoencoder trains on from its weights, so that it can follow its data;
-    like any fit, that makes codes written before unreadable. Each call appends the loss of its
-    epochs to ``history``, which belongs to this object and is not saved. The same seed and the
-    same vectors give the same network.
+    ``fit`` on a fitted autoencoder continues from its weights, so that it can follow changing data. Codes
+    written before that can't be decoded any more. Each call appends the mean loss of its epochs to
+    ``history``, which is not saved. The same seed and the same vectors give the same network.
+
+    Args:
+        dimensions: the length of a vector.
+        code: signed bytes of a code; a sixteenth of the float32 vector by default.
+        hidden: neurons of each hidden layer; as many as dimensions by default.
+        epochs: how often ``fit`` uses each vector.
+        batch_size: vectors of one training step; also the fewest that ``fit`` needs.
+        learning_rate: Adam's step size, between 0 and 1.
+        seed: of the initial weights and of the order of the vectors.
     """
 
     name: ClassVar[str] = "autoencoder"
@@ -49,7 +57,7 @@ class AutoencoderCodec(VectorCodec):
         require_whole("seed", seed, 0)
         require(
             0.0 < learning_rate < 1.0,
-            f"learning_rate must be between 0 and 1, got {learning_rate}",
+            f"learning_rate is {learning_rate}: use a number between 0 and 1",
         )
 
     @property

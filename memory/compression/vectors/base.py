@@ -1,7 +1,7 @@
-"""The one interface of all vector codecs.
+"""The interface of all vector codecs.
 
-A codec turns unit vectors into rows of bytes of one fixed width, and back into unit vectors
-that are near them. Only directions are kept: the memory compares by cosine.
+A codec turns vectors into codes (rows of bytes of a fixed width), and codes into unit vectors near the
+original ones. Only directions are kept, because memories are compared by cosine.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memory.compression.vectors._arrays import Codes, Floats, as_codes, as_vectors, unit_rows
+from memory.compression.vectors._arrays import Codes, Floats, as_codes, as_vectors, robust_unit_rows
 from memory.compression.vectors._serialization import Option, SavedCodec, pack, unpack
 from memory.errors import CodecDamaged, CodecError, CodecNeedsMoreData, CodecNotFitted, InvalidCodecOption
 
 BLOCK_ROWS = 8192
-"""Rows worked on at once: enough to keep NumPy busy, few enough to bound the memory."""
+"""Rows that are encoded or decoded in one step, a bound on RAM: 16 MB of doubles with 256 dimensions."""
 
 
 class VectorCodec(ABC):
-    """Vectors of ``dimensions`` floats to ``bytes_per_vector`` bytes each, and back.
+    """Turns vectors of ``dimensions`` floats into ``bytes_per_vector`` bytes each, and back.
 
-    A subclass says what it learns by the names and shapes of its arrays (``_shapes``); saving,
-    loading, checking and the zero vector are the same for all and live here.
+    A subclass declares the arrays that it learns (``_shapes``), and how to fit, encode and decode unit
+    vectors. This class does the rest: validation, saving, loading and zero vectors.
 
-    Invariants: a code never depends on the other vectors of the batch; a decoded row has unit
-    length, and a zero vector comes back as zero.
+    Invariants: a code does not depend on the other vectors of the batch. A decoded row has unit length,
+    or is zero if the encoded vector was.
     """
 
     name: ClassVar[str]
@@ -41,65 +41,65 @@ class VectorCodec(ABC):
     @property
     @abstractmethod
     def bytes_per_vector(self) -> int:
-        """The width of a code."""
+        """The bytes of one code."""
 
     @property
     def is_fitted(self) -> bool:
-        """Whether it can encode; always true of a codec with nothing to learn."""
+        """Whether the codec can encode; always true if there is nothing to fit."""
         return self._learnt.keys() == self._shapes().keys()
 
     @property
     def min_fit_vectors(self) -> int:
-        """How many vectors ``fit`` needs; 0 when there is nothing to learn."""
+        """How many vectors that are not zero ``fit`` needs; 0 if there is nothing to fit."""
         return 0
 
     def fit(self, vectors: ArrayLike) -> Self:
-        """Learns from ``vectors`` anew: codes made before no longer belong to it.
+        """Fit the codec to an (n, dimensions) array and return it. Codes made before become invalid.
 
-        The autoencoder alone continues from its weights when it is already fitted.
+        A fitted codec starts again, except the autoencoder, which continues from its weights.
         """
         rows = as_vectors(vectors, self.dimensions)
-        units = unit_rows(rows)
+        units = robust_unit_rows(rows)
         units = units[units.any(axis=1)]
         if len(units) < self.min_fit_vectors:
             raise CodecNeedsMoreData(
-                f"codec '{self.name}' needs at least {self.min_fit_vectors} vectors "
-                f"that are not zero to fit, got {len(units)}"
+                f"codec '{self.name}' was given {len(units)} vectors that are not zero: "
+                f"fit it with at least {self.min_fit_vectors}"
             )
         self._learnt = self._fit(units)
         return self
 
     def encode(self, vectors: ArrayLike) -> Codes:
-        """(n, dimensions) floats to (n, bytes_per_vector) bytes."""
+        """Return the (n, bytes_per_vector) codes of an (n, dimensions) array of floats."""
         self._require_fitted("encode")
         rows = as_vectors(vectors, self.dimensions)
         codes = np.empty((len(rows), self.bytes_per_vector), dtype=np.uint8)
         for start in range(0, len(rows), BLOCK_ROWS):
-            units = unit_rows(rows[start : start + BLOCK_ROWS])
+            units = robust_unit_rows(rows[start : start + BLOCK_ROWS])
             block = self._encode(units)
             block[~units.any(axis=1)] = self._zero_code
             codes[start : start + BLOCK_ROWS] = block
         return codes
 
     def decode(self, codes: NDArray[np.uint8]) -> Floats:
-        """(n, bytes_per_vector) bytes to (n, dimensions) floats; rows have unit length."""
+        """Return the (n, dimensions) unit vectors of an (n, bytes_per_vector) array of codes."""
         self._require_fitted("decode")
         checked = as_codes(codes, self.bytes_per_vector)
         vectors = np.empty((len(checked), self.dimensions), dtype=np.float32)
         for start in range(0, len(checked), BLOCK_ROWS):
             block = checked[start : start + BLOCK_ROWS]
-            units = unit_rows(self._decode(block))
+            units = robust_unit_rows(self._decode(block))
             units[(block == self._zero_code).all(axis=1)] = 0.0
             vectors[start : start + BLOCK_ROWS] = units
         return vectors
 
     def save(self) -> bytes:
-        """Everything that ``load`` needs, with a digest; fitted or not."""
+        """Return the codec as bytes, fitted or not, with a digest that ``load`` checks."""
         return pack(self.name, self.dimensions, self._options(), self._learnt)
 
     @classmethod
     def load(cls, data: bytes) -> Self:
-        """The codec that ``save`` wrote; ``load_codec`` is for when its name is not known."""
+        """Return the codec that ``save`` wrote. Use ``load_codec`` if you do not know its class."""
         return cls._from_saved(unpack(data))
 
     @classmethod
@@ -125,43 +125,43 @@ class VectorCodec(ABC):
     def _require_fitted(self, verb: str) -> None:
         if not self.is_fitted:
             raise CodecNotFitted(
-                f"codec '{self.name}' can't {verb} before it learnt from data: call fit first"
+                f"codec '{self.name}' can't {verb} because it is not fitted: call fit first"
             )
 
     @property
     def _zero_code(self) -> int:
-        """The byte which, repeated, stands for the zero vector."""
+        """The byte that a zero vector's code consists of."""
         return 0
 
     def _options(self) -> Mapping[str, Option]:
-        """The keyword arguments that build this codec again."""
+        """Return the keyword arguments that make an equal codec."""
         return {}
 
     def _shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """The arrays that ``fit`` learns, by name."""
+        """Return the shapes of the arrays that ``fit`` learns, by name."""
         return {}
 
     def _fit(self, units: Floats) -> dict[str, Floats]:
-        """The learnt arrays; what has nothing to learn returns none."""
+        """Return the learnt arrays, by name."""
         return {}
 
     @abstractmethod
     def _encode(self, units: Floats) -> Codes:
-        """Codes of unit rows; never the zero code for a vector that it can represent."""
+        """Return the codes of unit rows; the zero code only for a vector that decodes to zero anyway."""
 
     @abstractmethod
     def _decode(self, codes: Codes) -> NDArray[np.floating]:
-        """Vectors of any length near what was encoded."""
+        """Return vectors of any length that point nearly where the encoded ones did."""
 
 
 def require(condition: bool, message: str) -> None:
-    """Raises InvalidCodecOption with ``message`` unless ``condition`` holds."""
+    """Raise InvalidCodecOption with ``message`` unless ``condition`` is true."""
     if not condition:
         raise InvalidCodecOption(message)
 
 
 def require_whole(option: str, value: object, least: int, most: int | None = None) -> None:
-    """Raises InvalidCodecOption unless ``value`` is a whole number from ``least`` to ``most``."""
+    """Raise InvalidCodecOption unless ``value`` is a whole number from ``least`` to ``most``."""
     upto = "or more" if most is None else f"to {most}"
     require(
         isinstance(value, int)
@@ -173,5 +173,5 @@ def require_whole(option: str, value: object, least: int, most: int | None = Non
 
 
 def sixteenth(dimensions: int) -> int:
-    """Bytes of a code that is a sixteenth of the float32 vector: what the long-term tier gets."""
+    """Return the bytes of a code that is 1/16 of the float32 vector: the default size in ltm."""
     return max(1, dimensions // 4)

@@ -1,4 +1,4 @@
-"""One bit a dimension: the smallest code, for a first rough selection."""
+"""The codec `binary`: one bit for each dimension, the smallest code."""
 
 from __future__ import annotations
 
@@ -16,17 +16,23 @@ from memory.compression.vectors._serialization import Option
 from memory.compression.vectors.base import VectorCodec, require, require_whole
 
 ROTATION_STEPS = 10
-"""Measured here, twenty keep no more neighbours."""
+"""Iterations of the fit. Measured: 20 keep no more neighbours."""
 MAX_FIT_ROWS = 16_384
+"""Vectors that the rotation is fitted to, a bound on the time of a fit. More are sampled down."""
 
 
 class BinaryCodec(VectorCodec):
-    """The signs of the centred vector, after a fitted rotation if ``rotate``.
+    """The signs of the centred vector, by default after a fitted rotation.
 
-    The rotation is the one of iterative quantisation (Gong and Lazebnik, "Iterative quantization:
-    a Procrustean approach to learning binary codes", 2011): it alternates between taking signs
-    and turning the data towards them. Decoding puts each sign back at the mean absolute value
-    that its dimension had, around the mean.
+    The rotation comes from iterative quantisation (Gong and Lazebnik, "Iterative quantization: a
+    Procrustean approach to learning binary codes", 2011), which alternates between taking signs and
+    rotating the data towards them. Decoding multiplies each sign by the mean absolute value of its
+    dimension, and adds the mean.
+
+    Args:
+        dimensions: the length of a vector.
+        rotate: whether ``fit`` also fits a rotation.
+        seed: of the first rotation, and of the sample that it is fitted to.
     """
 
     name: ClassVar[str] = "binary"
@@ -57,8 +63,8 @@ class BinaryCodec(VectorCodec):
         learnt = {"mean": units.mean(axis=0, dtype=np.float64).astype(np.float32)}
         values = (units - learnt["mean"]).astype(np.float64)
         if self.rotate:
-            some = np.random.default_rng(self.seed).permutation(len(units))[:MAX_FIT_ROWS]
-            rotation = _rotation_towards_signs(units[some], self.seed)
+            sample = np.random.default_rng(self.seed).permutation(len(units))[:MAX_FIT_ROWS]
+            rotation = _rotation_towards_signs(units[sample], self.seed)
             learnt["rotation"] = rotation.astype(np.float32)
             values = product(values, learnt["rotation"])
         learnt["heights"] = np.abs(values).mean(axis=0).astype(np.float32)
@@ -66,27 +72,28 @@ class BinaryCodec(VectorCodec):
 
     def _encode(self, units: Floats) -> Codes:
         values = units - self._learnt["mean"]
-        # A component that is zero but for rounding must not get its sign by chance.
+        # A threshold above 0: a component that is zero but for rounding must not get a random sign.
         signs = (product(values, self._learnt["rotation"]) if self.rotate else values) > 1e-6
         codes = np.packbits(signs, axis=1)
-        # No bit at all stands for the zero vector; one bit of many is the nearest other code.
+        # No set bit means the zero vector. A code with one set bit is the nearest one to it.
         codes[~codes.any(axis=1), 0] = 128
         return codes
 
     def _decode(self, codes: Codes) -> NDArray[np.floating]:
         signs = np.unpackbits(codes, axis=1, count=self.dimensions).astype(np.float64) * 2.0 - 1.0
         values: NDArray[np.floating] = signs * self._learnt["heights"]
-        around = product(values, self._learnt["rotation"].T) if self.rotate else values
-        return around + self._learnt["mean"]
+        centred = product(values, self._learnt["rotation"].T) if self.rotate else values
+        return centred + self._learnt["mean"]
 
 
 def _rotation_towards_signs(units: Floats, seed: int) -> Doubles:
-    found = principal_axes(units)
-    values = product(units - found.mean, found.axes)
+    """Return a rotation after which the vectors lie near the corners of a cube."""
+    principal = principal_axes(units)
+    values = product(units - principal.mean, principal.axes)
     rotation = random_rotation(units.shape[1], seed)
     for _ in range(ROTATION_STEPS):
         signs = np.where(values @ rotation > 0.0, 1.0, -1.0)
         left, _, right = np.linalg.svd(values.T @ signs)
         rotation = left @ right
-    turned: Doubles = found.axes @ rotation
-    return turned
+    fitted: Doubles = principal.axes @ rotation
+    return fitted

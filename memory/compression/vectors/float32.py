@@ -1,4 +1,4 @@
-"""The vector as it is: what every other codec is compared with."""
+"""The codec `float32`: unit vectors without loss, with which the other codecs are compared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memory.compression.vectors.base import VectorCodec
 
 
 class Float32Codec(VectorCodec):
-    """Four bytes a dimension, little-endian, no loss beyond scaling to unit length."""
+    """Four bytes for each dimension, little-endian, scaled to unit length."""
 
     name: ClassVar[str] = "float32"
 
@@ -24,5 +24,5 @@ class Float32Codec(VectorCodec):
 
     def _decode(self, codes: Codes) -> Floats:
         vectors = np.ascontiguousarray(codes).view("<f4").astype(np.float32)
-        # Any four bytes are a float, NaN and infinity included; what was encoded never is.
+        # Damaged bytes can be NaN or infinity. Encoded vectors never are.
         return np.nan_to_num(vectors, nan=0.0, posinf=0.0, neginf=0.0)

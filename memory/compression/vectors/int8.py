@@ -1,4 +1,4 @@
-"""One byte a dimension: a quarter of the size, and the neighbours stay where they were."""
+"""The codec `int8`: one byte for each dimension, with almost the same nearest neighbours."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ from memory.compression.vectors.base import VectorCodec
 
 
 class Int8Codec(VectorCodec):
-    """Each vector scaled so that its largest component is ±127, then rounded.
-
-    The scale is not kept: only the direction matters, and decoding gives it unit length.
-    """
+    """Each vector scaled so that its largest component is ±127, then rounded. The scale is not kept."""
 
     name: ClassVar[str] = "int8"
 
@@ -31,10 +28,10 @@ class Int8Codec(VectorCodec):
 
 
 def to_int8(rows: Floats) -> Codes:
-    """Rows as signed bytes, each row by its own largest absolute component."""
+    """Return rows as signed bytes, each scaled by its largest absolute component."""
     return quantise.to_int8(rows).view(np.uint8)
 
 
 def from_int8(codes: Codes) -> Floats:
-    """Signed bytes as floats, up to the scale that was not kept."""
+    """Return signed bytes as floats between -127 and 127."""
     return np.ascontiguousarray(codes).view(np.int8).astype(np.float32)

@@ -1,4 +1,4 @@
-"""A fitted rotation onto the strongest directions, one byte for each."""
+"""The codec `pca`: the strongest principal components, one byte for each."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ from memory.compression.vectors.base import VectorCodec, require_whole, sixteent
 class PcaCodec(VectorCodec):
     """The first ``components`` principal components, each scaled by its own fitted range.
 
-    Scaling every component by itself keeps the weak ones as exact as the strong ones need not
-    be; a value outside of the range seen while fitting is clipped.
+    A range for each component uses all 255 steps for weak components too. Values outside the range that
+    was seen by ``fit`` are clipped.
+
+    Args:
+        dimensions: the length of a vector.
+        components: bytes of a code; a sixteenth of the float32 vector by default.
     """
 
     name: ClassVar[str] = "pca"
@@ -51,11 +55,11 @@ class PcaCodec(VectorCodec):
         }
 
     def _fit(self, units: Floats) -> dict[str, Floats]:
-        found = principal_axes(units)
-        axes = found.axes[:, : self.components]
-        ranges = np.abs(product(units - found.mean, axes)).max(axis=0)
+        principal = principal_axes(units)
+        axes = principal.axes[:, : self.components]
+        ranges = np.abs(product(units - principal.mean, axes)).max(axis=0)
         return {
-            "mean": found.mean.astype(np.float32),
+            "mean": principal.mean.astype(np.float32),
             "axes": axes.astype(np.float32),
             "ranges": np.maximum(ranges, 1e-6).astype(np.float32),
         }

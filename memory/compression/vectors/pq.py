@@ -1,8 +1,7 @@
-"""Product quantisation: the best neighbours that a sixteenth of the bytes can keep.
+"""The codec `pq`: product quantisation, which keeps the most neighbours in a sixteenth of the bytes.
 
-The vector is rotated and cut into sub-spaces; each keeps only the number of its nearest of 256
-learnt centroids (Jégou, Douze and Schmid, "Product quantization for nearest neighbor search",
-2011).
+The vector is rotated and cut into sub-spaces. Each sub-space stores the number of the nearest of its 256
+centroids (Jégou, Douze and Schmid, "Product quantization for nearest neighbor search", 2011).
 """
 
 from __future__ import annotations
@@ -20,20 +19,27 @@ from memory.compression.vectors._serialization import Option
 from memory.compression.vectors.base import VectorCodec, require_whole, sixteenth
 
 FEWEST_ROWS = 2048
+"""Rows that centroids are learnt from, at least: eight for each. Fewer vectors are filled up."""
 MOST_ROWS = 16_384
-"""Rows that centroids are learnt from: fewer vectors are filled up, more are sampled down."""
+"""Rows that centroids are learnt from, at most, a bound on the time. More vectors are sampled down."""
 
 
 class PqCodec(VectorCodec):
-    """``subspaces`` bytes, one for each sub-space of the rotated vector.
+    """One byte for each sub-space of the rotated vector.
 
-    The rotation is the principal axes, dealt out so that every sub-space holds about the same
-    information (the parametric form of Ge and others, "Optimized product quantization", 2013).
+    The rotation distributes the principal axes so that all sub-spaces hold about the same information
+    (the parametric form of Ge and others, "Optimized product quantization", 2013).
 
-    Fewer vectors than ``FEWEST_ROWS`` are filled up with draws from the normal distribution that
-    was fitted to them (with shrunk variances), so that centroids don't merely repeat the few.
-    Measured with 300 vectors, neighbours kept with and without: SciFact sentences .73 and .67,
-    dialogue .82 and .78; but states rendered from a template, which are not normal, .91 and .94.
+    Fewer vectors than ``FEWEST_ROWS`` are filled up with draws from a normal distribution that is fitted
+    to them, so that the centroids do not just repeat them. Measured with 300 vectors, neighbours kept
+    with and without: SciFact sentences .73 and .67, dialogue .82 and .78; but states rendered from a
+    template, which are not normally distributed, .91 and .94.
+
+    Args:
+        dimensions: the length of a vector.
+        subspaces: bytes of a code; a sixteenth of the float32 vector by default.
+        iterations: of k-means, after its first centroids.
+        seed: of the sample, of the filled-up vectors and of k-means.
     """
 
     name: ClassVar[str] = "pq"
@@ -68,7 +74,7 @@ class PqCodec(VectorCodec):
 
     @property
     def _width(self) -> int:
-        """Dimensions of a sub-space; the last ones may have an empty one among them."""
+        """Dimensions of a sub-space. If they do not divide evenly, some places stay empty."""
         return -(-self.dimensions // self.subspaces)
 
     def _options(self) -> Mapping[str, Option]:
@@ -84,16 +90,16 @@ class PqCodec(VectorCodec):
     def _fit(self, units: Floats) -> dict[str, Floats]:
         rng = np.random.default_rng(self.seed)
         sample = units[rng.permutation(len(units))[:MOST_ROWS]]
-        found = principal_axes(sample)
-        dealt = deal_out(found.variances, self.subspaces, self._width)
-        # Index -1, an empty place, takes the column of zeros at the end.
-        rotation = np.pad(found.axes, ((0, 0), (0, 1)))[:, dealt]
-        deviations = np.sqrt(np.pad(found.variances, (0, 1))[dealt])
+        principal = principal_axes(sample)
+        places = distribute_axes(principal.variances, self.subspaces, self._width)
+        # An empty place has the index -1, which selects the column of zeros added at the end.
+        rotation = np.pad(principal.axes, ((0, 0), (0, 1)))[:, places]
+        deviations = np.sqrt(np.pad(principal.variances, (0, 1))[places])
         missing = max(0, FEWEST_ROWS - len(sample))
-        drawn = rng.normal(size=(missing, len(dealt))) * deviations
-        rows = np.concatenate([product(sample - found.mean, rotation), drawn])
+        drawn = rng.normal(size=(missing, len(places))) * deviations
+        rows = np.concatenate([product(sample - principal.mean, rotation), drawn])
         return {
-            "mean": found.mean.astype(np.float32),
+            "mean": principal.mean.astype(np.float32),
             "rotation": rotation.astype(np.float32),
             "centroids": codebooks(self._cut(rows), self.iterations, rng),
         }
@@ -112,11 +118,11 @@ class PqCodec(VectorCodec):
         return np.ascontiguousarray(cut.transpose(1, 0, 2))
 
 
-def deal_out(variances: Doubles, subspaces: int, width: int) -> NDArray[np.intp]:
-    """Which axis stands at each place of each sub-space, -1 for none.
+def distribute_axes(variances: Doubles, subspaces: int, width: int) -> NDArray[np.intp]:
+    """Return the axis at each place of each sub-space, -1 for an empty place.
 
-    Strongest first, each axis goes to the sub-space with the smallest product of variances that
-    has room: equal products are what makes 256 centroids each equally good (Ge and others, 2013).
+    Strongest first, each axis goes to the sub-space that has room and the smallest product of variances.
+    With equal products, 256 centroids are equally good in all sub-spaces (Ge and others, 2013).
     """
     floor = max(float(variances[0]) * 1e-9, 1e-30)
     gains = np.log(np.maximum(variances, floor) / floor)

@@ -1,4 +1,4 @@
-"""Codecs by name: made from options, or loaded from what one of them saved."""
+"""Codecs by name: make one from options, or load a saved one."""
 
 from __future__ import annotations
 
@@ -36,11 +36,17 @@ CODEC_NAMES: tuple[str, ...] = tuple(_CODECS)
 
 
 def make_codec(name: str, dimensions: int, **options: Any) -> VectorCodec:
-    """A new codec, not yet fitted; ``options`` are the keyword arguments of its class."""
+    """Return a new codec that is not fitted.
+
+    Args:
+        name: one of CODEC_NAMES.
+        dimensions: the length of a vector.
+        options: the keyword arguments of the codec's class.
+    """
     if name not in _CODECS:
         near = difflib.get_close_matches(name.lower(), _CODECS, n=1, cutoff=0.4)
         hint = f", did you mean '{near[0]}'?" if near else ""
-        raise UnknownCodec(f"no codec is named '{name}'{hint} (there are: {', '.join(_CODECS)})")
+        raise UnknownCodec(f"there is no codec '{name}'{hint} (the codecs are: {', '.join(_CODECS)})")
     codec = _CODECS[name]
     known = [key for key in inspect.signature(codec).parameters if key != "dimensions"]
     for option in options:
@@ -52,10 +58,11 @@ def make_codec(name: str, dimensions: int, **options: Any) -> VectorCodec:
 
 
 def load_codec(data: bytes) -> VectorCodec:
-    """The codec that any codec's ``save`` wrote, or CodecDamaged."""
+    """Return the codec that any codec's ``save`` wrote, or raise CodecDamaged."""
     saved = unpack(data)
     if saved.name not in _CODECS:
         raise CodecDamaged(
-            f"the data holds a codec '{saved.name}', which this version does not know: upgrade"
+            f"the data holds a codec '{saved.name}', which this version does not have: "
+            "upgrade agentmemory-tiers"
         )
     return _CODECS[saved.name]._from_saved(saved)

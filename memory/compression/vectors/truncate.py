@@ -1,4 +1,4 @@
-"""The first dimensions only: nothing to learn, and right for Matryoshka-like embeddings."""
+"""The codec `truncate`: only the first dimensions, for Matryoshka-like embeddings; nothing to fit."""
 
 from __future__ import annotations
 
@@ -14,9 +14,13 @@ from memory.compression.vectors.int8 import from_int8, to_int8
 
 
 class TruncateCodec(VectorCodec):
-    """The first ``keep`` dimensions as int8; the others decode to zero.
+    """The first dimensions as int8; the others decode to zero.
 
-    A vector that is zero in all the kept dimensions has lost its direction and decodes to zero.
+    A vector whose first dimensions are all zero decodes to zero.
+
+    Args:
+        dimensions: the length of a vector.
+        keep: how many dimensions are kept; a sixteenth of the float32 vector's bytes by default.
     """
 
     name: ClassVar[str] = "truncate"
