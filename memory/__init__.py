@@ -1,7 +1,7 @@
-"""A tiered memory for agents: no server, nothing acknowledged is lost, what is stored is found.
+"""A tiered, durable, searchable memory for agents, embedded in your process.
 
-The names below are loaded when they are first used, so that `import memory` (and with it the
-command line of `memory.benchmarking`) stays quick.
+The names below are imported on first use, so that `import memory` is fast; the command line of
+`memory.benchmarking` depends on that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What can be set: one part a tier, and what concerns the whole."""
+"""The settings of a memory: one class for each tier, and one for the whole."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MIB = 1024 * 1024
 
 
 def default_db_path() -> str:
-    """A file in the user's data folder, so that the plain constructor just works."""
+    """Return a file in the user's data folder."""
     from platformdirs import user_data_path
 
     return str(user_data_path("agentmemory") / "memory.db")
@@ -26,37 +26,40 @@ def default_db_path() -> str:
 
 @dataclass
 class StmConfig:
-    """Short-term: full vectors, raw content, served from the process's own memory."""
+    """Short-term memory: full vectors, uncompressed content, cached in RAM."""
 
     memory_limit: int | None = 1_000
-    """Memories an agent keeps here before the least important go to im; None for no limit."""
+    """Memories for each agent. Above this, the least important move to im; None for no limit."""
     ttl_seconds: float | None = DAY
-    """How long after it was stored a memory goes to im; None for never."""
+    """Seconds after which a stored memory moves to im; None for never."""
 
 
 @dataclass
 class ImConfig:
-    """Intermediate: int8 vectors, content compressed without loss."""
+    """Intermediate memory: int8 vectors, losslessly compressed content."""
 
     memory_limit: int | None = 10_000
+    """Memories for each agent. Above this, the least important move to ltm; None for no limit."""
     ttl_seconds: float | None = 7 * DAY
-    """How long after it was stored a memory goes to ltm; None for never."""
+    """Seconds after which a stored memory moves to ltm; None for never."""
     codec: str = "int8"
+    """How vectors are compressed: one of `memory.compression.vectors.CODEC_NAMES`."""
     codec_options: dict[str, Any] = field(default_factory=dict)
+    """Arguments of that codec."""
 
 
 @dataclass
 class LtmConfig:
-    """Long-term: the smallest vectors, content compressed without loss, and the durable file."""
+    """Long-term memory: the smallest vectors, losslessly compressed content."""
 
     db_path: str = field(default_factory=default_db_path)
-    """The file that holds all three tiers; ":memory:" for a memory that ends with the process."""
+    """The file of all three tiers; ":memory:" for a memory that ends with the process."""
     memory_limit: int | None = None
-    """Only if set does the memory forget: the least important first, and it counts them."""
+    """Memories for each agent. Above this, the least important are evicted; None: nothing is evicted."""
     codec: str = "pq"
     codec_options: dict[str, Any] = field(default_factory=dict)
     keep_fine_vectors: bool = True
-    """Keep an int8 vector beside the small code, so that search loses nothing; costs 256 bytes."""
+    """Keep an int8 vector too, so that search stays as exact as in im; costs 256 bytes a memory."""
 
 
 @dataclass
@@ -67,24 +70,25 @@ class MemoryConfig:
     im_config: ImConfig = field(default_factory=ImConfig)
     ltm_config: LtmConfig = field(default_factory=LtmConfig)
     durability: Durability = "process"
-    """"process" survives the end of the process by any cause; "disk" also that of the machine."""
+    """What a returned write survives: "process" the end of the process, "disk" also a power failure."""
     cache_bytes: int = 1024 * MIB
-    """Upper bound for the search indexes and stm records held in RAM, over all agents.
+    """The largest size of all search indexes and cached entries in RAM.
 
-    A quarter of it is for records. An index takes some 450 bytes a memory, so that by default an agent
-    with a million memories is searched in RAM; where it does not fit, parts are read anew each time."""
+    A quarter is for entries. An index takes about 450 bytes a memory, so by default the index of a million
+    memories fits. Of an index that does not fit, parts are read from the file at each search."""
     maintenance: Literal["background", "manual"] = "background"
-    """Whether transitions run by themselves or only when `maintain()` is called."""
+    """Whether a thread maintains the tiers, or only calls of `maintain()` do."""
     maintenance_interval_seconds: float = 30.0
-    """How often the background looks for memories whose time is up."""
+    """The longest time between two rounds of the maintenance thread."""
     transition_batch: int = 64
-    """Memories moved in one transaction: bounds how long a writer can wait for the mover."""
+    """Memories moved in one transaction. A writer waits at most for one transaction."""
     busy_timeout_seconds: float = 30.0
-    """How long a write waits for another process's write."""
+    """How long a write waits for the write lock of another process before it raises StoreBusy."""
     read_only: bool = False
+    """Open an existing file without writing to it."""
 
     def validate(self) -> None:
-        """Raise InvalidConfig, naming the field and its value, if a value can't work."""
+        """Raise InvalidConfig if a setting has a value that can't work."""
         for name, part in (
             ("stm_config", self.stm_config),
             ("im_config", self.im_config),
@@ -99,7 +103,7 @@ class MemoryConfig:
             ("im_config", self.im_config.ttl_seconds),
         ):
             _require(
-                ttl is None or _positive(ttl),
+                ttl is None or _is_positive(ttl),
                 f"{name}.ttl_seconds is {short(ttl)}: use a number above 0 or None",
             )
         path = self.ltm_config.db_path
@@ -130,7 +134,7 @@ class MemoryConfig:
             _require(isinstance(flag, bool), f"{name} is {short(flag)}: use True or False")
         for name in ("maintenance_interval_seconds", "busy_timeout_seconds"):
             value = getattr(self, name)
-            _require(_positive(value), f"{name} is {short(value)}: use a number above 0")
+            _require(_is_positive(value), f"{name} is {short(value)}: use a number above 0")
 
     @property
     def is_in_memory(self) -> bool:
@@ -145,7 +149,7 @@ def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _positive(value: object) -> bool:
+def _is_positive(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return 0 < value <= sys.float_info.max

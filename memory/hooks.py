@@ -1,4 +1,4 @@
-"""Memory for an agent class that already exists: a decorator, and a mixin that does the same.
+"""Add a memory to an existing agent class, with a decorator or a mixin.
 
     @with_memory(system)
     class Walker:
@@ -8,9 +8,9 @@
     class Walker(MemoryHooks, OldWalker):
         memory_system = system
 
-Each call of `act`, `observe` and `get_state` is remembered after it has run. The agent comes first: its
-own method runs exactly once, its result or exception is passed on, and a memory that could not be
-recorded is a warning in the log and a number in `memory_failures`, nothing more.
+Each call of `act`, `observe` and `get_state` is stored as a memory after it has returned. The memory never
+disturbs the agent: the agent's method runs exactly once, and its result or exception is passed on. If the
+memory can't be stored, a warning is logged and `memory_failures` is increased.
 """
 
 from __future__ import annotations
@@ -33,13 +33,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 KINDS = {"act": "action", "observe": "interaction", "get_state": "state"}
-"""The methods that are remembered, and as which kind."""
+"""The recorded methods, and the kind of their memories."""
 
 C = TypeVar("C", bound=Any)
 AgentId = str | Callable[[Any], str] | None
+"""A name, or a function of the instance that returns it."""
 Importance = float | Callable[[str, Any], float]
+"""A number, or a function of the kind and the content that returns it."""
 
-# Which (instance, method) pairs are running: an override that calls its parent's is remembered once.
+# The (instance id, method) pairs that are running: an override and the parent's method that it calls are
+# recorded once.
 _running: ContextVar[frozenset[tuple[int, str]]] = ContextVar("agentmemory_running", default=frozenset())
 
 
@@ -50,10 +53,12 @@ def with_memory(
     importance: Importance = 1.0,
     methods: Sequence[str] = tuple(KINDS),
 ) -> Callable[[C], C]:
-    """Class decorator: instances remember what they do, and have it at hand as `memory`.
+    """Return a class decorator that records calls and adds the attribute `memory` to instances.
 
-    `agent_id` is a name or a function of the instance; by default the instance's `agent_id`, or the
-    class's name. `importance` is a number or a function of the kind and the content.
+    Args:
+        agent_id: by default the instance's `agent_id`, or the name of its class.
+        importance: of each memory.
+        methods: the names of the methods to record. A method that is not in `KINDS` is its own kind.
     """
 
     def decorate(cls: C) -> C:
@@ -68,7 +73,7 @@ def with_memory(
 
 
 class _MemoryOf:
-    """An attribute that is made when it is asked for, and gives way to an instance's own."""
+    """A descriptor that makes the value on access; an instance attribute of the same name wins."""
 
     def __init__(self, make: Callable[[Any], AgentMemory]) -> None:
         self._make = make
@@ -85,14 +90,16 @@ def _memory_of_mixin(instance: Any) -> AgentMemory:
 
 
 class MemoryHooks:
-    """Mixin: put it before the agent's own class, and set `memory_system` in the class body."""
+    """A mixin that records calls. Put it before the agent's class and set `memory_system` in the body."""
 
     memory_system: ClassVar[AgentMemorySystem | None] = None
     memory_agent_id: ClassVar[AgentId] = None
+    """By default the instance's `agent_id`, or the name of its class."""
     memory_importance: ClassVar[Importance] = 1.0
     memory_failures: int = 0
+    """How many calls could not be stored."""
     memory: Any = _MemoryOf(_memory_of_mixin)
-    """This agent's memories, unless it has a `memory` of its own."""
+    """An `AgentMemory`, unless the agent has a `memory` of its own."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -105,16 +112,16 @@ def _hook(
     cls: type, name: str, system: AgentMemorySystem, agent_id: AgentId, importance: Importance
 ) -> None:
     method = inspect.getattr_static(cls, name, None)
-    # A static or class method, or an object that is not bound, is no act of this instance.
+    # Calls of static and class methods, and of callables that are not bound, have no instance.
     if isinstance(method, staticmethod | classmethod) or not hasattr(type(method), "__get__"):
         return
-    if not callable(method) or getattr(method, "__remembered__", False):
+    if not callable(method) or getattr(method, "__recorded__", False):
         return
     recorder = _Recorder(name, system, agent_id, importance)
     if inspect.iscoroutinefunction(method):
 
         @wraps(method)
-        async def remembered(self: Any, *args: Any, **named: Any) -> Any:
+        async def recorded(self: Any, *args: Any, **named: Any) -> Any:
             key = (id(self), name)
             if key in _running.get():
                 return await method(self, *args, **named)
@@ -129,7 +136,7 @@ def _hook(
     else:
 
         @wraps(method)
-        def remembered(self: Any, *args: Any, **named: Any) -> Any:
+        def recorded(self: Any, *args: Any, **named: Any) -> Any:
             key = (id(self), name)
             if key in _running.get():
                 return method(self, *args, **named)
@@ -141,12 +148,12 @@ def _hook(
             recorder.record(self, args, named, result)
             return result
 
-    remembered.__remembered__ = True  # type: ignore[attr-defined]
-    setattr(cls, name, remembered)
+    recorded.__recorded__ = True  # type: ignore[attr-defined]
+    setattr(cls, name, recorded)
 
 
 class _Recorder:
-    """Stores one method's calls, and never lets a failure reach the agent."""
+    """Stores the calls of one method. A failure never reaches the agent."""
 
     def __init__(
         self, name: str, system: AgentMemorySystem, agent_id: AgentId, importance: Importance
@@ -167,11 +174,11 @@ class _Recorder:
             agent_id, step = _id_of(instance, self._agent_id), _step_of(instance, self._name)
             try:
                 self._system.add(agent_id, content, kind=self._kind, step=step, importance=weight)
-            except InvalidMemory:  # mostly it is JSON already, and looking for what is not would cost time
+            except InvalidMemory:  # most content is JSON already, so converting first would waste time
                 self._system.add(agent_id, to_json(content), kind=self._kind, step=step, importance=weight)
-        except Exception as problem:  # whatever goes wrong here must not reach the agent
+        except Exception as problem:  # no error of the memory may reach the agent
             _count_failure(instance)
-            _log.warning("%s.%s was not remembered: %s", type(instance).__name__, self._name, problem)
+            _log.warning("a call of %s.%s was not stored: %s", type(instance).__name__, self._name, problem)
 
     def _content(self, args: Sequence[Any], named: Mapping[str, Any], result: Any) -> Any:
         if self._name == "get_state":
@@ -186,24 +193,24 @@ class _Recorder:
         return content
 
 
-_AS_THEY_ARE = frozenset((str, int, bool, type(None)))
+_ALREADY_JSON = frozenset((str, int, bool, type(None)))
 
 
 def to_json(value: Any) -> Any:
-    """A value of a program as JSON: arrays as lists, records as objects, the rest by its text."""
-    # Each call of the agent waits for this, and nearly everything is of one of these few types.
+    """Convert a value to JSON: arrays to lists, dataclasses to objects, other values to their repr."""
+    # The agent waits for this, so the most common types come first.
     kind = type(value)
-    if kind in _AS_THEY_ARE:
+    if kind in _ALREADY_JSON:
         return value
     if kind is float:
         return value if math.isfinite(value) else repr(value)
     if kind is dict:
         return {
-            key if type(key) is str else str(key): child if type(child) in _AS_THEY_ARE else to_json(child)
+            key if type(key) is str else str(key): child if type(child) in _ALREADY_JSON else to_json(child)
             for key, child in value.items()
         }
     if kind is list:
-        return [child if type(child) in _AS_THEY_ARE else to_json(child) for child in value]
+        return [child if type(child) in _ALREADY_JSON else to_json(child) for child in value]
     return _other_to_json(value)
 
 
@@ -232,9 +239,9 @@ def _id_of(instance: Any, agent_id: AgentId) -> str:
 
 
 def _step_of(instance: Any, name: str) -> int | None:
-    """How many times the agent has acted: what it saw and was before an act has that act's step.
+    """Return how often the agent has acted so far; what precedes an act has the same step as the act.
 
-    None for an instance that takes no attributes: it has nowhere to count."""
+    None for an instance that can't have new attributes, which hold the count."""
     step: int = getattr(instance, "_memory_step", 0)
     try:
         object.__setattr__(instance, "_memory_step", step + 1 if name == "act" else step)
@@ -246,5 +253,5 @@ def _step_of(instance: Any, name: str) -> int | None:
 def _count_failure(instance: Any) -> None:
     try:
         object.__setattr__(instance, "memory_failures", instance.memory_failures + 1)
-    except AttributeError:  # an instance that takes no attributes: its class counts for all
+    except AttributeError:  # the instance can't have attributes: count in its class
         type(instance).memory_failures += 1

@@ -334,7 +334,7 @@ def test_when_remembering_fails_the_agent_runs_exactly_once_and_notices_nothing(
     assert walker.calls == 1
     assert walker.memory_failures == 1
     assert len(caplog.records) == 1
-    assert "act was not remembered" in caplog.text
+    assert "act was not stored" in caplog.text
     walker.observe("y")
     assert (walker.calls, walker.memory_failures) == (2, 2)
     with pytest.raises(KeyError):

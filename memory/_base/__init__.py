@@ -1,1 +1,1 @@
-"""What every other package may import: JSON content, argument checks, ids, yielding."""
+"""Helpers that every other package may import: JSON content, argument checks, ids, yielding."""

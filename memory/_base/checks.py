@@ -1,4 +1,4 @@
-"""What callers give, checked before anything is done: each refusal names the value and what to do."""
+"""Check arguments of public methods. A wrong one raises InvalidMemory, before anything is changed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from memory._base.unit_vectors import unit
 from memory.errors import InvalidMemory, short
 
 MAX_NAME = 512
+"""Characters of an id, an agent's name or a kind."""
 MAX_WHOLE = 2**63 - 1
+"""The largest whole number that SQLite stores."""
 _FLOAT32 = np.dtype(np.float32)
 
 
 def check_name(field: str, value: object) -> None:
-    """Refuse what can't name something: not text, empty, too long, not representable."""
+    """Refuse a name that is not text, is empty or too long, or can't be encoded."""
     if type(value) is str and 0 < len(value) <= MAX_NAME and value.isascii():
         return
     if not isinstance(value, str) or not value or len(value) > MAX_NAME:
@@ -28,13 +30,15 @@ def check_name(field: str, value: object) -> None:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InvalidMemory(f"{field} {short(value)} holds half a surrogate pair") from None
+        raise InvalidMemory(
+            f"{field} {short(value)} holds half a surrogate pair: use valid Unicode"
+        ) from None
 
 
 def check_names(field: str, values: Iterable[object]) -> list[str]:
-    """A list of names; one text alone is not a list of its letters."""
+    """Return names as a list; a single text is refused, not split into letters."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InvalidMemory(f"{field} is {short(values)}: give a list of texts")
+        raise InvalidMemory(f"{field} is {short(values)}: use a list of texts")
     names = list(values)
     for name in names:
         check_name(field, name)
@@ -42,14 +46,14 @@ def check_names(field: str, values: Iterable[object]) -> list[str]:
 
 
 def check_count(field: str, value: object) -> int:
-    """A whole number that can count something."""
+    """Return a whole number ≥ 0."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise InvalidMemory(f"{field} is {short(value)}: use a whole number ≥ 0")
     return min(value, MAX_WHOLE)
 
 
 def check_number(field: str, value: object) -> float:
-    """Any number that is not NaN."""
+    """Return a number that is not NaN, as a float."""
     number = _as_float(value)
     if number is None or math.isnan(number):
         raise InvalidMemory(f"{field} is {short(value)}: use a number")
@@ -57,6 +61,7 @@ def check_number(field: str, value: object) -> float:
 
 
 def check_importance(value: object) -> float:
+    """Return a finite number ≥ 0, as a float."""
     number = _as_float(value)
     if number is None or not math.isfinite(number) or number < 0:
         raise InvalidMemory(f"importance is {short(value)}: use a finite number ≥ 0")
@@ -64,6 +69,7 @@ def check_importance(value: object) -> float:
 
 
 def check_step(field: str, value: object) -> int | None:
+    """Return a whole number of 64 bits, or None."""
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) > MAX_WHOLE:
@@ -85,7 +91,9 @@ def check_timestamp(field: str, value: object) -> float:
         try:
             return value.timestamp()
         except (ValueError, OverflowError, OSError):
-            raise InvalidMemory(f"{field} is {short(value)}: this machine has no such time") from None
+            raise InvalidMemory(
+                f"{field} is {short(value)}: use a time that this machine can represent"
+            ) from None
     number = _as_float(value)
     if number is None or not math.isfinite(number):
         raise InvalidMemory(f"{field} is {short(value)}: use seconds since 1970 or a datetime")
@@ -93,7 +101,7 @@ def check_timestamp(field: str, value: object) -> float:
 
 
 def check_vector(value: Any, dimensions: int) -> NDArray[np.float32]:
-    """A unit vector of the right size."""
+    """Return a vector of the right size, scaled to length 1."""
     if (
         type(value) is np.ndarray
         and value.dtype is _FLOAT32
@@ -101,7 +109,7 @@ def check_vector(value: Any, dimensions: int) -> NDArray[np.float32]:
         and value.flags.c_contiguous
         and abs(_square(value) - 1) < 1e-6
     ):
-        return value  # every search by vector passes here, mostly with one of the embedder's own
+        return value  # the common case, on the path of each search by vector: the embedder's own vector
     try:
         given = np.asarray(value)
     except (TypeError, ValueError):
@@ -116,11 +124,11 @@ def check_vector(value: Any, dimensions: int) -> NDArray[np.float32]:
         square = _square(given)
         if 1e-12 < square < 1e12:
             return np.asarray(given / np.float32(math.sqrt(square)))
-    peak = max(float(given.max()), -float(given.min()))  # NaN and infinity show in it, too
+    peak = max(float(given.max()), -float(given.min()))  # not finite if an element is not
     if not math.isfinite(peak):
         raise InvalidMemory("vector holds NaN or infinity: use finite numbers")
     if peak > 0 and not 1e-9 < peak < 1e9:
-        given = given / peak  # the squares of very large or small numbers leave the range
+        given = given / peak  # the squares of very large or small numbers would overflow or underflow
     return unit(given.astype(np.float32, copy=False))
 
 
@@ -130,7 +138,7 @@ def _square(vector: NDArray[np.float32]) -> float:
 
 
 def _as_float(value: object) -> float | None:
-    """A number as a float, None for what is none; a whole number past the range of floats is infinite."""
+    """Return a number as a float, infinity if it is too large for one, None for other values."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

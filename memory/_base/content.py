@@ -1,8 +1,7 @@
-"""Content in and out: any JSON value, checked before it is stored and exact when it comes back.
+"""Check, encode and decode content: any JSON value, returned exactly as it was stored.
 
-A body is what one row stores: content and metadata together. It is MessagePack where MessagePack
-can hold the value, and JSON where it can't (whole numbers past 64 bits, lone surrogates);
-the first byte tells which.
+A body holds the content and the metadata of one row. It is MessagePack, or JSON for values that MessagePack
+can't hold: whole numbers of more than 64 bits, lone surrogates. The first byte shows which.
 """
 
 from __future__ import annotations
@@ -19,22 +18,26 @@ from memory.errors import InvalidMemory, short
 
 Scalar: TypeAlias = str | int | float | bool | None
 Leaves: TypeAlias = list[tuple[str, Scalar]]
-"""A value's scalars with their dotted paths; a list's elements share the list's path."""
+"""The scalars of a value with their dotted paths; the elements of a list have the path of the list."""
 
 MAX_DEPTH = 200
+"""Levels of nested lists and objects; deeper content is refused."""
 
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 _JSON_START = ord("[")
 _encode = msgspec.msgpack.Encoder().encode
 _encode_sorted = msgspec.msgpack.Encoder(order="sorted").encode
 _decode = msgspec.msgpack.Decoder(tuple[Any, dict[str, Any]]).decode
-# Any NaN or infinity is encoded as 0xcb and a double whose exponent bits are all set. A string may
-# hold the same bytes by chance: a match only means that a closer look is needed.
+# NaN and infinity are encoded as 0xcb and a double with all exponent bits set. A string may contain the
+# same bytes by chance, so a match must be checked.
 _MAYBE_NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
 
 
 def leaves_of(value: Any, what: str = "content") -> Leaves:
-    """All scalars of a JSON value, or InvalidMemory saying where it is not JSON."""
+    """Return all scalars of a JSON value; raise InvalidMemory if it is not JSON.
+
+    `what` names the value in the message.
+    """
     if type(value) is str:
         return [("", value)]
     leaves: Leaves = []
@@ -71,7 +74,7 @@ def leaves_of(value: Any, what: str = "content") -> Leaves:
 
 
 def encode_body(content: Any, metadata: Mapping[str, Any]) -> bytes:
-    """Content and metadata as one row's bytes; both must have passed `leaves_of`."""
+    """Encode content and metadata as a body; `leaves_of` must have accepted both."""
     try:
         body = _encode((content, metadata))
     except (OverflowError, UnicodeEncodeError):
@@ -85,7 +88,7 @@ def encode_body(content: Any, metadata: Mapping[str, Any]) -> bytes:
 
 
 def decode_body(body: bytes) -> tuple[Any, dict[str, Any]]:
-    """What `encode_body` was given."""
+    """Return the content and the metadata of a body."""
     if body[0] == _JSON_START:
         content, metadata = json.loads(body.decode("utf-8", "surrogatepass"))
         return content, metadata
@@ -93,18 +96,25 @@ def decode_body(body: bytes) -> tuple[Any, dict[str, Any]]:
 
 
 def digest_of(content: Any) -> int:
-    """A 63-bit fingerprint of the content alone, whatever the order of its keys."""
+    """Return a 63-bit hash of the content that does not depend on the order of keys."""
     try:
         encoded = _encode_sorted(content)
     except (OverflowError, UnicodeEncodeError):
         encoded = to_json_bytes(content, sort_keys=True)
     except TypeError:
         return digest_of(_plain(content))
-    return int.from_bytes(blake2b(encoded, digest_size=8).digest(), "little") >> 1
+    return hash_of(encoded)
+
+
+def hash_of(data: str | bytes) -> int:
+    """Return a 63-bit hash that is the same in every process."""
+    if isinstance(data, str):
+        data = data.encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "little") >> 1
 
 
 def to_json_bytes(value: Any, *, sort_keys: bool = False) -> bytes:
-    """JSON that holds every text exactly: escapes would join two halves of a surrogate pair."""
+    """Encode as JSON without escapes: those would join two lone surrogates into one character."""
     text = json.dumps(
         value, allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=sort_keys
     )
@@ -123,9 +133,9 @@ def _encode_as_json(content: Any, metadata: Mapping[str, Any]) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """The same value in Python's own types."""
+    """Convert subclasses of JSON types, such as numpy.float64, to Python's own types."""
     if isinstance(value, str):
-        return str.__str__(value)  # of a text enum the text, not the member's name
+        return str.__str__(value)  # of a str enum the text, not the name of the member
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, int):
@@ -144,4 +154,4 @@ def _refuse_not_finite(value: Any, what: str) -> None:
 
 
 def _place(path: str) -> str:
-    return short(path) if path else "its top"
+    return short(path) if path else "its top level"

@@ -1,4 +1,4 @@
-"""Ids that never collide and sort by time, so that the id index grows at its end."""
+"""Ids for memories. They sort by time, so the id index in the file grows at its end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 
 def new_ids(count: int) -> list[str]:
-    """`count` fresh ids: 11 hex digits of milliseconds, then 64 random bits."""
-    moment = f"{time.time_ns() // 1_000_000:011x}"
+    """Return `count` new ids: 11 hex digits for the milliseconds, then 64 random bits."""
+    now = f"{time.time_ns() // 1_000_000:011x}"
     noise = os.urandom(8 * count).hex()
-    return [moment + noise[at : at + 16] for at in range(0, 16 * count, 16)]
+    return [now + noise[at : at + 16] for at in range(0, 16 * count, 16)]

@@ -1,4 +1,4 @@
-"""Packages whose public names are imported on first use, so that importing the package stays quick."""
+"""Import the public names of a package on first use, so that importing the package is fast."""
 
 from __future__ import annotations
 

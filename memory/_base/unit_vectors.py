@@ -11,7 +11,7 @@ FloatMatrix: TypeAlias = NDArray[np.float32]
 
 
 def unit_rows(vectors: FloatMatrix) -> FloatMatrix:
-    """Each row scaled to length 1; a zero row stays zero."""
+    """Scale each row to length 1; a zero row stays zero."""
     lengths = np.sqrt(np.vecdot(vectors, vectors))[:, None]
     if not np.logical_and.reduce(lengths, axis=None):
         lengths[lengths == 0] = 1.0
@@ -20,6 +20,6 @@ def unit_rows(vectors: FloatMatrix) -> FloatMatrix:
 
 
 def unit(vector: FloatMatrix) -> FloatMatrix:
-    """One vector scaled to length 1; the same as `unit_rows` at a fifth of the cost."""
+    """Scale one vector to length 1; five times faster than `unit_rows`."""
     length = float(np.dot(vector, vector)) ** 0.5
     return vector / np.float32(length) if length > 0 else np.zeros_like(vector)

@@ -1,1 +1,1 @@
-"""From stored rows to entries and hits: finding, the entry cache, read counts."""
+"""Read and search memories: the entry cache, read counts, the reader, the searcher."""

@@ -1,1 +1,1 @@
-"""Moving memories down the tiers: rules, importance, the maintenance thread."""
+"""Move memories down the tiers: the rules, the maintenance thread, importance."""

@@ -1,1 +1,1 @@
-"""Export to files and import from them."""
+"""Export memories to a file and import them."""

@@ -1,10 +1,11 @@
-"""Export and import: JSON lines with a head, a checksum at the end, and exact content between.
+"""Export and import memories as JSON lines: a header, one line for each memory, a checksum.
 
     {"format": "agentmemory", "version": 1, "embedder": "…"}
     {"agent_id": "ann", "id": "…", "tier": "stm", "content": …, "vector": "<base64 of float32>", …}
     {"end": true, "count": 2, "sha256": "<of all lines before>"}
 
-The whole file is checked before the first memory is stored, and ids make a repeated import harmless.
+The whole file is checked before the first memory is stored. Importing a file twice stores nothing new,
+because the ids are the same.
 """
 
 from __future__ import annotations
@@ -32,18 +33,22 @@ from memory.storage import Row
 _FORMAT = "agentmemory"
 _VERSION = 1
 _BATCH = 1000
+"""Memories stored in one commit."""
 
 
 @dataclass(frozen=True)
 class Imported:
-    """One memory of an export, and when it was first stored."""
+    """One memory of an export, and when it was first stored.
+
+    `dated`: whether the caller chose its timestamp.
+    """
 
     memory: NewMemory
     stored_at: float
     dated: bool
 
     def restored(self, row: Row) -> Row:
-        """The row with the age it had: an import does not make memories young again."""
+        """Return the row with its original age, so that an import does not make memories young."""
         return msgspec.structs.replace(row, stored_at=self.stored_at)
 
 
@@ -53,7 +58,7 @@ def export_rows(
     *,
     embedder: str,
 ) -> int:
-    """Write an export, whole or not at all; how many memories."""
+    """Write an export, complete or not at all; return the number of memories."""
     draft = path.with_name(f"{path.name}.new-{os.getpid()}")
     checksum = hashlib.sha256()
     count = 0
@@ -74,9 +79,10 @@ def export_rows(
 
 
 def read_batches(path: Path, *, embedder: str) -> Iterator[list[Imported]]:
-    """The memories of an export, after the whole file was checked.
+    """Check the whole file, then yield its memories.
 
-    Vectors of another embedder are left out: the memories are embedded anew.
+    `embedder` is the name of the system's embedder. Vectors of another one are dropped, so that the
+    memories are embedded again.
     """
     same_embedder = _check(path) == embedder
     batch: list[Imported] = []
@@ -104,7 +110,7 @@ def _line(fields: dict[str, Any]) -> bytes:
 
 
 def _check(path: Path) -> str:
-    """The embedder that an export names, if the file is whole."""
+    """Return the embedder of an export; raise ImportDamaged if the file is not complete."""
     checksum = hashlib.sha256()
     count = -1
     embedder = ""
@@ -112,9 +118,11 @@ def _check(path: Path) -> str:
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if end is not None:
-                raise ImportDamaged(f"{path} goes on after its end, at line {number}")
+                raise ImportDamaged(
+                    f"{path} has text after its closing line, at line {number}: export it again"
+                )
             if number == 1:
-                embedder = _head(path, line)
+                embedder = _embedder_of(path, line)
             if line.startswith(b'{"end":true'):
                 end = _parse(path, number, line)
                 continue
@@ -123,14 +131,16 @@ def _check(path: Path) -> str:
     if end is None:
         raise ImportDamaged(f"{path} is cut short: it has no closing line; export it again")
     if end.get("count") != count or end.get("sha256") != checksum.hexdigest():
-        raise ImportDamaged(f"{path} was changed: its checksum does not fit; export it again")
+        raise ImportDamaged(f"{path} was changed: its checksum does not match; export it again")
     return embedder
 
 
-def _head(path: Path, line: bytes) -> str:
+def _embedder_of(path: Path, line: bytes) -> str:
     head = _parse(path, 1, line)
     if head.get("format") != _FORMAT:
-        raise ImportDamaged(f"{path} is not an export of this package")
+        raise ImportDamaged(
+            f"{path} is not an export of this package: use a file written by export_jsonl()"
+        )
     if head.get("version") != _VERSION:
         raise ImportDamaged(
             f"{path} has version {head.get('version')!r}, this package reads {_VERSION}: upgrade it"
@@ -144,7 +154,7 @@ def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):
-        raise ImportDamaged(f"{path} can't be read at line {number}: it is not a JSON object")
+        raise ImportDamaged(f"{path} is damaged at line {number}: it is not a JSON object; export it again")
     return fields
 
 

@@ -1,1 +1,1 @@
-"""From a call that stores to the rows that the store keeps."""
+"""Turn the arguments of a storing call into the rows of the store."""

@@ -1,11 +1,9 @@
-"""What comes in: a caller's memory, checked field by field, becomes the row that is stored."""
+"""Check new memories and make rows of them: embed, encode, extract search terms."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -13,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory._base.checks import check_importance, check_name, check_step, check_timestamp, check_vector
-from memory._base.content import Leaves, digest_of, encode_body, leaves_of
+from memory._base.content import Leaves, digest_of, encode_body, hash_of, leaves_of
 from memory._base.ids import new_ids
 from memory.clock import Clock
 from memory.compression import TierCodecs
 from memory.embedding import ContentEmbedder, render
-from memory.entry import Tier
+from memory.entry import Tier, TierName, Timestamp
 from memory.errors import InvalidMemory, short
 from memory.search.terms import terms_of_memory
 from memory.storage import Row
@@ -31,27 +29,27 @@ SESSION_KEYS = (
     "thread_id",
     "thread",
 )
-"""Metadata that says which memories belong to one conversation; the first that is there counts."""
+"""Metadata keys that name a conversation. The first key that is present counts."""
 _NO_METADATA: dict[str, Any] = {}
 
 
 class NewMemory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One memory as the caller gives it; the fields are the arguments of `add`."""
+    """One memory as the caller passes it; the fields are the arguments of `AgentMemorySystem.add`."""
 
     agent_id: str
     content: Any
     kind: str | None = None
-    tier: str | Tier = Tier.STM
+    tier: TierName = Tier.STM
     importance: float = 1.0
     step: int | None = None
     metadata: Mapping[str, Any] | None = None
     id: str | None = None
-    timestamp: float | datetime | None = None
+    timestamp: Timestamp | None = None
     vector: Sequence[float] | NDArray[np.float32] | None = None
 
 
 class _Checked(msgspec.Struct, frozen=True, gc=False):
-    """One memory that has passed, before it is embedded."""
+    """One memory whose fields are checked, before it is embedded."""
 
     new: NewMemory
     tier: Tier
@@ -60,35 +58,35 @@ class _Checked(msgspec.Struct, frozen=True, gc=False):
     leaves: Leaves
     metadata: Mapping[str, Any]
     metadata_leaves: Leaves
-    moment: float | None
+    timestamp: float | None
     dated: bool
     body: bytes
 
 
 class Intake:
-    """Makes rows; has no state of its own."""
+    """Turns new memories into rows. It has no state of its own."""
 
-    def __init__(self, embedder: ContentEmbedder, forms: TierCodecs, clock: Clock) -> None:
+    def __init__(self, embedder: ContentEmbedder, codecs: TierCodecs, clock: Clock) -> None:
         self._embedder = embedder
-        self._forms = forms
+        self._codecs = codecs
         self._clock = clock
 
     def rows(self, batch: Sequence[NewMemory], dated: Sequence[bool] | None = None) -> list[Row]:
-        """Rows for a whole batch, or InvalidMemory before anything was done.
+        """Return the rows of a batch, or raise InvalidMemory.
 
-        `dated` says whether a timestamp is the caller's word for when it happened, and with that part
-        of what the memory is found by; by default every timestamp that was given is.
+        `dated` has for each memory whether its timestamp is one that the caller chose. Its date is then a
+        search term. By default that is so for each timestamp that is not None.
         """
         if dated is None:
             dated = [new.timestamp is not None for new in batch]
         checked = [self._check(new, is_dated) for new, is_dated in zip(batch, dated, strict=True)]
         vectors = self._vectors(checked)
-        given = iter(new_ids(sum(item.new.id is None for item in checked)))
-        forms = self._vector_forms(checked, vectors)
+        ids = iter(new_ids(sum(item.new.id is None for item in checked)))
+        encoded = self._encode_vectors(checked, vectors)
         now = self._clock.now()
         return [
-            self._row(item, item.new.id if item.new.id is not None else next(given), form, now)
-            for item, form in zip(checked, forms, strict=True)
+            self._row(item, item.new.id if item.new.id is not None else next(ids), codes, now)
+            for item, codes in zip(checked, encoded, strict=True)
         ]
 
     def _check(self, new: NewMemory, dated: bool) -> _Checked:
@@ -102,7 +100,7 @@ class Intake:
         metadata_leaves: Leaves = []
         if new.metadata is not None:
             if not isinstance(new.metadata, Mapping):
-                raise InvalidMemory(f"metadata is {short(new.metadata)}: give an object (a dict)")
+                raise InvalidMemory(f"metadata is {short(new.metadata)}: use a dict")
             metadata = dict(new.metadata)
             metadata_leaves = leaves_of(metadata, "metadata")
         return _Checked(
@@ -113,7 +111,7 @@ class Intake:
             leaves=leaves,
             metadata=metadata,
             metadata_leaves=metadata_leaves,
-            moment=None if new.timestamp is None else check_timestamp("timestamp", new.timestamp),
+            timestamp=None if new.timestamp is None else check_timestamp("timestamp", new.timestamp),
             dated=dated,
             body=encode_body(new.content, metadata),
         )
@@ -130,23 +128,23 @@ class Intake:
                 vectors[row] = check_vector(item.new.vector, self._embedder.dimensions)
         return vectors
 
-    def _vector_forms(
+    def _encode_vectors(
         self, checked: Sequence[_Checked], vectors: NDArray[np.float32]
     ) -> list[tuple[int, bytes, bytes | None]]:
         tiers = {item.tier for item in checked}
         if len(tiers) == 1:
-            return self._forms.vectors_for(tiers.pop(), vectors)
-        forms: list[tuple[int, bytes, bytes | None]] = [(0, b"", None)] * len(checked)
+            return self._codecs.vectors_for(tiers.pop(), vectors)
+        encoded: list[tuple[int, bytes, bytes | None]] = [(0, b"", None)] * len(checked)
         for tier in tiers:
             rows = [row for row, item in enumerate(checked) if item.tier is tier]
-            for row, form in zip(rows, self._forms.vectors_for(tier, vectors[rows]), strict=True):
-                forms[row] = form
-        return forms
+            for row, codes in zip(rows, self._codecs.vectors_for(tier, vectors[rows]), strict=True):
+                encoded[row] = codes
+        return encoded
 
-    def _row(self, item: _Checked, id_: str, form: tuple[int, bytes, bytes | None], now: float) -> Row:
+    def _row(self, item: _Checked, id_: str, codes: tuple[int, bytes, bytes | None], now: float) -> Row:
         new = item.new
-        body_codec, body = self._forms.body_for(item.tier, item.body)
-        vector_codec, vector, fine = form
+        body_codec, body = self._codecs.body_for(item.tier, item.body)
+        vector_codec, vector, fine = codes
         kind = new.kind or ("text" if isinstance(new.content, str) else "state")
         return Row(
             new.agent_id,
@@ -155,7 +153,7 @@ class Intake:
             item.tier,
             kind,
             item.step,
-            now if item.moment is None else item.moment,
+            now if item.timestamp is None else item.timestamp,
             item.importance,
             body_codec,
             body,
@@ -168,7 +166,7 @@ class Intake:
                 kind,
                 _words_of_metadata(item),
                 item.metadata_leaves,
-                item.moment if item.dated else None,
+                item.timestamp if item.dated else None,
             ),
             vector_codec=vector_codec,
             vector=vector,
@@ -177,22 +175,19 @@ class Intake:
 
 
 def session_of(metadata: Mapping[str, Any]) -> int | None:
-    """The conversation that metadata names, as a 63-bit number."""
+    """Return the conversation that metadata names, as a 63-bit number."""
     for key in SESSION_KEYS:
         value = metadata.get(key)
         if value is not None:
-            return _number_of(f"{key}\0{value}")
+            return _session_number(f"{key}\0{value}")
     return None
 
 
-@lru_cache(maxsize=256)
-def _number_of(name: str) -> int:
-    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1
+_session_number = lru_cache(maxsize=256)(hash_of)
 
 
 def _words_of_metadata(item: _Checked) -> list[str]:
-    """Text of the metadata that belongs to what the memory says, such as its speaker."""
+    """Return texts of the metadata that are search terms, such as the speaker's name."""
     return [
         value for path, value in item.metadata_leaves if isinstance(value, str) and path not in SESSION_KEYS
     ]

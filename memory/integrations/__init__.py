@@ -1,1 +1,1 @@
-"""The memory inside other frameworks, one module each; what they need is imported only there."""
+"""Adapters for other frameworks, one module for each. Only that module imports its framework."""

@@ -1,12 +1,12 @@
-"""The memory as a LangGraph store: durable, and searched by words and meaning without further setup.
+"""A LangGraph store on an AgentMemorySystem: durable, and searched by words and meaning.
 
     store = AgentMemoryStore(memory)
     graph = builder.compile(store=store)
 
-An item is one memory: its value is the content, namespace and key are in its id, and what the store has
-to know about it is in its metadata, under "langgraph". Fields that are indexed by themselves
-(`index=["title"]`) are memories of their own beside it, the parts. A part counts only as long as its item
-still says the same: so a writer that is killed halfway leaves at most parts that nobody sees.
+An item is one memory. Its content is the item's value, its id is made of namespace and key, and the store's
+own fields are in its metadata, under "langgraph". Each field that is indexed separately (`index=["title"]`)
+is one more memory, a part. A part counts only while its item lists it. So a writer that is killed halfway
+leaves at most parts that no search returns.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from hashlib import blake2b
 from typing import Any, TypeAlias, TypeVar
 
 from memory._base.checks import MAX_NAME
+from memory._base.content import hash_of
 from memory._write.intake import NewMemory
 from memory.entry import MemoryEntry
 from memory.errors import IdConflict
@@ -46,24 +47,29 @@ except ImportError as problem:
     ) from problem
 
 Namespace: TypeAlias = tuple[str, ...]
-_Found = TypeVar("_Found")
+_T = TypeVar("_T")
 
 _WHOLE = "$"
 """The path that means: the whole value."""
 _END = ".."
-"""Stands between namespace and key in an id; no label has a period, so the first one ends the namespace."""
+"""Separates namespace and key in an id. Labels have no periods, so the first one ends the namespace."""
 _OURS = "langgraph"
-_PART_MARK = 17
-"""A part's id is its item's, and "#" and 16 digits of its text's hash."""
+"""The metadata key of the store's own fields."""
+_PART_SUFFIX = 17
+"""Characters that follow the item's id in a part's id: "#" and 16 digits of the text's hash."""
 
 
 class AgentMemoryStore(BaseStore):
-    """LangGraph's `BaseStore` on an open `AgentMemorySystem`, which stays the caller's to close.
+    """LangGraph's `BaseStore` on an open `AgentMemorySystem`. The caller closes the system.
 
-    `fields` are the paths that are indexed unless `put` says otherwise; by default the whole value is.
-    Without a query the newest items come first. A search with one ranks by words and meaning, and what was
-    not indexed follows, without a score. Items with a `ttl` (minutes since the last use) are out of
-    sight when it has passed, and gone after `sweep_ttl()`.
+    A search without a query returns the newest items first. A search with one ranks by words and meaning;
+    items that are not indexed come last, without a score. An item whose `ttl` (minutes since its last use)
+    has passed is not returned any more, and `sweep_ttl()` deletes it.
+
+    Args:
+        agent_id: the agent that owns the items.
+        fields: the paths that are indexed if `put` has no `index`; by default the whole value.
+        ttl: LangGraph's settings for the lifetime of items.
     """
 
     supports_ttl = True
@@ -80,16 +86,16 @@ class AgentMemoryStore(BaseStore):
         self.agent_id = agent_id
         self.fields = [_WHOLE] if fields is None else list(fields)
         self.ttl_config = ttl
-        self._putting = threading.Lock()  # replacing an item and its parts takes several steps
+        self._putting = threading.Lock()  # to replace an item and its parts takes several calls
         self._swept_at = system.clock.now()
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Carry out all operations: those that read see what was there before those that write."""
+        """Run all operations. Reads do not see the writes of the same batch."""
         results: list[Result] = []
         puts: dict[str, PutOp] = {}
         for op in ops:
             if isinstance(op, PutOp):
-                puts[_id_of(_checked(op.namespace), op.key)] = op
+                puts[_id_of(_check_namespace(op.namespace), op.key)] = op
                 results.append(None)
             elif isinstance(op, GetOp):
                 results.append(self._get(op))
@@ -102,20 +108,20 @@ class AgentMemoryStore(BaseStore):
         if puts:
             with self._putting:
                 while not self._put(puts):
-                    pass  # another process was faster: look again
+                    pass  # another process changed an item meanwhile: try again
         self._sweep_if_due()
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """The same in a thread, so that the loop goes on meanwhile."""
+        """Run `batch` in a thread, so that the event loop is not blocked."""
         return await asyncio.to_thread(self.batch, list(ops))
 
     def sweep_ttl(self) -> int:
-        """Delete the items whose time has passed; how many."""
+        """Delete the items whose `ttl` has passed; return how many."""
         with self._putting:
             self._swept_at = self.system.clock.now()
-            mortal = self.system.retrieve_by_attributes(self.agent_id, {f"{_OURS}.mortal": True})
-            expired = [entry for entry in mortal if self._is_expired(entry)]
+            limited = self.system.retrieve_by_attributes(self.agent_id, {f"{_OURS}.mortal": True})
+            expired = [entry for entry in limited if self._is_expired(entry)]
             self._delete(expired)
         return len(expired)
 
@@ -127,7 +133,7 @@ class AgentMemoryStore(BaseStore):
     # -- reading ------------------------------------------------------------------------------
 
     def _get(self, op: GetOp) -> Item | None:
-        entry = self.system.get(self.agent_id, _id_of(_checked(op.namespace), op.key))
+        entry = self.system.get(self.agent_id, _id_of(_check_namespace(op.namespace), op.key))
         if entry is None or self._is_expired(entry):
             return None
         if op.refresh_ttl:
@@ -139,7 +145,7 @@ class AgentMemoryStore(BaseStore):
         )
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
-        prefix = _checked(op.namespace_prefix)
+        prefix = _check_namespace(op.namespace_prefix)
         end = op.offset + op.limit
         scores: dict[str, float | None] = {}
         found: dict[str, MemoryEntry] = {}
@@ -158,8 +164,8 @@ class AgentMemoryStore(BaseStore):
     def _ranked(
         self, op: SearchOp, query: str, prefix: Namespace, wanted: int
     ) -> list[tuple[MemoryEntry, float]]:
-        """The best items and their scores; an item is as good as its best part."""
-        filters = {**_place(prefix), f"{_OURS}.found": True}
+        """Return the best items and their scores; the score of an item is that of its best part."""
+        filters = {**_within(prefix), f"{_OURS}.found": True}
 
         def attempt(k: int) -> tuple[list[tuple[MemoryEntry, float]], bool]:
             hits = self.system.search(self.agent_id, query, k, filters=filters)
@@ -173,25 +179,25 @@ class AgentMemoryStore(BaseStore):
                     best[item.id] = (item, hit.score)
             return list(best.values()), len(hits) < k
 
-        return _enough(attempt, wanted)
+        return _until_enough(attempt, wanted)
 
     def _owners(self, parts: Sequence[MemoryEntry]) -> dict[str, MemoryEntry]:
-        """The items of some parts, by the part's id; not of those that have become another's leftovers."""
-        ids = list(dict.fromkeys(part.id[:-_PART_MARK] for part in parts))
+        """Return the items of some parts, by the part's id. Skip those that it no longer lists."""
+        ids = list(dict.fromkeys(part.id[:-_PART_SUFFIX] for part in parts))
         items = {item.id: item for item in self.system.get_many(self.agent_id, ids) if item is not None}
-        said = {id_: set(_part_ids(item)) for id_, item in items.items()}
+        listed = {id_: set(_part_ids(item)) for id_, item in items.items()}
         return {
             part.id: items[owner]
             for part in parts
-            if (owner := part.id[:-_PART_MARK]) in items and part.id in said[owner]
+            if (owner := part.id[:-_PART_SUFFIX]) in items and part.id in listed[owner]
         }
 
     def _listed(
         self, prefix: Namespace, condition: Mapping[str, Any] | None, wanted: int | None
     ) -> list[MemoryEntry]:
-        """Items of a namespace and those below it, the newest first."""
-        filters: dict[str, Any] = {**_place(prefix), f"{_OURS}.item": True}
-        # Equal texts are what our own filters know, too: fewer items are read then.
+        """Return the items of a namespace and of those below it, newest first."""
+        filters: dict[str, Any] = {**_within(prefix), f"{_OURS}.item": True}
+        # The system can filter by equal texts, so that fewer items are read.
         filters |= {
             key: value
             for key, value in (condition or {}).items()
@@ -203,22 +209,24 @@ class AgentMemoryStore(BaseStore):
             fitting = [entry for entry in entries if self._fits(entry, prefix, condition)]
             return fitting, k is None or len(entries) < k
 
-        return attempt(None)[0] if wanted is None else _enough(attempt, wanted)
+        return attempt(None)[0] if wanted is None else _until_enough(attempt, wanted)
 
     def _fits(self, entry: MemoryEntry, prefix: Namespace, condition: Mapping[str, Any] | None) -> bool:
-        # Namespace and marks too: a value may look like the metadata by which it was found.
+        # Check namespace and marks again: a value may contain what looks like such metadata.
         return (
             "item" in _ours_of(entry)
             and _name_of(entry)[0][: len(prefix)] == prefix
             and not self._is_expired(entry)
-            and all(_agrees(entry.content.get(key), wanted) for key, wanted in (condition or {}).items())
+            and all(_passes(entry.content.get(key), wanted) for key, wanted in (condition or {}).items())
         )
 
     def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
         conditions = op.match_conditions or ()
         for condition in conditions:
-            _checked(condition.path)
-        prefixes = [_literal(condition) for condition in conditions if condition.match_type == "prefix"]
+            _check_namespace(condition.path)
+        prefixes = [
+            _fixed_prefix(condition) for condition in conditions if condition.match_type == "prefix"
+        ]
         within = max(prefixes, key=len, default=())
         names = {_name_of(entry)[0] for entry in self._listed(within, None, None)}
         fitting = {name for name in names if all(_matches(condition, name) for condition in conditions)}
@@ -227,9 +235,9 @@ class AgentMemoryStore(BaseStore):
     # -- writing ------------------------------------------------------------------------------
 
     def _put(self, puts: Mapping[str, PutOp]) -> bool:
-        """Store, replace and delete; False if somebody else changed one of them meanwhile.
+        """Store, replace and delete items; return False if another process changed one meanwhile.
 
-        Parts come before the item that makes them count, and go after it.
+        Parts are stored before the item that lists them, and deleted after it.
         """
         system, agent = self.system, self.agent_id
         known = {entry.id: entry for entry in system.get_many(agent, list(puts)) if entry is not None}
@@ -270,11 +278,13 @@ class AgentMemoryStore(BaseStore):
         ours: dict[str, Any] = {"item": True, "in": _marks(op.namespace)}
         texts = _texts_at(value, paths)
         if texts:
-            ours["parts"] = [_number_of(text) for text in texts]  # not as texts: those would be its words
+            ours["parts"] = [
+                hash_of(text) for text in texts
+            ]  # numbers, because texts would be search terms
         if _WHOLE in paths:
             ours["found"] = True
         if op.ttl is not None:
-            ours |= {"mortal": True, "ttl": op.ttl, "expires_at": self._end_of(op.ttl)}
+            ours |= {"mortal": True, "ttl": op.ttl, "expires_at": self._expiry(op.ttl)}
         if _END not in id_:
             ours["name"] = [*op.namespace, op.key]
         return NewMemory(agent_id=self.agent_id, content=value, kind="item", id=id_, metadata={_OURS: ours})
@@ -285,7 +295,7 @@ class AgentMemoryStore(BaseStore):
                 agent_id=self.agent_id,
                 content=text,
                 kind="part",
-                id=_part_id(id_, _number_of(text)),
+                id=_part_id(id_, hash_of(text)),
                 metadata={_OURS: {"in": _marks(op.namespace), "found": True}},
             )
             for text in _texts_at(dict(op.value or {}), self._paths(op))
@@ -303,7 +313,7 @@ class AgentMemoryStore(BaseStore):
 
     # -- time ---------------------------------------------------------------------------------
 
-    def _end_of(self, minutes: float) -> float:
+    def _expiry(self, minutes: float) -> float:
         return self.system.clock.now() + 60 * minutes
 
     def _is_expired(self, entry: MemoryEntry) -> bool:
@@ -313,14 +323,14 @@ class AgentMemoryStore(BaseStore):
     def _refresh(self, entry: MemoryEntry) -> None:
         minutes = _ours_of(entry).get("ttl")
         if minutes is not None:
-            metadata = _with(entry.metadata, expires_at=self._end_of(minutes))
+            metadata = _with(entry.metadata, expires_at=self._expiry(minutes))
             self.system.update(self.agent_id, entry.id, metadata=metadata)
 
 
 # -- names ------------------------------------------------------------------------------------
 
 
-def _checked(namespace: Sequence[str]) -> Namespace:
+def _check_namespace(namespace: Sequence[str]) -> Namespace:
     for label in namespace:
         if not isinstance(label, str) or not label or "." in label:
             raise InvalidNamespaceError(
@@ -330,9 +340,9 @@ def _checked(namespace: Sequence[str]) -> Namespace:
 
 
 def _id_of(namespace: Namespace, key: str) -> str:
-    """Readable where it is short enough to be an id, else a hash."""
+    """Return namespace and key as text; a hash of it if that is too long for an id."""
     name = ".".join(namespace) + _END + key
-    if len(name) + _PART_MARK <= MAX_NAME:
+    if len(name) + _PART_SUFFIX <= MAX_NAME:
         return name
     return "#" + blake2b(name.encode("utf-8", "surrogatepass"), digest_size=24).hexdigest()
 
@@ -346,17 +356,12 @@ def _name_of(item: MemoryEntry) -> tuple[Namespace, str]:
 
 
 def _marks(namespace: Namespace) -> dict[str, bool]:
-    """The namespace and all above it, as attributes: they can be filtered by, and are no words."""
+    """Return the namespace and all above it as attributes: filters see them, text searches do not."""
     return {".".join(namespace[:depth]): True for depth in range(len(namespace) + 1)}
 
 
-def _place(prefix: Namespace) -> dict[str, bool]:
+def _within(prefix: Namespace) -> dict[str, bool]:
     return {f"{_OURS}.in.{'.'.join(prefix)}": True}
-
-
-def _number_of(text: str) -> int:
-    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1
 
 
 def _part_id(item_id: str, number: int) -> str:
@@ -368,7 +373,7 @@ def _part_ids(item: MemoryEntry) -> list[str]:
 
 
 def _texts_at(value: dict[str, Any], paths: Sequence[str]) -> list[str]:
-    """What is indexed by itself: the texts at all paths but that of the whole value, each once."""
+    """Return the texts that are indexed separately: those at all paths but "$", each once."""
     texts = (text for path in paths if path != _WHOLE for text in get_text_at_path(value, path))
     return list(dict.fromkeys(text for text in texts if text))
 
@@ -376,8 +381,8 @@ def _texts_at(value: dict[str, Any], paths: Sequence[str]) -> list[str]:
 # -- conditions -------------------------------------------------------------------------------
 
 
-def _literal(condition: MatchCondition) -> Namespace:
-    """A prefix up to its first wildcard."""
+def _fixed_prefix(condition: MatchCondition) -> Namespace:
+    """Return the labels of a condition before its first wildcard."""
     path = tuple(condition.path)
     return path[: path.index("*")] if "*" in path else path
 
@@ -392,17 +397,17 @@ def _matches(condition: MatchCondition, namespace: Namespace) -> bool:
     return all(wanted in ("*", label) for wanted, label in zip(path, namespace[start:], strict=False))
 
 
-def _agrees(value: Any, wanted: Any) -> bool:
-    """LangGraph's filter: a value, an object of values, or an object of operators such as $gt."""
+def _passes(value: Any, wanted: Any) -> bool:
+    """Apply a LangGraph filter: a value, an object of values, or an object of operators such as $gt."""
     if isinstance(wanted, Mapping):
         if any(key.startswith("$") for key in wanted):
             return all(_compares(value, sign, bound) for sign, bound in wanted.items())
-        return isinstance(value, dict) and all(_agrees(value.get(key), wanted[key]) for key in wanted)
+        return isinstance(value, dict) and all(_passes(value.get(key), wanted[key]) for key in wanted)
     if isinstance(wanted, list | tuple):
         return (
             isinstance(value, list)
             and len(value) == len(wanted)
-            and all(_agrees(*pair) for pair in zip(value, wanted, strict=True))
+            and all(_passes(*pair) for pair in zip(value, wanted, strict=True))
         )
     return bool(value == wanted)
 
@@ -426,14 +431,14 @@ def _compares(value: Any, sign: str, bound: Any) -> bool:
     try:
         return order(float(value), float(bound))
     except (TypeError, ValueError):
-        return False  # what is no number is neither more nor less
+        return False  # values that are not numbers have no order
 
 
-# -- small change -----------------------------------------------------------------------------
+# -- entries and items ------------------------------------------------------------------------
 
 
-def _enough(attempt: Callable[[int], tuple[list[_Found], bool]], wanted: int) -> list[_Found]:
-    """Ask for more and more until enough is left of it, or it was everything."""
+def _until_enough(attempt: Callable[[int], tuple[list[_T], bool]], wanted: int) -> list[_T]:
+    """Call `attempt` with a growing k until it returns enough results, or all there are."""
     k = wanted
     while True:
         found, is_all = attempt(k)
@@ -447,7 +452,7 @@ def _found_item(entry: MemoryEntry, score: float | None) -> SearchItem:
 
 
 def _times(entry: MemoryEntry) -> tuple[datetime, datetime]:
-    """When it was first put, and when last."""
+    """Return when an item was first put and when it was last put."""
     updated_at = _ours_of(entry).get("updated_at", entry.created_at)
     return datetime.fromtimestamp(entry.created_at, UTC), datetime.fromtimestamp(updated_at, UTC)
 
@@ -458,6 +463,6 @@ def _ours_of(entry: MemoryEntry) -> dict[str, Any]:
 
 
 def _with(metadata: Mapping[str, Any] | None, **changes: Any) -> dict[str, Any]:
-    """The metadata with some of our own fields changed."""
+    """Return the metadata with some of the store's own fields changed."""
     metadata = dict(metadata or {})
     return {**metadata, _OURS: {**metadata.get(_OURS, {}), **changes}}
