@@ -114,6 +114,7 @@ class SessionStore:
             usable_in_child=False,
         )
         self._lock = self._connections.lock
+        self._fetch = self._connections.fetch
         try:
             self._prepare()
         except BaseException:
@@ -186,7 +187,7 @@ class SessionStore:
 
     def get(self, session_id: str) -> Session:
         """Return a session; UnknownSession if there is none."""
-        rows = self._rows(f"SELECT {_COLUMNS} FROM sessions WHERE id = ?", (session_id,))
+        rows = self._fetch(f"SELECT {_COLUMNS} FROM sessions WHERE id = ?", (session_id,))
         if not rows:
             raise _unknown(session_id)
         return _session(rows[0])
@@ -213,7 +214,7 @@ class SessionStore:
             values.append(int(archived))
         return [
             _session(row)
-            for row in self._rows(
+            for row in self._fetch(
                 f"SELECT {_COLUMNS} FROM sessions WHERE {' AND '.join(conditions)}"
                 " ORDER BY updated_at DESC, id DESC LIMIT ? OFFSET ?",
                 (*values, -1 if limit is None else limit, offset),
@@ -296,14 +297,14 @@ class SessionStore:
         _check_number("start", start)
         if last is not None:
             _check_number("last", last)
-            rows = self._rows(
+            rows = self._fetch(
                 "SELECT body FROM messages WHERE session_id = ? ORDER BY number DESC LIMIT ?",
                 (session_id, last),
             )[::-1]
         else:
             if stop is not None:
                 _check_number("stop", stop)
-            rows = self._rows(
+            rows = self._fetch(
                 "SELECT body FROM messages WHERE session_id = ? AND number >= ? AND number < ?"
                 " ORDER BY number",
                 (session_id, start, 2**62 if stop is None else stop),
@@ -320,7 +321,7 @@ class SessionStore:
         written = self.just_written(session_id, known)
         if written is not None:
             return written
-        rows = self._rows(
+        rows = self._fetch(
             "SELECT s.created_at, m.body FROM sessions s LEFT JOIN messages m"
             " ON m.session_id = s.id AND m.number >= ? WHERE s.id = ? ORDER BY m.number",
             (known, session_id),
@@ -342,7 +343,7 @@ class SessionStore:
 
     def recent(self, agent_id: str, limit: int) -> Rows:
         """Return (id, title, message_count, created_at) of the sessions that `list` returns, but faster."""
-        return self._rows(
+        return self._fetch(
             "SELECT id, title, message_count, created_at FROM sessions WHERE agent_id = ? AND archived = 0"
             " ORDER BY updated_at DESC, id DESC LIMIT ?",
             (agent_id, limit),
@@ -350,7 +351,7 @@ class SessionStore:
 
     def last_messages(self, session_ids: Sequence[str]) -> dict[str, Message]:
         """Return the newest message of each session that has one, by session id."""
-        rows = self._rows(
+        rows = self._fetch(
             "SELECT m.session_id, m.body FROM sessions s JOIN messages m"
             " ON m.session_id = s.id AND m.number = s.message_count - 1"
             " WHERE s.id IN (SELECT value FROM json_each(?))",
@@ -398,15 +399,6 @@ class SessionStore:
             if row is None:
                 raise _unknown(session_id)
         return _session(row)
-
-    def _rows(self, statement: str, values: tuple[Any, ...]) -> Rows:
-        db = self._connections.reader()  # faster than the context manager `reading`
-        try:
-            return db.execute(statement, values).fetchall()
-        except SessionErrors.translated as problem:
-            self._connections.raise_translated(problem)
-        finally:
-            self._connections.release(db)
 
 
 def _is_empty(db: sqlite3.Connection) -> bool:

@@ -171,8 +171,7 @@ class SQLiteReader:
                     yield from sorted((to_row(name, values) for values in found), key=attrgetter("seq"))
 
     def agents(self) -> list[str]:
-        with self._connections.reading() as connection:
-            return [name for (name,) in connection.execute("SELECT name FROM agents ORDER BY no")]
+        return [name for (name,) in self._connections.fetch("SELECT name FROM agents ORDER BY no")]
 
     def counts(self, agent: str | None = None) -> dict[Tier, int]:
         with self._connections.reading() as connection:
@@ -198,8 +197,7 @@ class SQLiteReader:
 
     def evicted(self, agent: str | None = None) -> int:
         where, values = ("", ()) if agent is None else (" WHERE name = ?", (agent,))
-        with self._connections.reading() as connection:
-            (total,) = connection.execute(f"SELECT TOTAL(forgotten) FROM agents{where}", values).fetchone()
+        ((total,),) = self._connections.fetch(f"SELECT TOTAL(forgotten) FROM agents{where}", values)
         return int(total)
 
     def bytes_on_disk(self) -> int:
@@ -290,13 +288,11 @@ class SQLiteReader:
                 )
 
     def stored_before(self, tier: Tier, timestamp: float, limit: int) -> dict[str, list[int]]:
-        with self._connections.reading() as connection:
-            found = connection.execute(
-                f"SELECT name, key & {SEQ_MASK} FROM memories INDEXED BY by_age"
-                " JOIN agents ON no = agent"
-                f" WHERE tier = {int(tier)} AND tier < 2 AND stored_at < ? ORDER BY stored_at LIMIT ?",
-                (timestamp, limit),
-            ).fetchall()
+        found = self._connections.fetch(
+            f"SELECT name, key & {SEQ_MASK} FROM memories INDEXED BY by_age JOIN agents ON no = agent"
+            f" WHERE tier = {int(tier)} AND tier < 2 AND stored_at < ? ORDER BY stored_at LIMIT ?",
+            (timestamp, limit),
+        )
         due: dict[str, list[int]] = {}
         for agent, seq in found:
             due.setdefault(agent, []).append(seq)
@@ -315,13 +311,8 @@ class SQLiteReader:
             ).fetchall()
 
     def codecs(self) -> list[StoredCodec]:
-        with self._connections.reading() as connection:
-            return [
-                StoredCodec(number=number, purpose=purpose, data=data)
-                for number, purpose, data in connection.execute(
-                    "SELECT number, purpose, data FROM codecs WHERE number > 15"
-                )
-            ]
+        found = self._connections.fetch("SELECT number, purpose, data FROM codecs WHERE number > 15")
+        return [StoredCodec(number=number, purpose=purpose, data=data) for number, purpose, data in found]
 
     @staticmethod
     def _state(connection: sqlite3.Connection, agent_no: int | None) -> AgentState:

@@ -38,7 +38,7 @@ class SQLiteWriter:
         self,
         connections: Connections,
         agent_numbers: AgentNumbers,
-        versions: SharedVersions | None,
+        versions: SharedVersions,
         recent_rows: RecentRows,
     ) -> None:
         self._connections = connections
@@ -52,8 +52,7 @@ class SQLiteWriter:
         is_new: list[bool] | None = None
         new = rows
         with self._connections.lock:
-            change = _VersionChange(self._connections, self._versions)
-            with change, self._connections.writing() as connection:
+            with _VersionChange(self._versions) as change, self._connections.writing() as connection:
                 try:
                     numbers, seqs = self._insert(connection, rows)
                 except sqlite3.IntegrityError:  # an id exists already: check all rows, add the new ones
@@ -227,10 +226,9 @@ class SQLiteWriter:
         return StoredCodec(number=number, purpose=purpose, data=data)
 
     def setting(self, name: str, default: str | None = None) -> str | None:
-        with self._connections.reading() as connection:
-            found = connection.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
-        if found is not None or default is None:
-            return found[0] if found else None
+        found = self._connections.fetch("SELECT value FROM settings WHERE name = ?", (name,))
+        if found or default is None:
+            return found[0][0] if found else None
         with self._connections.writing() as connection:
             connection.execute(
                 "INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING",
@@ -243,8 +241,11 @@ class SQLiteWriter:
         """Yield the connection and the agent's number (None if unknown) in one transaction.
 
         The agent's versions change with the commit."""
-        change = _VersionChange(self._connections, self._versions)
-        with change, self._connections.writing() as connection:
+        with (
+            self._connections.lock,
+            _VersionChange(self._versions) as change,
+            self._connections.writing() as connection,
+        ):
             agent_no = self._agent_numbers.look_up(connection, agent)
             if agent_no is not None:
                 change.begin(changes_slot(agent_no))
@@ -339,25 +340,18 @@ class SQLiteWriter:
 class _VersionChange:
     """Marks version slots before a commit and stores new versions after it.
 
-    Holds the process's write lock meanwhile: only other processes can write the slots in between."""
+    The caller holds the process's write lock: only other processes can write the slots in between."""
 
-    def __init__(self, connections: Connections, versions: SharedVersions | None) -> None:
-        self._lock = connections.lock
+    def __init__(self, versions: SharedVersions) -> None:
         self._versions = versions
         self._marks: list[tuple[int, int]] = []
 
     def __enter__(self) -> _VersionChange:
-        self._lock.acquire()
         return self
 
     def begin(self, slot: int) -> None:
-        if self._versions is not None:
-            self._marks.append((slot, self._versions.begin(slot)))
+        self._marks.append((slot, self._versions.begin(slot)))
 
     def __exit__(self, kind: Any, problem: Any, trace: Any) -> None:
-        try:
-            if self._versions is not None:
-                for slot, mark in self._marks:
-                    self._versions.end(slot, mark)
-        finally:
-            self._lock.release()
+        for slot, mark in self._marks:
+            self._versions.end(slot, mark)

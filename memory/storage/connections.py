@@ -12,11 +12,11 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Literal, NoReturn, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 from memory.errors import StoreReadOnly
 
@@ -122,6 +122,16 @@ class Connections:
                 self._idle.pop().close()
                 self._open_readers -= 1
 
+    def fetch(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        """Return all rows of one statement; faster than `reading`."""
+        connection = self.reader()
+        try:
+            return connection.execute(statement, values).fetchall()
+        except self._errors.translated as problem:
+            self.raise_translated(problem)
+        finally:
+            self.release(connection)
+
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection in one read transaction: all its statements see the same state."""
@@ -203,14 +213,9 @@ class Connections:
         """Return a number that changes when another connection has written; for a single connection.
 
         SQLite counts from 1 again in a new connection, so the number of openings is part of it."""
-        connection = self.reader()
-        try:
-            (version,) = connection.execute("PRAGMA data_version").fetchone()
+        with self.lock:
+            ((version,),) = self.fetch("PRAGMA data_version")
             return self._writers_opened << 32 | int(version)
-        except sqlite3.Error as problem:
-            self.raise_translated(problem)
-        finally:
-            self.release(connection)
 
     def use_wal(self) -> None:
         """Switch a new file to WAL mode. SQLite itself does not wait if two processes do so at once."""

@@ -82,7 +82,9 @@ class SQLiteStore:
         self.importance_inputs = reader.importance_inputs
         self.codecs = reader.codecs
 
-        writer = SQLiteWriter(self._connections, self._agent_numbers, self._versions, self._recent_rows)
+        # Only a read-only store can lack shared versions, and it never writes any.
+        versions = self._versions or SharedVersions(None)
+        writer = SQLiteWriter(self._connections, self._agent_numbers, versions, self._recent_rows)
         self.add = writer.add
         self.refuse_conflicts = writer.refuse_conflicts
         self.replace = writer.replace
