@@ -1,4 +1,4 @@
-"""A killed agent loses nothing that it acknowledged, and leaves no call without its result."""
+"""A killed agent loses no acknowledged message, and stores no tool call without its result."""
 
 from __future__ import annotations
 
@@ -59,6 +59,6 @@ def test_a_killed_agent_loses_nothing_it_acknowledged(tmp_path: Path) -> None:
         for session in store.list(limit=None):
             messages = store.messages(session.id)
             assert len(messages) == session.message_count
-            assert messages  # a session and its first message come together
-            # A call and its results were one transaction: whatever was killed, nothing needs leaving out.
+            assert messages  # a session and its first message are one transaction
+            # A tool call and its results are one transaction, so no pair is incomplete and dropped.
             assert builder.build(session.id).left_out.messages == 0

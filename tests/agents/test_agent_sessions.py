@@ -1,4 +1,4 @@
-"""Sessions in a real file: order, forks, lists, deletions, threads, bad files."""
+"""The session store: order, forks, lists, deletions, threads, processes, bad files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def contents_of(store: SessionStore, session_id: str) -> list[str]:
     return [message.content for message in store.messages(session_id)]
 
 
-def test_what_was_stored_is_there_after_closing_and_opening(path: Path) -> None:
+def test_sessions_and_messages_are_kept_when_a_store_is_reopened(path: Path) -> None:
     with SessionStore(path) as store:
         session = store.create("ann", "a title", metadata={"place": ["home", 1, None]})
         assert store.append(session.id, *said("one", "two")) == 2
@@ -48,7 +48,7 @@ def test_what_was_stored_is_there_after_closing_and_opening(path: Path) -> None:
         assert contents_of(store, session.id) == ["one", "two", "three"]
 
 
-def test_a_session_can_begin_with_messages(store: SessionStore) -> None:
+def test_a_session_can_be_created_with_messages(store: SessionStore) -> None:
     first = said("one", "two")
     session = store.create("ann", messages=first)
     assert session.message_count == 2
@@ -92,8 +92,8 @@ def test_messages_are_added_all_or_none(store: SessionStore) -> None:
 
 @given(st.data())
 @settings(deadline=None, max_examples=50)
-def test_a_fork_has_the_first_messages_and_goes_its_own_way(data: st.DataObject) -> None:
-    """Against plain lists: whatever is appended and forked, every session holds its own messages."""
+def test_a_fork_starts_with_the_first_messages_and_changes_independently(data: st.DataObject) -> None:
+    """After random appends and forks, every session has the same messages as a plain list."""
     with SessionStore() as store:
         expected: dict[str, list[str]] = {store.create("ann").id: []}
         for number in range(data.draw(st.integers(1, 15))):
@@ -113,7 +113,7 @@ def test_a_fork_has_the_first_messages_and_goes_its_own_way(data: st.DataObject)
             assert store.get(session_id).message_count == len(contents)
 
 
-def test_a_fork_survives_its_parent(store: SessionStore) -> None:
+def test_a_fork_stays_when_its_parent_is_deleted(store: SessionStore) -> None:
     parent = store.create("ann", "first", metadata={"a": 1}, messages=said("one", "two"))
     store.archive(parent.id)
     fork = store.fork(parent.id, 1, title="second")
@@ -128,7 +128,7 @@ def test_a_fork_survives_its_parent(store: SessionStore) -> None:
     assert store.get(fork.id) == fork
 
 
-def test_the_list_begins_with_the_session_that_was_used_last(store: SessionStore) -> None:
+def test_the_session_that_was_used_last_is_listed_first(store: SessionStore) -> None:
     made = [store.create("ann", str(number)) for number in range(5)]
     bobs = store.create("bob")
     store.append(made[1].id, *said("hello"))
@@ -143,7 +143,7 @@ def test_the_list_begins_with_the_session_that_was_used_last(store: SessionStore
     assert store.list("nobody") == []
 
 
-def test_thousands_of_sessions_are_kept_apart(store: SessionStore) -> None:
+def test_thousands_of_sessions_do_not_mix(store: SessionStore) -> None:
     ids = [store.create(f"agent {number % 7}", messages=said(str(number))).id for number in range(3000)]
     assert len(store.list(limit=5000)) == 3000
     assert len(store.list("agent 3")) == len(range(3, 3000, 7))
@@ -151,7 +151,7 @@ def test_thousands_of_sessions_are_kept_apart(store: SessionStore) -> None:
     assert [last[each].content for each in ids] == [str(number) for number in range(3000)]
 
 
-def test_what_is_deleted_is_gone(store: SessionStore) -> None:
+def test_a_deleted_session_is_unknown_to_every_call(store: SessionStore) -> None:
     session = store.create("ann", id="mine", messages=said("one"))
     assert store.delete("mine")
     assert not store.delete("mine")
@@ -171,14 +171,14 @@ def test_what_is_deleted_is_gone(store: SessionStore) -> None:
     assert contents_of(store, "mine") == []
 
 
-def test_an_id_is_given_once(store: SessionStore) -> None:
+def test_an_id_can_be_used_only_once(store: SessionStore) -> None:
     store.create("ann", id="mine", messages=said("one"))
     with pytest.raises(InvalidAgentInput, match="already"):
         store.create("bob", id="mine", messages=said("two"))
     assert contents_of(store, "mine") == ["one"]
 
 
-def test_bad_input_is_told_in_one_line(store: SessionStore) -> None:
+def test_bad_input_raises_an_error_of_one_line(store: SessionStore) -> None:
     session = store.create("ann", messages=said("one"))
     for use in (
         lambda: store.fork(session.id, 2),
@@ -224,7 +224,7 @@ def test_threads_may_share_a_store(store: SessionStore) -> None:
         mine = [content for content in everything if content.startswith(name)]
         assert mine == [text for n in range(50) for text in (f"{name} {n}", f"{name} {n} again")]
     pairs = list(zip(everything[::2], everything[1::2], strict=True))
-    assert all(second == f"{first} again" for first, second in pairs)  # what came together stays together
+    assert all(second == f"{first} again" for first, second in pairs)  # messages of one call stay together
 
 
 _APPENDING = """
@@ -269,7 +269,7 @@ for path in sys.stdin:
 """
 
 
-def test_processes_may_make_a_new_file_at_once(tmp_path: Path) -> None:
+def test_processes_may_create_the_same_file_at_once(tmp_path: Path) -> None:
     processes = [start_python(_OPENING) for _ in range(3)]
     try:
         for process in processes:
@@ -292,7 +292,7 @@ def test_processes_may_make_a_new_file_at_once(tmp_path: Path) -> None:
             process.communicate()
 
 
-def test_a_store_from_before_a_fork_says_so_in_the_child(path: Path) -> None:
+def test_a_child_process_can_not_use_a_store_opened_before_the_fork(path: Path) -> None:
     printed = run_python(
         """
         from memory.agents import SessionStore
@@ -318,6 +318,27 @@ def test_a_store_from_before_a_fork_says_so_in_the_child(path: Path) -> None:
     ]
 
 
+def test_a_parent_reads_what_its_child_wrote_after_a_fork(path: Path) -> None:
+    """The fork gives the parent a new connection. Messages that it kept in RAM may be stale then."""
+    printed = run_python(
+        """
+        from memory.agents import Message, SessionStore
+        store = SessionStore(sys.argv[1])
+        store.just_written("none", 0)
+        session = store.create("ann", messages=[Message(role="user", content="from the parent")])
+        child = os.fork()
+        if child == 0:
+            with SessionStore(sys.argv[1]) as own:
+                own.append(session.id, Message(role="user", content="from the child"))
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        print([message.content for message in store.news(session.id, 0)[1]])
+        """,
+        path,
+    )
+    assert printed == "['from the parent', 'from the child']\n"
+
+
 # -- bad files --------------------------------------------------------------------------------
 
 
@@ -331,7 +352,7 @@ def refused(path: Path) -> str:
     return str(caught.value)
 
 
-def test_a_file_of_something_else_is_not_touched(tmp_path: Path) -> None:
+def test_a_file_of_another_program_is_refused_and_unchanged(tmp_path: Path) -> None:
     text = tmp_path / "notes.txt"
     text.write_text("not a database " * 100)
     assert "not a database" in refused(text)
@@ -342,7 +363,7 @@ def test_a_file_of_something_else_is_not_touched(tmp_path: Path) -> None:
     assert "is not a session file" in refused(other)
 
 
-def test_a_file_of_a_newer_version_is_not_touched(path: Path) -> None:
+def test_a_file_of_a_newer_version_is_refused_and_unchanged(path: Path) -> None:
     SessionStore(path).close()
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA user_version = 99")
@@ -357,8 +378,8 @@ def test_a_folder_and_a_path_below_a_file_are_refused(tmp_path: Path) -> None:
     assert "can't be opened" in refused(tmp_path / "file" / "sessions.db")
 
 
-def test_a_file_that_may_not_be_written_is_refused() -> None:
-    with tempfile.TemporaryDirectory() as folder:  # not tmp_path: only its owner may go there
+def test_a_file_without_write_permission_is_refused() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # not tmp_path, which only its owner can read
         path = Path(folder) / "sessions.db"
         SessionStore(path).close()
         path.chmod(0o444)
@@ -383,7 +404,7 @@ def test_a_file_that_may_not_be_written_is_refused() -> None:
         Path(folder).chmod(0o755)
 
 
-def test_a_store_that_is_closed_says_so(path: Path) -> None:
+def test_every_call_of_a_closed_store_raises_an_error(path: Path) -> None:
     store = SessionStore(path)
     store.close()
     store.close()
@@ -393,14 +414,14 @@ def test_a_store_that_is_closed_says_so(path: Path) -> None:
         store.list()
 
 
-def test_a_writer_that_does_not_let_go_is_told_of_in_time(path: Path) -> None:
+def test_a_lock_held_too_long_by_another_process_raises_an_error(path: Path) -> None:
     with SessionStore(path, busy_timeout_seconds=0.05) as store:
         session = store.create("ann")
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(SessionStoreError, match="locked"):
             store.append(session.id, *said("one"))
-        assert contents_of(store, session.id) == []  # reading goes on
+        assert contents_of(store, session.id) == []  # reads still work
         other.execute("ROLLBACK")
         other.close()
         assert store.append(session.id, *said("one")) == 1

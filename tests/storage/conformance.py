@@ -1,11 +1,11 @@
-"""What every store promises, as tests; a store passes by giving a subclass its factory.
+"""The tests that every store must pass; a store's test class inherits them and provides a fixture.
 
     class TestMyStore(StoreConformance, DurableConformance):
         @pytest.fixture
-        def open_store(self): ...   # a function: each call opens the same data once more
+        def open_store(self): ...   # return a function; each call opens the same data again
 
-`StoreConformance` needs one open store, `DurableConformance` one whose data outlives it and can be
-opened twice. Only the interface is used, and rows that are made here.
+`StoreConformance` needs one open store. `DurableConformance` needs a store whose data stays after `close`
+and can be opened twice at the same time. The tests use only the interface, and the rows made here.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from memory.storage import (
     Row,
 )
 
-MANY = 1_200  # more than any store should ask for in one statement or one page
+MANY = 1_200  # more rows than a store should put into one statement
 NOBODY = AgentState(0, 0)
 
 OpenStore = Callable[[], MemoryStore]
 
 
 def row(id: str, agent: str = "ann", **fields: Any) -> Row:
-    """A row with a content of its own; `fields` replace columns."""
+    """Return a row whose content depends on its id; `fields` replace columns."""
     plain = Row(
         agent,
         id,
@@ -84,7 +84,7 @@ def move_of(seq: int, mark: str = "small", revision: int = 0) -> Move:
 
 
 def moved(before: Row, move: Move, target: Tier) -> Row:
-    """What a row must be after a move: another tier and form, and everything else as it was."""
+    """Return the row expected after a move: another tier and form, all else unchanged."""
     return msgspec.structs.replace(
         before,
         tier=target,
@@ -105,7 +105,7 @@ def features_of(whole: Row) -> Features:
 
 
 def add(store: MemoryStore, rows: Sequence[Row]) -> list[Row]:
-    """Add rows that are new; the rows as they must come back."""
+    """Add new rows; return the rows that reads must return."""
     seqs = store.add(rows)
     assert None not in seqs
     return [msgspec.structs.replace(one, seq=seq) for one, seq in zip(rows, seqs, strict=True)]
@@ -117,7 +117,7 @@ def whole(store: MemoryStore, id: str, agent: str = "ann") -> Row:
 
 
 def change(store: MemoryStore, id: str, agent: str = "ann", **fields: Any) -> Row:
-    """Replace some columns of a row that is there; the row as it must come back."""
+    """Replace some columns of an existing row; return the row that reads must return."""
     old = whole(store, id, agent)
     new = msgspec.structs.replace(old, **fields)
     assert store.replace(old, new) is True
@@ -141,7 +141,7 @@ def tiers(stm: int = 0, im: int = 0, ltm: int = 0) -> dict[Tier, int]:
 
 
 class FollowedCopy:
-    """Tier and words of an agent's rows by seq, kept up through `catch_up` alone."""
+    """A copy of the tiers and terms of ann's rows by seq, updated only through `catch_up`."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
@@ -172,7 +172,7 @@ class FollowedCopy:
 
 
 def some_change(store: MemoryStore, rng: np.random.Generator, number: int) -> None:
-    """One change of a random kind to random rows of ann."""
+    """Make one random change to random rows of ann."""
     there = everything(store, "ann")
     chosen = {there[at].id: there[at] for at in rng.integers(0, len(there), 3)} if there else {}
     seqs = [one.seq for one in chosen.values()]
@@ -197,7 +197,7 @@ def some_change(store: MemoryStore, rng: np.random.Generator, number: int) -> No
 class _Base:
     @pytest.fixture
     def open_store(self) -> Iterator[OpenStore]:
-        raise NotImplementedError("a store's test class gives this fixture")
+        raise NotImplementedError("the test class of a store must define this fixture")
 
     @pytest.fixture
     def store(self, open_store: OpenStore) -> MemoryStore:
@@ -205,14 +205,14 @@ class _Base:
 
 
 class StoreConformance(_Base):
-    """Promises of one open store."""
+    """Tests of one open store."""
 
     changes_kept: int | None = None
-    """How many changes of an agent the store's log holds; None if it never forgets one."""
+    """How many changes of an agent the store's log holds; None if there is no limit."""
 
     # -- adding -------------------------------------------------------------------------------
 
-    def test_an_added_row_comes_back_exactly(self, store: MemoryStore) -> None:
+    def test_an_added_row_is_read_back_unchanged(self, store: MemoryStore) -> None:
         rows = [
             row("plain"),
             row("bare", step=None, session=None, fine=None, terms=b"", body=b"", vector=b""),
@@ -226,7 +226,7 @@ class StoreConformance(_Base):
         assert in_order(store.rows("ann", [one.seq for one in stored])) == stored
         assert [store.get_one("ann", one.id) for one in stored] == [record_of(one) for one in stored]
 
-    def test_adding_nothing_does_nothing(self, store: MemoryStore) -> None:
+    def test_adding_no_rows_changes_nothing(self, store: MemoryStore) -> None:
         assert store.add([]) == []
         assert store.agents() == []
 
@@ -246,12 +246,12 @@ class StoreConformance(_Base):
         assert store.add([row("1", importance=9.0)]) == [None]
         assert everything(store) == [first]
 
-    def test_a_batch_may_hold_the_same_memory_twice(self, store: MemoryStore) -> None:
+    def test_a_batch_may_contain_the_same_memory_twice(self, store: MemoryStore) -> None:
         seqs = store.add([row("1"), row("2"), row("1"), row("2"), row("3")])
         assert [seq is None for seq in seqs] == [False, False, True, True, False]
         assert ids(everything(store)) == ["1", "2", "3"]
 
-    def test_known_and_new_memories_may_come_in_one_batch(self, store: MemoryStore) -> None:
+    def test_a_batch_may_contain_existing_and_new_memories(self, store: MemoryStore) -> None:
         (known,) = add(store, [row("known")])
         seqs = store.add([row("new"), row("known"), row("new", "bob")])
         assert seqs[1] is None
@@ -286,17 +286,17 @@ class StoreConformance(_Base):
         assert [store.get_one("bob", "2"), store.get_one("cid", "2")] == [record_of(one) for one in stored]
 
     @pytest.mark.parametrize("fields", [{"body": object()}, {"step": 2**70}], ids=["type", "range"])
-    def test_a_row_that_can_not_be_stored_leaves_nothing_of_its_batch(
+    def test_if_one_row_of_a_batch_cannot_be_stored_none_is(
         self, store: MemoryStore, fields: dict[str, Any]
     ) -> None:
         broken = row("2", **fields)
-        with pytest.raises(Exception):  # noqa: B017, PT011 - which one is the driver's business
+        with pytest.raises(Exception):  # noqa: B017, PT011 - the error depends on the driver
             store.add([row("1"), broken, row("3", "bob")])
         assert everything(store) == []
         assert store.agents() == []
         assert add(store, [row("1")]) == everything(store)
 
-    def test_conflicts_can_be_asked_for_without_adding(self, store: MemoryStore) -> None:
+    def test_refuse_conflicts_checks_rows_and_adds_none(self, store: MemoryStore) -> None:
         stored = add(store, [row("1")])
         store.refuse_conflicts([row("1"), row("2"), row("1", "bob"), row("2")])
         for batch in ([row("2"), row("1", digest=5)], [row("2", digest=1), row("2", digest=2)]):
@@ -310,26 +310,26 @@ class StoreConformance(_Base):
         assert store.get_one("ann", "1") == record_of(hers)
         assert store.get_one("bob", "1") == record_of(his)
 
-    def test_a_deleted_id_is_free_for_other_content(self, store: MemoryStore) -> None:
+    def test_a_deleted_id_can_be_used_for_other_content(self, store: MemoryStore) -> None:
         add(store, [row("1")])
         store.delete("ann", ["1"])
         (anew,) = add(store, [row("1", digest=99, body=b"anew")])
         assert everything(store) == [anew]
 
-    def test_a_seq_is_never_given_twice(self, store: MemoryStore) -> None:
+    def test_a_seq_is_never_used_again(self, store: MemoryStore) -> None:
         seen = [one.seq for one in add(store, numbered(3))]
         store.delete("ann", ["00002"])
         seen += store.add([row("after delete")])
         change(store, "after delete", body=b"new")
         store.evict("ann", [seen[-1]], Tier.STM)
-        seen += store.add([row("after forget")])
+        seen += store.add([row("after evict")])
         store.delete_agent("ann")
         seen += store.add([row("after delete_agent")])
         assert seen == sorted(set(seen))
 
     # -- replacing ----------------------------------------------------------------------------
 
-    def test_a_replaced_row_is_the_new_one_in_its_place(self, store: MemoryStore) -> None:
+    def test_a_replacement_keeps_the_seq_of_the_old_row(self, store: MemoryStore) -> None:
         old, other = add(store, [row("1"), row("2")])
         new = row(
             "1", tier=Tier.IM, body=b"new", digest=9, step=None, importance=5.0, fine=b"f", dated=True
@@ -338,7 +338,7 @@ class StoreConformance(_Base):
         assert everything(store) == [msgspec.structs.replace(new, seq=old.seq, revision=1), other]
         assert store.counts("ann") == tiers(stm=1, im=1)
 
-    def test_a_row_is_replaced_only_as_it_was_read(self, store: MemoryStore) -> None:
+    def test_a_row_that_changed_since_it_was_read_is_not_replaced(self, store: MemoryStore) -> None:
         names = ("replaced", "moved", "deleted", "stored anew")
         was = add(store, [row(name) for name in names])
         change(store, "replaced", importance=2.0)
@@ -350,20 +350,20 @@ class StoreConformance(_Base):
             assert store.replace(old, msgspec.structs.replace(old, body=b"too late")) is False
         assert everything(store) == before
 
-    def test_replacing_what_is_not_there_stores_nothing(self, store: MemoryStore) -> None:
+    def test_replacing_a_missing_row_stores_nothing(self, store: MemoryStore) -> None:
         stored = add(store, [row("1", "bob")])
         for old in (row("1", seq=1), row("2", "bob", seq=99)):
             assert store.replace(old, old) is False
         assert everything(store) == stored
         assert store.agents() == ["bob"]
 
-    def test_of_two_replacements_of_one_row_the_second_is_refused(self, store: MemoryStore) -> None:
+    def test_only_the_first_of_several_replacements_of_one_row_succeeds(self, store: MemoryStore) -> None:
         (old,) = add(store, [row("1")])
         outcomes = together(*(lambda n=n: store.replace(old, row("1", digest=n)) for n in (1, 2, 3)))
         assert sorted(outcomes) == [False, False, True]
         assert whole(store, "1").digest == outcomes.index(True) + 1
 
-    def test_a_replaced_content_is_what_counts_for_idempotence(self, store: MemoryStore) -> None:
+    def test_after_a_replacement_add_compares_with_the_new_content(self, store: MemoryStore) -> None:
         add(store, [row("1")])
         change(store, "1", digest=5)
         assert store.add([row("1", digest=5)]) == [None]
@@ -372,7 +372,7 @@ class StoreConformance(_Base):
 
     # -- deleting -----------------------------------------------------------------------------
 
-    def test_deleting_counts_what_was_there(self, store: MemoryStore) -> None:
+    def test_delete_returns_how_many_rows_existed(self, store: MemoryStore) -> None:
         add(store, numbered(4))
         assert store.delete("ann", ["00001", "00001", "nobody's", "00003"]) == 2
         assert store.delete("ann", ["00001"]) == 0
@@ -386,12 +386,12 @@ class StoreConformance(_Base):
         assert store.delete("ann", ids(rows)) == MANY
         assert ids(everything(store)) == ["stays"]
 
-    def test_deleting_touches_no_other_agents_same_id(self, store: MemoryStore) -> None:
+    def test_deleting_an_id_keeps_the_same_id_of_other_agents(self, store: MemoryStore) -> None:
         _, his = add(store, [row("1", "ann"), row("1", "bob")])
         store.delete("ann", ["1"])
         assert everything(store) == [his]
 
-    def test_what_is_deleted_is_found_by_nothing(self, store: MemoryStore) -> None:
+    def test_no_read_returns_a_deleted_row(self, store: MemoryStore) -> None:
         (gone,) = add(store, [row("1")])
         store.delete("ann", ["1"])
         assert store.get_one("ann", "1") is None
@@ -406,7 +406,7 @@ class StoreConformance(_Base):
         assert list(store.features("ann", 1, 2**39)) == []
         assert store.counts() == tiers()
 
-    def test_deleting_an_agent_touches_nobody_else(self, store: MemoryStore) -> None:
+    def test_deleting_an_agent_changes_no_other_agent(self, store: MemoryStore) -> None:
         rows = [row(f"{tier.label}", agent, tier=tier) for tier in Tier for agent in ("ann", "anna", "bob")]
         stored = add(store, rows)
         store.add_read_counts({"anna": {stored[1].seq: 3}})
@@ -418,7 +418,7 @@ class StoreConformance(_Base):
             assert everything(store, agent) == [one for one in stored if one.agent == agent]
         assert store.importance_inputs("anna", Tier.STM)[0][3] == 3
 
-    def test_a_deleted_agent_can_begin_again(self, store: MemoryStore) -> None:
+    def test_a_deleted_agent_can_store_again(self, store: MemoryStore) -> None:
         add(store, numbered(3))
         store.delete_agent("ann")
         (anew,) = add(store, [row("00001", digest=5)])
@@ -426,7 +426,7 @@ class StoreConformance(_Base):
 
     # -- moving -------------------------------------------------------------------------------
 
-    def test_a_move_changes_tier_and_form_and_nothing_else(self, store: MemoryStore) -> None:
+    def test_a_move_changes_only_tier_and_form(self, store: MemoryStore) -> None:
         first, second, third = add(
             store, [row("1", step=None), row("2", session=None), row("3", fine=b"f")]
         )
@@ -439,14 +439,14 @@ class StoreConformance(_Base):
         ]
         assert store.counts("ann") == tiers(stm=1, im=2)
 
-    def test_a_row_stays_exact_through_all_tiers(self, store: MemoryStore) -> None:
+    def test_a_row_keeps_its_other_columns_through_all_tiers(self, store: MemoryStore) -> None:
         (stored,) = add(store, [row("1", importance=0.1, created_at=1e9 + 1e-7, step=-3)])
         down, further = move_of(stored.seq, "im"), move_of(stored.seq, "ltm")
         store.move("ann", [down], Tier.STM, Tier.IM)
         store.move("ann", [further], Tier.IM, Tier.LTM)
         assert everything(store) == [moved(stored, further, Tier.LTM)]
 
-    def test_only_rows_that_still_are_in_the_source_move(self, store: MemoryStore) -> None:
+    def test_only_rows_that_are_still_in_the_source_tier_move(self, store: MemoryStore) -> None:
         here, elsewhere, gone, other = add(store, numbered(4))
         store.move("ann", [move_of(elsewhere.seq, "ltm")], Tier.STM, Tier.LTM)
         store.delete("ann", [gone.id])
@@ -457,7 +457,7 @@ class StoreConformance(_Base):
         assert store.get_one("ann", other.id).body == b"new"
         assert store.get_one("ann", elsewhere.id).body == move_of(elsewhere.seq, "ltm").body
 
-    def test_a_move_made_from_an_older_revision_moves_nothing(self, store: MemoryStore) -> None:
+    def test_a_move_made_from_an_old_revision_is_ignored(self, store: MemoryStore) -> None:
         (stored,) = add(store, [row("1")])
         made_before = move_of(stored.seq)
         new = change(store, "1", body=b"new")
@@ -467,20 +467,20 @@ class StoreConformance(_Base):
         assert store.move("ann", [made_after], Tier.STM, Tier.IM) == 1
         assert everything(store) == [moved(new, made_after, Tier.IM)]
 
-    def test_moving_twice_moves_once(self, store: MemoryStore) -> None:
+    def test_the_same_move_twice_moves_once(self, store: MemoryStore) -> None:
         moves = [move_of(one.seq) for one in add(store, numbered(3))]
         assert store.move("ann", moves, Tier.STM, Tier.IM) == 3
         assert store.move("ann", moves, Tier.STM, Tier.IM) == 0
         assert store.counts() == tiers(im=3)
 
-    def test_moving_nothing_or_for_nobody_moves_nothing(self, store: MemoryStore) -> None:
+    def test_moves_of_no_rows_unknown_agents_and_unknown_seqs_are_ignored(self, store: MemoryStore) -> None:
         (hers,) = add(store, [row("1")])
         assert store.move("ann", [], Tier.STM, Tier.IM) == 0
         assert store.move("unknown", [move_of(hers.seq)], Tier.STM, Tier.IM) == 0
         assert store.move("ann", [move_of(hers.seq + 50)], Tier.STM, Tier.IM) == 0
         assert everything(store) == [hers]
 
-    def test_an_agents_move_touches_no_other_agents_same_seq(self, store: MemoryStore) -> None:
+    def test_a_move_changes_no_row_of_another_agent(self, store: MemoryStore) -> None:
         hers, his = add(store, [row("1", "ann"), row("1", "bob")])
         store.move("ann", [move_of(hers.seq), move_of(his.seq)], Tier.STM, Tier.IM)
         assert everything(store, "bob") == [his]
@@ -490,13 +490,13 @@ class StoreConformance(_Base):
         assert store.move("ann", [move_of(one.seq) for one in stored], Tier.STM, Tier.IM) == MANY
         assert everything(store) == [moved(one, move_of(one.seq), Tier.IM) for one in stored]
 
-    def test_uses_and_log_follow_a_moved_row(self, store: MemoryStore) -> None:
+    def test_a_moved_row_keeps_its_read_count(self, store: MemoryStore) -> None:
         (stored,) = add(store, [row("1")])
         store.add_read_counts({"ann": {stored.seq: 4}})
         store.move("ann", [move_of(stored.seq)], Tier.STM, Tier.IM)
         assert store.importance_inputs("ann", Tier.IM) == [(stored.seq, 1.0, 1_000.5, 4)]
 
-    def test_two_movers_of_the_same_rows_move_each_once(self, store: MemoryStore) -> None:
+    def test_threads_that_move_the_same_rows_move_each_row_once(self, store: MemoryStore) -> None:
         stored = add(store, numbered(60))
 
         def mover(name: str) -> Callable[[], int]:
@@ -510,9 +510,9 @@ class StoreConformance(_Base):
             forms = {name: moved(stored[int(one.id)], move_of(one.seq, name), Tier.IM) for name in "abc"}
             assert one in forms.values()
 
-    # -- forgetting ---------------------------------------------------------------------------
+    # -- evicting -----------------------------------------------------------------------------
 
-    def test_forgetting_removes_and_counts_only_what_is_in_the_tier(self, store: MemoryStore) -> None:
+    def test_evict_deletes_and_counts_only_rows_of_the_tier(self, store: MemoryStore) -> None:
         old, young, his = add(
             store, [row("1", tier=Tier.LTM), row("2"), row("3", "bob", tier=Tier.LTM, digest=1)]
         )
@@ -523,7 +523,7 @@ class StoreConformance(_Base):
         assert everything(store) == [young]
         assert (store.evicted("ann"), store.evicted("bob"), store.evicted()) == (1, 1, 2)
 
-    def test_deleting_is_not_forgetting(self, store: MemoryStore) -> None:
+    def test_deleted_rows_do_not_count_as_evicted(self, store: MemoryStore) -> None:
         add(store, numbered(3))
         store.delete("ann", ["00000"])
         store.delete_agent("ann")
@@ -545,8 +545,8 @@ class StoreConformance(_Base):
             assert store.counts(agent) == tiers()
         assert (store.get("ann", []), store.rows("ann", [])) == ([], [])
 
-    def test_a_wrong_idea_of_the_tier_hides_nothing(self, store: MemoryStore) -> None:
-        """Where a row was seen last is a hint: it may have moved since."""
+    def test_a_wrong_tier_hint_hides_no_row(self, store: MemoryStore) -> None:
+        """A row may have moved since the caller saw it in a tier."""
         rows = add(store, [row(f"{each}", tier=Tier(each % 3)) for each in range(MANY)])
         seqs = [each.seq for each in rows]
         expected = [record_of(each) for each in rows]
@@ -555,7 +555,7 @@ class StoreConformance(_Base):
             assert sorted(found, key=lambda one: one.seq) == expected
         assert store.get_by_seq("ann", [], []) == []
 
-    def test_many_are_read_at_once_from_all_tiers(self, store: MemoryStore) -> None:
+    def test_many_rows_of_all_tiers_are_read_at_once(self, store: MemoryStore) -> None:
         rows = [
             msgspec.structs.replace(one, tier=Tier(number % 3)) for number, one in enumerate(numbered(MANY))
         ]
@@ -582,7 +582,7 @@ class StoreConformance(_Base):
         ],
     )
     @pytest.mark.parametrize("column", ["created_at", "step"])
-    def test_a_ranges_bounds_are_included(
+    def test_a_range_includes_its_bounds(
         self, store: MemoryStore, column: Any, low: float | None, high: float | None, expected: str
     ) -> None:
         places = {"a": 10, "b": 20, "c": 20, "d": 30}
@@ -592,7 +592,9 @@ class StoreConformance(_Base):
         assert "".join(sorted(ids(found))) == expected
 
     @pytest.mark.parametrize("column", ["created_at", "step"])
-    def test_a_range_is_ordered_by_its_column_both_ways(self, store: MemoryStore, column: Any) -> None:
+    def test_a_range_is_ordered_by_its_column_in_both_directions(
+        self, store: MemoryStore, column: Any
+    ) -> None:
         places = [30, -10, 20, 0, 10]
         add(store, [row(f"{place}", **{column: place}, tier=Tier(place % 3)) for place in places])
         up = store.in_range("ann", column, None, None, tiers=ALL_TIERS, limit=None)
@@ -601,7 +603,7 @@ class StoreConformance(_Base):
         assert [getattr(one, column) for one in down] == sorted(places, reverse=True)
 
     @pytest.mark.parametrize("column", ["created_at", "step"])
-    def test_equal_places_have_a_stable_order_that_turns_round(
+    def test_equal_values_are_ordered_by_seq_in_both_directions(
         self, store: MemoryStore, column: Any
     ) -> None:
         add(store, numbered(8, **{column: 5}))
@@ -611,7 +613,7 @@ class StoreConformance(_Base):
         assert ids(down) == ids(up)[::-1]
 
     @pytest.mark.parametrize("column", ["created_at", "step"])
-    def test_a_limit_takes_the_first_of_the_order(self, store: MemoryStore, column: Any) -> None:
+    def test_a_limit_returns_the_first_records_of_the_order(self, store: MemoryStore, column: Any) -> None:
         add(store, [row(f"{place}", **{column: place}) for place in range(6)])
 
         def find(limit: int | None, newest_first: bool) -> list[str]:
@@ -625,7 +627,7 @@ class StoreConformance(_Base):
         assert find(99, False) == ["1", "2", "3", "4"]
 
     @pytest.mark.parametrize("column", ["created_at", "step"])
-    def test_a_range_looks_only_at_its_tiers(self, store: MemoryStore, column: Any) -> None:
+    def test_a_range_returns_only_records_of_its_tiers(self, store: MemoryStore, column: Any) -> None:
         add(store, [row(tier.label, tier=tier, **{column: 5}) for tier in Tier])
         for chosen in ({Tier.STM}, {Tier.IM}, {Tier.LTM}, {Tier.STM, Tier.LTM}, ALL_TIERS):
             found = store.in_range("ann", column, 5, 5, tiers=frozenset(chosen), limit=None)
@@ -634,26 +636,26 @@ class StoreConformance(_Base):
         (first,) = store.in_range("ann", column, 5, 5, tiers=frozenset({Tier.LTM}), limit=1)
         assert first.id == "ltm"
 
-    def test_rows_without_a_step_are_in_no_range_of_steps(self, store: MemoryStore) -> None:
+    def test_a_range_of_steps_skips_rows_without_a_step(self, store: MemoryStore) -> None:
         add(store, [row("1", step=None), row("2", step=0)])
         assert ids(store.in_range("ann", "step", None, None, tiers=ALL_TIERS, limit=None)) == ["2"]
         assert len(store.in_range("ann", "created_at", None, None, tiers=ALL_TIERS, limit=None)) == 2
 
-    def test_a_range_answers_with_whole_records(self, store: MemoryStore) -> None:
+    def test_a_range_returns_complete_records(self, store: MemoryStore) -> None:
         (stored,) = add(store, [row("1", tier=Tier.IM, body_codec=3)])
         found = store.in_range("ann", "created_at", None, None, tiers=ALL_TIERS, limit=None)
         assert found == [record_of(stored)]
 
     # -- all rows -----------------------------------------------------------------------------
 
-    def test_all_rows_come_agent_by_agent_in_the_order_of_their_seq(self, store: MemoryStore) -> None:
+    def test_all_rows_are_ordered_by_agent_and_seq(self, store: MemoryStore) -> None:
         rows = [row(f"{number}", agent) for number in range(4) for agent in ("zoe", "ann")]
         stored = add(store, rows)
         expected = [one for agent in ("zoe", "ann") for one in stored if one.agent == agent]
         assert everything(store) == expected
         assert everything(store, "ann") == expected[4:]
 
-    def test_all_rows_gives_each_row_once_while_they_move(self, store: MemoryStore) -> None:
+    def test_all_rows_yields_each_row_once_while_rows_move(self, store: MemoryStore) -> None:
         stored = add(store, numbered(MANY))
         given = []
         for number, one in enumerate(store.all_rows()):
@@ -663,17 +665,17 @@ class StoreConformance(_Base):
                 store.move("ann", ahead_and_behind, Tier.STM, Tier.LTM)
         assert given == ids(stored)
 
-    def test_all_rows_gives_each_memory_once_while_some_are_replaced(self, store: MemoryStore) -> None:
+    def test_all_rows_yields_each_memory_once_while_some_are_replaced(self, store: MemoryStore) -> None:
         stored = add(store, numbered(MANY))
         given = []
         for number, one in enumerate(store.all_rows()):
             given.append(one.id)
             if number in (10, 700):
-                change(store, stored[5].id, digest=number)  # one that was given already
+                change(store, stored[5].id, digest=number)  # one that was yielded already
                 change(store, stored[-5].id, digest=number)  # and one that was not
         assert sorted(given) == ids(stored)
 
-    def test_all_rows_can_be_left_before_its_end(self, store: MemoryStore) -> None:
+    def test_all_rows_can_be_stopped_early(self, store: MemoryStore) -> None:
         add(store, numbered(MANY))
         iterator = store.all_rows()
         next(iterator)
@@ -682,27 +684,27 @@ class StoreConformance(_Base):
 
     # -- counting -----------------------------------------------------------------------------
 
-    def test_counts_are_those_of_each_tier_and_agent(self, store: MemoryStore) -> None:
+    def test_rows_are_counted_by_tier_and_agent(self, store: MemoryStore) -> None:
         assert store.counts() == tiers()
         add(store, [row("1"), row("2"), row("3", tier=Tier.LTM), row("1", "bob", tier=Tier.IM)])
         assert store.counts("ann") == tiers(stm=2, ltm=1)
         assert store.counts("bob") == tiers(im=1)
         assert store.counts() == tiers(stm=2, im=1, ltm=1)
 
-    def test_agents_come_in_the_order_of_their_first_memory_and_stay(self, store: MemoryStore) -> None:
+    def test_agents_are_ordered_by_their_first_memory_and_stay_known(self, store: MemoryStore) -> None:
         for agent in ("zoe", "ann", "Ünal", "zoe"):
             store.add([row(f"of {agent}", agent)])
         store.delete_agent("ann")
         assert store.agents() == ["zoe", "ann", "Ünal"]
 
-    def test_the_size_on_disk_grows_with_what_is_kept(self, store: MemoryStore) -> None:
+    def test_the_size_on_disk_grows_with_the_rows(self, store: MemoryStore) -> None:
         before = store.bytes_on_disk()
         add(store, numbered(200, body=b"x" * 10_000))
         assert store.bytes_on_disk() > before + 200 * 10_000 // 2
 
     # -- catching up --------------------------------------------------------------------------
 
-    def test_an_unknown_agent_has_no_state(self, store: MemoryStore) -> None:
+    def test_the_state_of_an_unknown_agent_is_zero(self, store: MemoryStore) -> None:
         assert store.state("unknown") == NOBODY
         state, changes, columns = store.catch_up("unknown", 0, 0)
         assert (state, len(columns.seq), changes) == (NOBODY, 0, [])
@@ -723,7 +725,7 @@ class StoreConformance(_Base):
         assert len(set(map(msgspec.structs.astuple, states))) == len(states)
         assert states == sorted(states, key=lambda state: (state.last_change, state.last_seq))
 
-    def test_others_and_futile_calls_leave_the_state_as_it_was(self, store: MemoryStore) -> None:
+    def test_other_agents_and_calls_without_effect_keep_the_state(self, store: MemoryStore) -> None:
         (stored,) = add(store, [row("1")])
         before = store.state("ann")
         store.add([row("1"), row("1", "bob")])
@@ -736,7 +738,7 @@ class StoreConformance(_Base):
         store.add_read_counts({"ann": {stored.seq: 1}})
         assert store.state("ann") == before
 
-    def test_catching_up_from_nothing_gives_all_columns_in_order(self, store: MemoryStore) -> None:
+    def test_catching_up_from_zero_returns_all_columns_in_order(self, store: MemoryStore) -> None:
         first, second, third = add(
             store,
             [
@@ -755,7 +757,7 @@ class StoreConformance(_Base):
         assert columns.session.tolist() == [NO_SESSION, 12, 0]
         assert (columns.seq.dtype, columns.tier.dtype) == (np.int64, np.uint8)
 
-    def test_catching_up_gives_only_what_is_new(self, store: MemoryStore) -> None:
+    def test_catching_up_returns_only_new_rows_and_changes(self, store: MemoryStore) -> None:
         first, second, third = add(store, numbered(3))
         seen = store.state("ann")
         added = add(store, [row("new 1"), row("new 2", tier=Tier.LTM)])
@@ -774,8 +776,8 @@ class StoreConformance(_Base):
         ]
         assert changes[-1].number == state.last_change == store.state("ann").last_change
 
-    def test_few_new_rows_come_with_their_features(self, store: MemoryStore) -> None:
-        """Or with none: then `features` reads them."""
+    def test_few_new_rows_have_their_features(self, store: MemoryStore) -> None:
+        """A store may also return None; then `features` reads them."""
         stored = add(store, [row("1", fine=b"f"), row("2", tier=Tier.LTM), row("3", tier=Tier.IM)])
         _, _, columns = store.catch_up("ann", stored[0].seq, 0)
         if columns.features is not None:
@@ -793,7 +795,7 @@ class StoreConformance(_Base):
         assert store.columns_of("ann", []).seq.tolist() == []
         assert store.columns_of("unknown", [1]).seq.tolist() == []
 
-    def test_a_cleared_agents_log_says_up_to_which_seq(self, store: MemoryStore) -> None:
+    def test_the_log_of_a_deleted_agent_has_its_last_seq(self, store: MemoryStore) -> None:
         stored = add(store, numbered(4))
         seen = store.state("ann")
         store.delete_agent("ann")
@@ -804,8 +806,8 @@ class StoreConformance(_Base):
         assert stored[-1].seq <= entry.seqs[0] < after.seq
         assert columns.seq.tolist() == [after.seq]
 
-    def test_a_copy_that_follows_the_log_is_the_store(self, store: MemoryStore) -> None:
-        """Every kind of change at every distance: what the search index does, on a plain dict."""
+    def test_a_copy_that_follows_the_log_equals_the_store(self, store: MemoryStore) -> None:
+        """Random changes of every kind: the search index does the same with its own data."""
         rng = np.random.default_rng(7)
         copy = FollowedCopy(store)
         for number in range(150):
@@ -814,7 +816,7 @@ class StoreConformance(_Base):
                 copy.catch_up()
                 assert copy.rows == {one.seq: (one.tier, one.terms) for one in store.all_rows("ann")}
 
-    def test_a_log_that_no_longer_reaches_back_says_so(self, store: MemoryStore) -> None:
+    def test_catching_up_returns_no_changes_if_the_log_is_too_short(self, store: MemoryStore) -> None:
         if self.changes_kept is None:
             return
         (stored,) = add(store, [row("1")])
@@ -833,7 +835,7 @@ class StoreConformance(_Base):
         _, _, columns = store.catch_up("ann", 0, 0)
         assert (columns.seq.tolist(), columns.tier.tolist()) == ([stored.seq], [tier_next])
 
-    def test_features_are_those_of_the_range_whatever_the_tier(self, store: MemoryStore) -> None:
+    def test_features_are_read_for_a_range_of_seqs_in_all_tiers(self, store: MemoryStore) -> None:
         rows = [
             row(f"{n}", tier=Tier(n % 3), vector_codec=n, fine=b"f" if n % 2 else None) for n in range(9)
         ]
@@ -845,14 +847,14 @@ class StoreConformance(_Base):
         assert list(store.features("unknown", 1, 99)) == []
         assert list(store.features("ann", stored[-1].seq + 1, stored[-1].seq + 99)) == []
 
-    def test_features_of_many_rows_come_in_slices_each_once(self, store: MemoryStore) -> None:
+    def test_features_of_many_rows_are_read_once_each(self, store: MemoryStore) -> None:
         stored = add(store, numbered(9_000, body=b"", terms=b"t", vector=b"v"))
         given = [one[0] for part in store.features("ann", stored[0].seq, stored[-1].seq) for one in part]
         assert sorted(given) == [one.seq for one in stored]
 
     # -- for transitions ----------------------------------------------------------------------
 
-    def test_stored_before_gives_the_seqs_of_a_tier_by_agent(self, store: MemoryStore) -> None:
+    def test_stored_before_returns_the_seqs_of_a_tier_by_agent(self, store: MemoryStore) -> None:
         old, _, low, his = add(
             store,
             [
@@ -867,19 +869,19 @@ class StoreConformance(_Base):
         assert store.stored_before(Tier.STM, 9.0, 10) == {}
         assert store.stored_before(Tier.LTM, 1e9, 10) == {}
 
-    def test_stored_before_gives_no_more_than_its_limit(self, store: MemoryStore) -> None:
+    def test_stored_before_respects_its_limit(self, store: MemoryStore) -> None:
         add(store, [*numbered(5, "ann"), *numbered(5, "bob")])
         for limit in (1, 5, 7, 10, 99):
             found = store.stored_before(Tier.STM, 1e9, limit)
             assert sum(map(len, found.values())) == min(limit, 10)
             assert all(found.values())
 
-    def test_stored_before_finds_due_rows_wherever_they_lie(self, store: MemoryStore) -> None:
-        """An import brings old memories after young ones."""
+    def test_stored_before_finds_old_rows_with_high_seqs(self, store: MemoryStore) -> None:
+        """An import adds old memories after younger ones."""
         _, old = add(store, [row("young", stored_at=100.0), row("imported", stored_at=1.0)])
         assert store.stored_before(Tier.STM, 50.0, 10) == {"ann": [old.seq]}
 
-    def test_standing_gives_what_importance_is_made_of(self, store: MemoryStore) -> None:
+    def test_importance_inputs_have_read_counts(self, store: MemoryStore) -> None:
         first, second, _ = add(
             store, [row("1", importance=0.5), row("2", created_at=5.0), row("3", tier=Tier.IM)]
         )
@@ -892,7 +894,7 @@ class StoreConformance(_Base):
         assert store.importance_inputs("ann", Tier.LTM) == []
         assert store.importance_inputs("unknown", Tier.STM) == []
 
-    def test_a_memory_stored_anew_has_no_old_uses(self, store: MemoryStore) -> None:
+    def test_a_memory_stored_again_after_deletion_has_no_read_count(self, store: MemoryStore) -> None:
         (first,) = add(store, [row("1")])
         store.add_read_counts({"ann": {first.seq: 7}})
         store.delete("ann", ["1"])
@@ -910,9 +912,9 @@ class StoreConformance(_Base):
         assert (first.purpose, first.data) == ("ltm vectors", b"first")
         assert sorted(store.codecs(), key=lambda codec: codec.number) == [first, other]
         assert first.number != other.number
-        assert min(first.number, other.number) > 15  # below are codecs that need no fitting
+        assert min(first.number, other.number) > 15  # lower numbers are built-in codecs
 
-    def test_a_settings_first_default_stays(self, store: MemoryStore) -> None:
+    def test_the_first_default_of_a_setting_stays(self, store: MemoryStore) -> None:
         assert store.setting("embedder") is None
         assert store.setting("embedder", "words/256") == "words/256"
         assert store.setting("embedder", "other/64") == "words/256"
@@ -921,7 +923,7 @@ class StoreConformance(_Base):
 
     # -- watching -----------------------------------------------------------------------------
 
-    def test_the_watched_number_differs_after_every_change(self, store: MemoryStore) -> None:
+    def test_the_version_differs_after_every_change(self, store: MemoryStore) -> None:
         first, second, third = add(store, numbered(3))
         watch = store.watch("ann")
         if watch is None:
@@ -940,7 +942,7 @@ class StoreConformance(_Base):
         assert len(set(numbers)) == len(numbers)
         assert all(number % 2 == 0 for number in numbers)
 
-    def test_the_watched_number_stays_while_nothing_changes(self, store: MemoryStore) -> None:
+    def test_the_version_stays_while_existing_rows_stay(self, store: MemoryStore) -> None:
         add(store, [row("1"), row("1", "bob")])
         watch = store.watch("ann")
         if watch is None:
@@ -951,8 +953,8 @@ class StoreConformance(_Base):
         store.delete("bob", ["1"])
         assert watch() == before
 
-    def test_what_is_read_under_one_even_number_is_always_the_same(self, store: MemoryStore) -> None:
-        """A reader that trusts the number may keep what it read: that is what the number is for."""
+    def test_all_reads_under_one_even_version_are_equal(self, store: MemoryStore) -> None:
+        """So a cache may return what was read under the current version."""
         (stored,) = add(store, [row("1")])
         watch = store.watch("ann")
         if watch is None:
@@ -981,7 +983,7 @@ class StoreConformance(_Base):
 
     # -- several threads ----------------------------------------------------------------------
 
-    def test_threads_add_without_loss_or_doubling(self, store: MemoryStore) -> None:
+    def test_threads_add_every_row_once(self, store: MemoryStore) -> None:
         def adder(name: str) -> Callable[[], list[int]]:
             return lambda: [
                 seq
@@ -996,7 +998,7 @@ class StoreConformance(_Base):
         assert [one.seq for one in store.all_rows()] == sorted(seqs)
         assert len(set(ids(store.all_rows()))) == 4 * 40
 
-    def test_a_row_is_in_exactly_one_tier_at_every_moment(self, store: MemoryStore) -> None:
+    def test_every_read_sees_a_row_in_exactly_one_tier(self, store: MemoryStore) -> None:
         stored = add(store, numbered(20))
         seqs = [one.seq for one in stored]
         done = threading.Event()
@@ -1031,7 +1033,7 @@ class StoreConformance(_Base):
 
     # -- closing ------------------------------------------------------------------------------
 
-    def test_a_closed_store_says_so(self, store: MemoryStore) -> None:
+    def test_every_call_of_a_closed_store_raises_an_error(self, store: MemoryStore) -> None:
         (stored,) = add(store, [row("1")])
         store.close()
         for call in (
@@ -1067,13 +1069,13 @@ class StoreConformance(_Base):
             with pytest.raises(StoreClosed):
                 call()
 
-    def test_closing_twice_is_closing_once(self, store: MemoryStore) -> None:
+    def test_a_store_may_be_closed_twice(self, store: MemoryStore) -> None:
         store.close()
         store.close()
 
 
 class DurableConformance(_Base):
-    """Promises of a store whose data outlives it, and that may be open several times at once."""
+    """Tests of a store whose data stays after `close` and that may be open several times at once."""
 
     def test_a_reopened_store_holds_everything(self, open_store: OpenStore) -> None:
         store = open_store()
@@ -1094,7 +1096,7 @@ class DurableConformance(_Base):
         assert again.codecs() == [codec]
         assert again.setting("embedder", "other") == "words"
 
-    def test_a_seq_is_not_given_again_after_reopening(self, open_store: OpenStore) -> None:
+    def test_a_seq_is_not_used_again_after_reopening(self, open_store: OpenStore) -> None:
         store = open_store()
         newest = add(store, numbered(3))[-1]
         store.delete("ann", [newest.id])
@@ -1106,7 +1108,7 @@ class DurableConformance(_Base):
         (last,) = add(open_store(), [row("last")])
         assert newest.seq < anew.seq < last.seq
 
-    def test_the_log_reaches_across_reopening(self, open_store: OpenStore) -> None:
+    def test_the_log_is_kept_when_a_store_is_reopened(self, open_store: OpenStore) -> None:
         store = open_store()
         first, second = add(store, numbered(2))
         seen = store.state("ann")
@@ -1117,7 +1119,7 @@ class DurableConformance(_Base):
         _, changes, _ = again.catch_up("ann", seen.last_seq, seen.last_change)
         assert [entry.kind for entry in changes] == [ChangeKind.DELETED, ChangeKind.MOVED]
 
-    def test_a_change_is_seen_at_once_by_who_has_it_open_too(self, open_store: OpenStore) -> None:
+    def test_a_change_is_visible_at_once_in_another_open_store(self, open_store: OpenStore) -> None:
         one, other = open_store(), open_store()
         first, second = add(one, numbered(2))
         assert everything(other) == [first, second]
@@ -1131,7 +1133,7 @@ class DurableConformance(_Base):
         with pytest.raises(IdConflict):
             (one.add([row("x")]), other.add([row("x", digest=5)]))
 
-    def test_the_watched_number_tells_of_others_changes(self, open_store: OpenStore) -> None:
+    def test_the_version_differs_after_changes_of_another_open_store(self, open_store: OpenStore) -> None:
         one, other = open_store(), open_store()
         stored = add(one, numbered(3))
         other.get_one("ann", "00000")
@@ -1148,7 +1150,7 @@ class DurableConformance(_Base):
             assert len(set(of_one_watch)) == len(numbers)
             assert all(number % 2 == 0 for number in of_one_watch)
 
-    def test_movers_that_race_through_two_doors_move_each_once(self, open_store: OpenStore) -> None:
+    def test_two_open_stores_that_move_the_same_rows_move_each_once(self, open_store: OpenStore) -> None:
         stores = [open_store(), open_store()]
         stored = add(stores[0], numbered(60))
 
@@ -1161,7 +1163,7 @@ class DurableConformance(_Base):
         assert stores[0].counts() == tiers(im=60)
         assert [one.seq for one in stores[1].all_rows()] == [one.seq for one in stored]
 
-    def test_adders_of_the_same_ids_through_two_doors_add_each_once(self, open_store: OpenStore) -> None:
+    def test_two_open_stores_that_add_the_same_ids_add_each_once(self, open_store: OpenStore) -> None:
         stores = [open_store(), open_store()]
 
         def adder(store: MemoryStore) -> Callable[[], int]:
@@ -1170,12 +1172,12 @@ class DurableConformance(_Base):
         assert sum(together(adder(stores[0]), adder(stores[1]))) == 60
         assert ids(stores[0].all_rows()) == ids(numbered(60))
 
-    def test_the_first_codec_wins_through_two_doors(self, open_store: OpenStore) -> None:
+    def test_two_open_stores_agree_on_the_first_codec(self, open_store: OpenStore) -> None:
         stores = [open_store(), open_store()]
         saved = together(*(lambda s=s, n=n: s.save_codec("p", b"%d" % n) for n, s in enumerate(stores)))
         assert saved[0] == saved[1] == stores[0].codecs()[0] == stores[1].codecs()[0]
 
-    def test_closing_one_leaves_the_other_open(self, open_store: OpenStore) -> None:
+    def test_closing_one_store_keeps_another_one_open(self, open_store: OpenStore) -> None:
         one, other = open_store(), open_store()
         stored = add(one, numbered(2))
         one.close()

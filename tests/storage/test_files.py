@@ -1,4 +1,4 @@
-"""Files that are not ours, damaged, out of reach, or on a full disk: refused by name and left alone."""
+"""Foreign, damaged and unreachable files and full disks: a named error, and the file stays unchanged."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ OpenMemory = Callable[..., AgentMemorySystem]
 
 @pytest.fixture
 def open_small(open_memory: OpenMemory) -> OpenMemory:
-    """`open_memory` with an embedder that costs nothing."""
+    """`open_memory` with a fast embedder."""
     return lambda **settings: open_memory(**{"embedder": small_embedder(), **settings})
 
 
 @pytest.fixture
 def sound(open_small: OpenMemory, tmp_path: Path) -> Path:
-    """A file of ours, closed, with memories in all tiers and nothing beside it."""
+    """A closed database with memories in all tiers and no other files in its folder."""
     path = tmp_path / "sound" / "memory.db"
     with open_small(path=path) as memory:
         memory.add_many(
@@ -56,7 +56,7 @@ def sound(open_small: OpenMemory, tmp_path: Path) -> Path:
 
 
 def picture(folder: Path) -> dict[str, tuple[bytes, int]]:
-    """Every file of a folder: its bytes, and when it was last written."""
+    """Return the bytes and the modification time of every file in a folder."""
     return {
         file.name: (file.read_bytes() if file.is_file() else b"", file.stat().st_mtime_ns)
         for file in folder.iterdir()
@@ -64,7 +64,7 @@ def picture(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def refuse(open_small: OpenMemory, path: Path, error: type[StoreError], **settings: Any) -> str:
-    """Opening must raise exactly this error, in one line that names the file, and touch nothing."""
+    """Check that opening raises this error, with the path in one line, and changes no file."""
     before = picture(path.parent)
     with pytest.raises(AgentMemoryError) as caught:
         open_small(path=path, **settings)
@@ -85,7 +85,7 @@ def patch(path: Path, *statements: str) -> None:
 
 
 def problems(path: Path) -> list[str]:
-    """What SQLite itself finds wrong with a file."""
+    """Return the problems that SQLite's integrity check finds."""
     connection = sqlite3.connect(path)
     try:
         return [line for (line,) in connection.execute("PRAGMA integrity_check") if line != "ok"]
@@ -93,7 +93,7 @@ def problems(path: Path) -> list[str]:
         connection.close()
 
 
-# -- what is not ours -------------------------------------------------------------------------
+# -- foreign files ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def problems(path: Path) -> list[str]:
     [b"", b"\n", b"SQLite format 3\x00", b"Dear diary,\n" * 1_000, bytes(20_000), b"\xff" * 20_000],
     ids=["empty", "newline", "only the magic", "text", "zeros", "ones"],
 )
-def test_a_file_that_is_no_database_is_refused(
+def test_a_file_that_is_not_a_database_is_refused(
     open_small: OpenMemory, tmp_path: Path, content: bytes
 ) -> None:
     path = tmp_path / "memory.db"
@@ -133,7 +133,7 @@ def test_a_newer_format_is_refused(open_small: OpenMemory, sound: Path, version:
 
 
 @pytest.mark.parametrize("journal", ["DELETE", "WAL"])
-def test_our_mark_without_our_tables_is_refused(
+def test_our_application_id_without_our_tables_is_refused(
     open_small: OpenMemory, tmp_path: Path, journal: str
 ) -> None:
     path = tmp_path / "memory.db"
@@ -160,7 +160,7 @@ def test_another_embedder_is_refused(open_small: OpenMemory, sound: Path, embedd
         assert memory.get("ann", "7") is not None
 
 
-# -- what is damaged --------------------------------------------------------------------------
+# -- damaged files ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_another_embedder_is_refused(open_small: OpenMemory, sound: Path, embedd
     ],
     ids=["1", "50", "99", "100", "512", "page-1", "page", "page+1", "half", "last page", "last byte"],
 )
-def test_a_file_cut_short_is_refused(
+def test_a_truncated_file_is_refused(
     open_small: OpenMemory, sound: Path, kept: Callable[[int], int]
 ) -> None:
     content = sound.read_bytes()
@@ -190,8 +190,10 @@ def test_a_file_cut_short_is_refused(
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_garbage_inside_a_file_is_named_or_harmless(open_small: OpenMemory, sound: Path, seed: int) -> None:
-    """Nothing comes out but values, and errors of ours that say the file is damaged."""
+def test_random_bytes_in_a_file_raise_store_errors_only(
+    open_small: OpenMemory, sound: Path, seed: int
+) -> None:
+    """Every call returns a value or raises a StoreError."""
     rng = random.Random(seed)
     content = bytearray(sound.read_bytes())
     for _ in range(seed + 1):
@@ -212,7 +214,7 @@ def _try(read: Callable[[], Any]) -> None:
         read()
 
 
-def test_one_damaged_memory_does_not_keep_the_others_from_moving(
+def test_one_damaged_memory_does_not_stop_other_moves(
     open_small: OpenMemory, sound: Path, clock: ManualClock
 ) -> None:
     oldest_in_im = "SELECT MIN(key) FROM memories WHERE tier = 1"
@@ -226,7 +228,7 @@ def test_one_damaged_memory_does_not_keep_the_others_from_moving(
     assert tiers["ltm"] >= 299
 
 
-def test_garbage_beside_a_file_is_no_log_of_ours(open_small: OpenMemory, sound: Path) -> None:
+def test_random_bytes_in_place_of_the_log_are_ignored(open_small: OpenMemory, sound: Path) -> None:
     for suffix in ("-wal", "-shm"):
         Path(f"{sound}{suffix}").write_bytes(os.urandom(50_000))
     with open_small(path=sound) as memory:
@@ -237,10 +239,10 @@ def test_garbage_beside_a_file_is_no_log_of_ours(open_small: OpenMemory, sound: 
     assert problems(sound) == []
 
 
-# -- where it is ------------------------------------------------------------------------------
+# -- paths ------------------------------------------------------------------------------------
 
 
-def test_missing_folders_are_made(open_small: OpenMemory, tmp_path: Path) -> None:
+def test_missing_folders_are_created(open_small: OpenMemory, tmp_path: Path) -> None:
     path = tmp_path / "some" / "new" / "folder" / "memory.db"
     with open_small(path=path) as memory:
         memory.add("ann", "first", id="1")
@@ -248,7 +250,7 @@ def test_missing_folders_are_made(open_small: OpenMemory, tmp_path: Path) -> Non
         assert memory.get("ann", "1").content == "first"
 
 
-def test_making_a_file_leaves_no_draft_behind(open_small: OpenMemory, tmp_path: Path) -> None:
+def test_creating_a_file_leaves_no_draft_file(open_small: OpenMemory, tmp_path: Path) -> None:
     with open_small(path=tmp_path / "memory.db"):
         names = {file.name for file in tmp_path.iterdir()}
     assert names <= {f"memory.db{suffix}" for suffix in ("", "-wal", "-shm", "-pulse")}
@@ -257,7 +259,7 @@ def test_making_a_file_leaves_no_draft_behind(open_small: OpenMemory, tmp_path: 
 @pytest.mark.parametrize(
     "name", ["with space.db", "a?mode=ro#b%20.db", "größe-🜁.db", "no extension", "'\"&;"]
 )
-def test_any_file_name_will_do(open_small: OpenMemory, tmp_path: Path, name: str) -> None:
+def test_any_file_name_works(open_small: OpenMemory, tmp_path: Path, name: str) -> None:
     with open_small(path=tmp_path / name) as memory:
         memory.add("ann", "first", id="1")
     assert (tmp_path / name).is_file()
@@ -279,7 +281,7 @@ def test_a_file_in_place_of_the_folder_is_refused(open_small: OpenMemory, tmp_pa
     assert (tmp_path / "file").read_text() == "not a folder"
 
 
-def test_a_relative_path_means_the_folder_it_was_opened_in(
+def test_a_relative_path_is_resolved_when_it_is_opened(
     open_small: OpenMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "here").mkdir()
@@ -294,7 +296,7 @@ def test_a_relative_path_means_the_folder_it_was_opened_in(
     assert (tmp_path / "here" / "memory.db").is_file()
 
 
-def test_a_home_folder_may_be_named_by_its_sign(
+def test_a_tilde_stands_for_the_home_folder(
     open_small: OpenMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -302,17 +304,17 @@ def test_a_home_folder_may_be_named_by_its_sign(
     assert (tmp_path / "memory.db").is_file()
 
 
-# -- reading only -----------------------------------------------------------------------------
+# -- read only --------------------------------------------------------------------------------
 
 
-def test_reading_only_makes_no_file(open_small: OpenMemory, tmp_path: Path) -> None:
+def test_read_only_creates_no_file(open_small: OpenMemory, tmp_path: Path) -> None:
     refuse(open_small, tmp_path / "memory.db", StoreReadOnly, read_only=True)
     with pytest.raises(StoreReadOnly, match="missing"):
         open_small(path=tmp_path / "missing" / "memory.db", read_only=True)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_reading_only_reads_everything_and_changes_nothing(open_small: OpenMemory, sound: Path) -> None:
+def test_read_only_reads_everything_and_refuses_writes(open_small: OpenMemory, sound: Path) -> None:
     before = sound.read_bytes()
     with open_small(path=sound, read_only=True) as memory:
         assert [memory.get("ann", str(number)).id for number in range(300)] == list(map(str, range(300)))
@@ -332,7 +334,7 @@ def test_reading_only_reads_everything_and_changes_nothing(open_small: OpenMemor
     assert sound.read_bytes() == before
 
 
-def test_a_reader_sees_what_a_writer_stores_meanwhile(open_small: OpenMemory, sound: Path) -> None:
+def test_a_read_only_memory_sees_new_writes(open_small: OpenMemory, sound: Path) -> None:
     writer, reader = open_small(path=sound), open_small(path=sound, read_only=True)
     writer.add("ann", "newly stored", id="new")
     assert reader.get("ann", "new").content == "newly stored"
@@ -364,7 +366,7 @@ print(json.dumps([attempt(open_memory, path), attempt(read, path)]))
 
 @pytest.fixture
 def public_folder() -> Iterator[Path]:
-    """A folder that other users can reach; pytest's own are for one user."""
+    """A folder that other users can read; pytest's own folders are private."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     yield folder
@@ -372,7 +374,7 @@ def public_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def test_a_file_without_rights_to_write_can_be_read(sound: Path, public_folder: Path) -> None:
+def test_a_file_without_write_permission_can_be_read(sound: Path, public_folder: Path) -> None:
     path = shutil.copy(sound, public_folder)
     os.chmod(path, 0o444)
     public_folder.chmod(0o555)
@@ -384,10 +386,10 @@ def test_a_file_without_rights_to_write_can_be_read(sound: Path, public_folder: 
     assert picture(public_folder) == before
 
 
-def test_a_reader_without_rights_sees_what_a_writer_stores_later(
+def test_a_reader_without_write_permission_sees_later_writes(
     open_small: OpenMemory, sound: Path, public_folder: Path
 ) -> None:
-    """Only the owner may write in this folder, and begins to when the reader is already there."""
+    """Only the owner may write in this folder; it starts to write after the reader opened the file."""
     script = """
 sound, path = sys.argv[1:]
 def read(memory):
@@ -419,7 +421,7 @@ for _ in range(3):
     assert seen[1:] == [["new", 301], ["newer", 302]]
 
 
-def test_a_file_without_rights_to_read_is_refused(sound: Path, public_folder: Path) -> None:
+def test_a_file_without_read_permission_is_refused(sound: Path, public_folder: Path) -> None:
     path = shutil.copy(sound, public_folder)
     os.chmod(path, 0o000)
     for name, message in json.loads(run_python(_AS_NOBODY, sound, path)):
@@ -455,8 +457,8 @@ def check(memory, kept, refused):
 """
 
 
-def test_a_write_that_fails_stores_nothing_of_itself(open_small: OpenMemory, tmp_path: Path) -> None:
-    """The file may not grow past a limit, which fails like a disk with an error of its own."""
+def test_a_failed_write_stores_nothing(open_small: OpenMemory, tmp_path: Path) -> None:
+    """A limit on the file size makes writes fail like a broken disk."""
     path = tmp_path / "memory.db"
     script = (
         _FILL
@@ -484,7 +486,7 @@ print(json.dumps(kept))
 
 
 def _small_disk() -> tuple[str, ...]:
-    """A command that runs another one with a file system of 4 MB of its own on /mnt."""
+    """Return a command that runs another one with a private file system of 4 MB on /mnt."""
     for way in (("unshare", "--mount"), ("unshare", "--mount", "--map-root-user")):
         command = (*way, "sh", "-c", 'mount -t tmpfs -o size=4m none /mnt && exec "$@"', "sh")
         if (
@@ -495,7 +497,7 @@ def _small_disk() -> tuple[str, ...]:
     pytest.skip("this system does not let a test mount a small disk")
 
 
-def test_a_full_disk_is_named_and_loses_nothing() -> None:
+def test_a_full_disk_raises_store_full_and_loses_nothing() -> None:
     script = (
         _FILL
         + """
@@ -531,7 +533,7 @@ connection.close()
 
 
 def test_a_full_disk_does_not_kill_a_process_that_deletes() -> None:
-    """What is mapped into memory must have its blocks beforehand: a write to a hole is a SIGBUS."""
+    """The mapped file must be allocated in full: a write to an unallocated block raises SIGBUS."""
     script = """
 from memory.errors import StoreError
 memory = open_memory("/mnt/memory.db")
@@ -551,7 +553,7 @@ for number in range(0, 4_500, 100):
     run_python(script, before=_small_disk())
 
 
-def test_a_full_disk_may_keep_free_pages_from_being_given_back_and_loses_nothing() -> None:
+def test_shrinking_on_a_full_disk_loses_nothing() -> None:
     script = """
 from memory.errors import StoreFull
 path = "/mnt/memory.db"
@@ -585,7 +587,7 @@ assert os.path.getsize(path) < 1_200_000, os.path.getsize(path)
     run_python(script, before=_small_disk())
 
 
-def test_a_new_file_on_a_full_disk_is_named() -> None:
+def test_creating_a_file_on_a_full_disk_names_the_file() -> None:
     script = """
 from memory.errors import StoreError
 with open("/mnt/ballast", "wb", buffering=0) as ballast:
@@ -606,71 +608,73 @@ with open_memory("/mnt/memory.db") as memory:
     run_python(script, before=_small_disk())
 
 
-# -- the pulse --------------------------------------------------------------------------------
+# -- shared versions --------------------------------------------------------------------------
 
 
-def _works(memory: AgentMemorySystem) -> None:
-    """What is cached in RAM follows every change."""
-    memory.add("ann", "first", id="pulse")
+def _check_that_caches_follow_changes(memory: AgentMemorySystem) -> None:
+    """Check that reads after every change return the new state, not a cached one."""
+    memory.add("ann", "first", id="watched")
     for text in ("second", "third"):
-        assert memory.get("ann", "pulse") is not None
-        memory.update("ann", "pulse", content=text)
-        assert memory.get("ann", "pulse").content == text
+        assert memory.get("ann", "watched") is not None
+        memory.update("ann", "watched", content=text)
+        assert memory.get("ann", "watched").content == text
     memory.force_transition_to_im(agent_id="ann")
-    assert memory.get("ann", "pulse").tier == "im"
-    memory.delete("ann", "pulse")
-    assert memory.get("ann", "pulse") is None
+    assert memory.get("ann", "watched").tier == "im"
+    memory.delete("ann", "watched")
+    assert memory.get("ann", "watched") is None
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 4_096, 32_768, 100_000])
-def test_garbage_in_the_pulse_is_harmless(open_small: OpenMemory, sound: Path, size: int) -> None:
+def test_random_bytes_in_the_versions_file_are_harmless(
+    open_small: OpenMemory, sound: Path, size: int
+) -> None:
     Path(f"{sound}-pulse").write_bytes(random.Random(size).randbytes(size))
     with open_small(path=sound) as memory:
-        _works(memory)
-        _works(open_small(path=sound))
+        _check_that_caches_follow_changes(memory)
+        _check_that_caches_follow_changes(open_small(path=sound))
 
 
-def test_a_pulse_left_in_the_middle_of_a_change_is_harmless(open_small: OpenMemory, sound: Path) -> None:
+def test_a_version_left_odd_by_a_killed_writer_is_harmless(open_small: OpenMemory, sound: Path) -> None:
     Path(f"{sound}-pulse").write_bytes(b"\x01\x02\x03\x04\x05\x06\x07\x08" * 4_096)  # odd: a killed writer
     with open_small(path=sound) as memory:
         assert memory.get("ann", "7") == memory.get("ann", "7")
-        _works(memory)
+        _check_that_caches_follow_changes(memory)
 
 
-def test_a_pulse_removed_while_open_is_not_missed(open_small: OpenMemory, sound: Path) -> None:
+def test_a_versions_file_may_be_deleted_while_open(open_small: OpenMemory, sound: Path) -> None:
     with open_small(path=sound) as memory:
         memory.get("ann", "7")
         Path(f"{sound}-pulse").unlink()
-        _works(memory)
+        _check_that_caches_follow_changes(memory)
     with open_small(path=sound) as memory:
-        _works(memory)
+        _check_that_caches_follow_changes(memory)
         assert Path(f"{sound}-pulse").is_file()
 
 
-def test_the_end_of_one_change_does_not_cover_another() -> None:
-    pulse = SharedVersions(None)
-    first = pulse.begin(3)
-    second = pulse.begin(3)
-    pulse.end(3, first)
-    assert pulse.slots[3] == second
-    pulse.end(3, second)
-    assert pulse.slots[3] % 2 == 0
-    assert pulse.slots[3] != 0
+def test_the_end_of_one_change_keeps_the_mark_of_another() -> None:
+    versions = SharedVersions(None)
+    first = versions.begin(3)
+    second = versions.begin(3)
+    versions.end(3, first)
+    assert versions.slots[3] == second
+    versions.end(3, second)
+    assert versions.slots[3] % 2 == 0
+    assert versions.slots[3] != 0
 
 
-def test_a_change_always_leaves_a_new_number() -> None:
-    """Another's end may fall into a change that is under way; whoever reads then keeps it under that."""
-    pulse = SharedVersions(None)
-    mark = pulse.begin(3)
+def test_every_change_leaves_a_new_version() -> None:
+    """The end of another process's change may overwrite our mark while we commit."""
+    versions = SharedVersions(None)
+    mark = versions.begin(3)
     late_end_of_another = 4_444
-    pulse.slots[3] = late_end_of_another
-    pulse.end(3, mark)
-    assert pulse.slots[3] != late_end_of_another
-    assert pulse.slots[3] % 2 == 0
+    versions.slots[3] = late_end_of_another
+    versions.end(3, mark)
+    assert versions.slots[3] != late_end_of_another
+    assert versions.slots[3] % 2 == 0
 
 
-def test_opening_a_pulse_again_keeps_its_numbers(tmp_path: Path) -> None:
-    path = tmp_path / "pulse"
+def test_opening_a_versions_file_again_keeps_its_versions(tmp_path: Path) -> None:
+    path = tmp_path / "versions"
     one = SharedVersions(path)
     one.end(5, one.begin(5))
     other = SharedVersions(path)

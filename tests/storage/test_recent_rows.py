@@ -1,4 +1,4 @@
-"""Rows that a process has just added reach its own index without the file; anything else is read there."""
+"""`recent_rows` returns rows that this process just added, and only if none is missing."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def store(path: Path) -> Iterator[SQLiteStore]:
     store = SQLiteStore(path)
     store.add([row("first"), row("other", "bob")])
     for agent in ("ann", "bob"):
-        assert store.recent_rows(agent, 0, 1) is None  # from here on, somebody searches these
+        assert store.recent_rows(agent, 0, 1) is None  # the first call makes the store keep the next rows
     yield store
     store.close()
 
 
-def test_what_was_added_is_handed_over_once(store: SQLiteStore) -> None:
+def test_added_rows_are_returned_once(store: SQLiteStore) -> None:
     one = add(store, [row("a", session=None, step=None)])
     two = add(store, numbered(3, tier=Tier.IM))
     columns = store.recent_rows("ann", 1, 5)
@@ -41,26 +41,26 @@ def test_what_was_added_is_handed_over_once(store: SQLiteStore) -> None:
     assert store.recent_rows("ann", 1, 5) is None
 
 
-def test_nothing_is_not_handed_over(store: SQLiteStore) -> None:
+def test_an_empty_range_and_an_unknown_agent_return_none(store: SQLiteStore) -> None:
     assert store.recent_rows("ann", 1, 1) is None
     assert store.recent_rows("nobody", 0, 0) is None
 
 
-def test_rows_that_were_seen_already_are_left_out(store: SQLiteStore) -> None:
+def test_rows_up_to_the_given_seq_are_left_out(store: SQLiteStore) -> None:
     add(store, numbered(3))
     columns = store.recent_rows("ann", 2, 4)
     assert columns.seq.tolist() == [3, 4]
 
 
 @pytest.mark.parametrize("who", ["ann", "bob"])
-def test_batches_of_several_agents_reach_each(store: SQLiteStore, who: str) -> None:
+def test_a_batch_of_several_agents_is_kept_for_each(store: SQLiteStore, who: str) -> None:
     stored = add(store, [row("a"), row("b", "bob"), row("c")])
     mine = [each for each in stored if each.agent == who]
     columns = store.recent_rows(who, 1, mine[-1].seq)
     assert columns.features == [features_of(each) for each in mine]
 
 
-def test_what_somebody_else_added_in_between_is_read_from_the_file(store: SQLiteStore, path: Path) -> None:
+def test_rows_added_by_another_store_in_between_return_none(store: SQLiteStore, path: Path) -> None:
     for order in ("ours theirs ours", "theirs ours", "ours theirs"):
         other = SQLiteStore(path)
         first = store.state("ann").last_seq
@@ -70,7 +70,7 @@ def test_what_somebody_else_added_in_between_is_read_from_the_file(store: SQLite
         assert store.recent_rows("ann", first, store.state("ann").last_seq) is None, order
 
 
-def test_what_was_refused_is_not_handed_over(store: SQLiteStore) -> None:
+def test_rows_that_were_not_added_are_not_returned(store: SQLiteStore) -> None:
     with pytest.raises(IdConflict):
         store.add([row("a"), row("first", digest=5)])
     assert store.add([row("first"), row("a")]) == [None, 2]
@@ -78,7 +78,7 @@ def test_what_was_refused_is_not_handed_over(store: SQLiteStore) -> None:
     assert columns.seq.tolist() == [2]
 
 
-def test_no_more_is_kept_than_a_search_may_want(store: SQLiteStore) -> None:
+def test_more_rows_than_the_limit_return_none(store: SQLiteStore) -> None:
     for each in numbered(70):
         store.add([each])
     assert store.recent_rows("ann", 1, 71) is None
@@ -86,7 +86,7 @@ def test_no_more_is_kept_than_a_search_may_want(store: SQLiteStore) -> None:
     assert store.recent_rows("bob", 1, 101) is None
 
 
-def test_only_the_agents_that_were_searched_last_are_kept(store: SQLiteStore) -> None:
+def test_rows_are_kept_only_for_the_agents_that_were_searched_last(store: SQLiteStore) -> None:
     agents = [f"agent {each}" for each in range(100)]
     add(store, [row("a", agent) for agent in agents])
     for agent in agents:
@@ -97,10 +97,8 @@ def test_only_the_agents_that_were_searched_last_are_kept(store: SQLiteStore) ->
     assert not any(kept[64:])
 
 
-def test_with_many_writers_nothing_is_missed_and_nothing_comes_twice(
-    store: SQLiteStore, path: Path
-) -> None:
-    """Whoever asks for fresh rows first and for the file's second has all of them in the end, once."""
+def test_an_index_beside_two_writers_gets_every_row_once(store: SQLiteStore, path: Path) -> None:
+    """The index first calls `recent_rows`, then `catch_up` if that returned None."""
     other = SQLiteStore(path)
     seen: list[int] = [1]
 

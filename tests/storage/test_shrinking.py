@@ -1,4 +1,4 @@
-"""What moves and deletions leave free is given back to the file system, and nothing else changes."""
+"""Maintenance returns the space of moved and deleted memories to the file system; nothing else changes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """`start_python` for processes that may go on for ever if a test fails."""
+    """`start_python` for processes that would run forever if a test fails."""
     started: list[subprocess.Popen[str]] = []
 
     def start_one(script: str, *arguments: object) -> subprocess.Popen[str]:
@@ -51,7 +51,7 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A closed file with memories of ann's and, between them, the space that bob's have left."""
+    """A closed file with memories of ann and free pages between them, where bob's memories were."""
     config = MemoryConfig(maintenance="manual")
     path = tmp_path_factory.mktemp("model") / "memory.db"
     config.ltm_config.db_path = str(path)
@@ -67,12 +67,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def roomy(model: Path, path: Path) -> Path:
-    """The test's own copy of it."""
+    """A copy of `model` for one test."""
     return Path(shutil.copy(model, path))
 
 
 def pages(path: Path) -> tuple[int, int]:
-    """How many pages the file has, and how many of them are free."""
+    """Return the number of pages of the file and the number of free pages."""
     connection = sqlite3.connect(path)
     try:
         names = ("page_count", "freelist_count")
@@ -91,7 +91,7 @@ def sound(path: Path) -> bool:
 
 
 def check_that_it_is_small(path: Path) -> None:
-    """The file is as long as its pages, of which few are free, and its log is empty or gone."""
+    """Check that the file has few free pages, no bytes after its pages, and no log."""
     count, free = pages(path)
     assert os.path.getsize(path) == count * schema.PAGE_SIZE
     assert free <= max(64, count // 16)
@@ -100,14 +100,14 @@ def check_that_it_is_small(path: Path) -> None:
 
 
 def make_old(path: Path) -> None:
-    """Make of a closed file what an earlier version would have: one that can't be shrunk in slices."""
+    """Convert a closed file to the form of the first versions, which can't return pages."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA auto_vacuum = NONE")
     connection.execute("VACUUM")
     connection.close()
 
 
-# -- what gets smaller ------------------------------------------------------------------------
+# -- files that shrink ------------------------------------------------------------------------
 
 
 def test_a_bulk_move_followed_by_maintenance_makes_the_file_smaller(
@@ -125,7 +125,7 @@ def test_a_bulk_move_followed_by_maintenance_makes_the_file_smaller(
 
     check_that_it_is_small(path)
     assert os.path.getsize(path) < before / 2
-    assert pages(path)[1] > 32, "some are left for the next memories"
+    assert pages(path)[1] > 32, "some free pages are kept for the next memories"
     assert memory.get_memory_statistics()["tiers"] == {"stm": 0, "im": 0, "ltm": MANY}
     for one in (memory, open_small()):
         assert contents(one, "ann") == ALL
@@ -149,7 +149,7 @@ def test_deleting_everything_followed_by_maintenance_makes_the_file_smaller(
     assert contents(memory, "ann") == ALL
 
 
-def test_memories_between_free_pages_stay_as_they_are(open_small: OpenMemory, roomy: Path) -> None:
+def test_memories_between_free_pages_stay_unchanged(open_small: OpenMemory, roomy: Path) -> None:
     memory = open_small(path=roomy)
     assert contents(memory, "ann") == ALL
     memory.maintain()
@@ -161,9 +161,7 @@ def test_memories_between_free_pages_stay_as_they_are(open_small: OpenMemory, ro
     assert sound(roomy)
 
 
-def test_the_background_makes_the_file_smaller_without_being_asked(
-    open_small: OpenMemory, roomy: Path
-) -> None:
+def test_the_maintenance_thread_makes_the_file_smaller(open_small: OpenMemory, roomy: Path) -> None:
     memory = open_small(
         path=roomy,
         maintenance="background",
@@ -174,12 +172,12 @@ def test_the_background_makes_the_file_smaller_without_being_asked(
     memory.add("ann", "wakes it", id="new")
     deadline = time.monotonic() + PATIENCE
     while os.path.getsize(roomy) > before * 0.6:
-        assert time.monotonic() < deadline, "the background does not make the file smaller"
+        assert time.monotonic() < deadline, "the maintenance thread does not make the file smaller"
         time.sleep(0.01)
     assert contents(memory, "ann") == ALL | {"new": "wakes it"}
 
 
-def test_a_memory_in_ram_gets_smaller_too(open_small: OpenMemory) -> None:
+def test_a_memory_in_ram_shrinks_too(open_small: OpenMemory) -> None:
     memory = open_small(path=":memory:")
     fill(memory, "ann")
     fill(memory, "bob")
@@ -190,11 +188,11 @@ def test_a_memory_in_ram_gets_smaller_too(open_small: OpenMemory) -> None:
     assert contents(memory, "ann") == ALL
 
 
-# -- what stays as it is ----------------------------------------------------------------------
+# -- files that keep their size ---------------------------------------------------------------
 
 
 def test_a_file_in_steady_use_keeps_its_size(open_small: OpenMemory, path: Path) -> None:
-    """Free pages are for the next memories: one page in eight is not worth taking away."""
+    """The next memories reuse the free pages. Up to one free page in eight, none is returned."""
     memory = open_small(stm={"memory_limit": None})
     fill(memory, "ann")
     for round_number in range(5):
@@ -207,7 +205,7 @@ def test_a_file_in_steady_use_keeps_its_size(open_small: OpenMemory, path: Path)
         assert free > 64
 
 
-def test_a_file_of_an_earlier_version_works_and_keeps_its_size(open_small: OpenMemory, roomy: Path) -> None:
+def test_a_file_of_the_first_versions_works_and_keeps_its_size(open_small: OpenMemory, roomy: Path) -> None:
     make_old(roomy)
     with open_small(path=roomy) as memory:
         fill(memory, "bob")
@@ -225,7 +223,7 @@ def test_a_file_of_an_earlier_version_works_and_keeps_its_size(open_small: OpenM
     assert sound(roomy)
 
 
-def test_a_file_of_an_earlier_version_can_be_converted_as_the_guide_says(
+def test_a_file_of_the_first_versions_can_be_converted_as_the_guide_describes(
     open_small: OpenMemory, roomy: Path
 ) -> None:
     make_old(roomy)
@@ -241,7 +239,7 @@ def test_a_file_of_an_earlier_version_can_be_converted_as_the_guide_says(
     assert contents(memory, "ann") == ALL
 
 
-def test_reading_only_gives_nothing_back(open_small: OpenMemory, roomy: Path) -> None:
+def test_a_read_only_memory_does_not_shrink_the_file(open_small: OpenMemory, roomy: Path) -> None:
     before = roomy.read_bytes()
     with open_small(path=roomy, read_only=True, stm={"memory_limit": None}) as memory:
         memory.maintain()
@@ -249,10 +247,10 @@ def test_reading_only_gives_nothing_back(open_small: OpenMemory, roomy: Path) ->
     assert roomy.read_bytes() == before
 
 
-# -- beside others ----------------------------------------------------------------------------
+# -- with other threads and processes ---------------------------------------------------------
 
 
-def test_it_goes_in_small_steps_and_can_be_stopped_between_them(
+def test_shrinking_works_in_small_steps_and_can_be_stopped_between_them(
     open_small: OpenMemory, roomy: Path
 ) -> None:
     with open_small(path=roomy) as memory:
@@ -265,7 +263,7 @@ def test_it_goes_in_small_steps_and_can_be_stopped_between_them(
     check_that_it_is_small(roomy)
 
 
-def test_whoever_reads_an_earlier_state_is_waited_for_without_filling_the_log(
+def test_shrinking_stops_while_a_long_read_holds_the_log(
     open_small: OpenMemory, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_shrinker, "_MAX_LOG_PAGES", 100)
@@ -287,7 +285,7 @@ def test_whoever_reads_an_earlier_state_is_waited_for_without_filling_the_log(
     assert contents(memory, "ann") == ALL
 
 
-def test_threads_read_and_write_while_pages_are_given_back(open_small: OpenMemory, roomy: Path) -> None:
+def test_threads_read_and_write_while_the_file_shrinks(open_small: OpenMemory, roomy: Path) -> None:
     memory = open_small(path=roomy, stm={"memory_limit": None})
     written: dict[str, str] = {}
 
@@ -312,7 +310,7 @@ def test_threads_read_and_write_while_pages_are_given_back(open_small: OpenMemor
     assert contents(memory, "cid") == written
 
 
-def test_processes_read_write_and_open_while_pages_are_given_back(
+def test_processes_read_write_and_open_while_the_file_shrinks(
     open_small: OpenMemory, start: Callable[..., subprocess.Popen[str]], roomy: Path
 ) -> None:
     script = """
@@ -356,10 +354,10 @@ memory.close()
     assert sound(roomy)
 
 
-def test_a_file_that_changes_its_length_while_it_is_looked_at_is_not_called_damaged(
+def test_a_file_whose_length_changes_during_the_check_is_not_refused(
     roomy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process's checkpoint may fall between two looks: here after it was found short."""
+    """Another process may run a checkpoint between two reads of the check."""
     whole, has_log = roomy.read_bytes(), schema._has_log
     roomy.write_bytes(whole[: len(whole) // 2])
 
@@ -375,10 +373,10 @@ def test_a_file_that_changes_its_length_while_it_is_looked_at_is_not_called_dama
 
 
 @pytest.mark.parametrize("after", [0, 7, 100, 400, 1_000, 2_000, 4_000])
-def test_a_kill_while_pages_are_given_back_loses_nothing(
+def test_a_kill_while_pages_are_returned_loses_nothing(
     open_small: OpenMemory, roomy: Path, after: int
 ) -> None:
-    """The process is killed from inside the store, after so many steps of SQLite's machine."""
+    """The process kills itself after a given number of steps of SQLite's virtual machine."""
     script = """
 import signal
 memory = open_memory(sys.argv[1], stm={"memory_limit": None})
@@ -400,7 +398,7 @@ memory.maintain()
 
 
 @pytest.mark.parametrize("share", [0.95, 0.8, 0.65])
-def test_a_kill_while_the_file_gets_shorter_loses_nothing(
+def test_a_kill_while_the_file_is_truncated_loses_nothing(
     open_small: OpenMemory, start: Callable[..., subprocess.Popen[str]], roomy: Path, share: float
 ) -> None:
     script = """
@@ -434,7 +432,7 @@ def check_that_nothing_is_lost(open_small: OpenMemory, path: Path) -> None:
     assert sound(path)
 
 
-def test_a_new_file_can_be_shrunk_from_the_start(tmp_path: Path) -> None:
+def test_a_new_file_supports_incremental_vacuum(tmp_path: Path) -> None:
     run_python("open_memory(sys.argv[1]).close()", tmp_path / "memory.db")
     connection = sqlite3.connect(tmp_path / "memory.db")
     values = [

@@ -1,4 +1,4 @@
-"""The SQLite store keeps what every store promises, on a file and in RAM."""
+"""The SQLite store passes the tests of every store, in a file and in RAM."""
 
 from __future__ import annotations
 
