@@ -1,7 +1,7 @@
-"""Memory systems under test, one file each, all behind the interface of `base.py`.
+"""Memory systems under test: one file each, with the interface of `base.py`.
 
-A target of another package announces itself by the entry point group `agentmemory.targets`; one of
-your own file is given as `--target my_target.py:MyTarget`. See docs/targets.md.
+Another package registers its target in the entry point group `agentmemory.targets`. A target in your own
+file is passed as `--target my_target.py:MyTarget`. See docs/targets.md.
 """
 
 from __future__ import annotations
@@ -25,26 +25,27 @@ _BUILT_IN = {
 
 
 def target_names() -> list[str]:
-    return sorted({*_BUILT_IN, *_announced()})
+    """Return the names of the built-in targets and of those of installed packages."""
+    return sorted({*_BUILT_IN, *_installed()})
 
 
-def _announced() -> dict[str, str]:
-    """Targets of installed packages: name to `package.module:Class`."""
-    from importlib.metadata import entry_points  # slow to load, and most commands don't need it
+def _installed() -> dict[str, str]:
+    """Return the targets of installed packages: name to `package.module:Class`."""
+    from importlib.metadata import entry_points  # slow to import, and most commands don't need it
 
     return {point.name: point.value for point in entry_points(group=GROUP)}
 
 
 def load_target(name: str) -> type[Target]:
-    """The class of a target by its name, or by `file.py:Class` or `package.module:Class`."""
-    place = _BUILT_IN.get(name)
-    if place is None and ":" not in name:
-        place = _announced().get(name)
-        if place is None:
+    """Return a target's class by its name, by `file.py:Class` or by `package.module:Class`."""
+    location = _BUILT_IN.get(name)
+    if location is None and ":" not in name:
+        location = _installed().get(name)
+        if location is None:
             raise UnknownName(f"there is no target {name!r}: {nearest(name, target_names())}")
-    home, _, attribute = (place or name).rpartition(":")
+    source, _, attribute = (location or name).rpartition(":")
     try:
-        module = load_file(Path(home)) if home.endswith(".py") else import_module(home)
+        module = load_file(Path(source)) if source.endswith(".py") else import_module(source)
         target = getattr(module, attribute)
     except BrokenBenchmark:
         raise

@@ -1,7 +1,6 @@
-"""AgentMemory itself, with its default settings except that nothing moves by itself.
+"""AgentMemory with its default settings, but without background maintenance.
 
-Benchmarks of one tier need the memories to stay where they were put; the benchmarks of transitions
-move them on purpose.
+Benchmarks of one tier need memories to stay in it; the benchmarks of transitions move them on purpose.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from memory.embedding import WordLlamaEmbedder
 from memory.entry import Tier
 from memory.system import AgentMemorySystem, NewMemory
 
-_TRAINER = "agent of the sample"
+_SAMPLE_AGENT = "agent of the sample"
 
 
 class AgentMemoryTarget(Target):
@@ -43,7 +42,6 @@ class AgentMemoryTarget(Target):
         transitions=True,
         compression=True,
         forms=True,
-        metadata_filters=True,
         threads=True,
         processes=True,
         vector_queries=True,
@@ -82,6 +80,7 @@ class AgentMemoryTarget(Target):
         )
 
     def add_one(self, item: Item, place: str | None = None) -> str:
+        # Not shared with `add`: a call in between would be measured too.
         return self.memory.add(
             item.agent_id,
             item.content,
@@ -137,27 +136,27 @@ class AgentMemoryTarget(Target):
         ]
 
     def kept(self, agent_id: str, ids: Sequence[str]) -> Kept:
-        system, wanted = self.memory, set(ids)
-        by_id = {row.id: row for row in system._store.all_rows(agent_id) if row.id in wanted}
+        system, id_set = self.memory, set(ids)
+        by_id = {row.id: row for row in system._store.all_rows(agent_id) if row.id in id_set}
         rows = [by_id[id_] for id_ in ids]
         if not rows:
             return Kept(0, ())
         content_bytes = sum(len(row.body) for row in rows)
-        as_written = [(row.vector_codec, row.vector, None) for row in rows]
+        coarse = [(row.vector_codec, row.vector, None) for row in rows]
         forms = [
             VectorForm(
                 system.get_encoder(rows[0].tier.label).name,
                 sum(len(row.vector) for row in rows) / len(rows),
-                system._forms.to_float32(as_written),
+                system._forms.to_float32(coarse),
             )
         ]
         if all(row.fine is not None for row in rows):
-            finest = [(row.vector_codec, row.vector, row.fine) for row in rows]
+            fine = [(row.vector_codec, row.vector, row.fine) for row in rows]
             forms.append(
                 VectorForm(
                     "int8",
                     sum(len(row.fine or b"") for row in rows) / len(rows),
-                    system._forms.to_float32(finest),
+                    system._forms.to_float32(fine),
                 )
             )
         return Kept(content_bytes, tuple(forms))
@@ -166,7 +165,7 @@ class AgentMemoryTarget(Target):
         forms, tier = self.memory._forms, Tier.parse(place)
         return Coding(
             encode_content=lambda content: forms.body_for(tier, encode_body(content, {})),
-            decode_content=lambda written: decode_body(forms.raw_body(*written))[0],
+            decode_content=lambda encoded: decode_body(forms.raw_body(*encoded))[0],
             encode_vectors=lambda vectors: forms.vectors_for(tier, vectors),
             decode_vectors=forms.to_float32,
         )
@@ -183,12 +182,12 @@ class AgentMemoryTarget(Target):
         self.memory.maintain()
 
     def settle(self, sample: Sequence[Item]) -> None:
-        """Fit the dictionary and the codecs, as the background does once enough is stored."""
-        self.memory.add_many([NewMemory(agent_id=_TRAINER, content=item.content) for item in sample])
+        """Fit the dictionary and the codecs, as the maintenance thread does once enough is stored."""
+        self.memory.add_many([NewMemory(agent_id=_SAMPLE_AGENT, content=item.content) for item in sample])
         self.memory.maintain()
-        self.memory.delete_all(_TRAINER)
-        # What the sample leaves free in the file would be taken by the memories that are measured, and
-        # all would seem to need the same room.
+        self.memory.delete_all(_SAMPLE_AGENT)
+        # Without this, the measured memories would reuse the pages that the sample has freed, and their
+        # size on disk would be 0.
         self.close()
         with closing(sqlite3.connect(self.memory.config.ltm_config.db_path)) as file:
             file.execute("VACUUM")

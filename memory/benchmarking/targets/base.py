@@ -1,7 +1,17 @@
-"""The one interface through which the benchmark reaches a memory system.
+"""The interface between the benchmark and a memory system: write one subclass of `Target` a system.
 
-Everything a target can't do is said in its `capabilities`, and reported as `n/a`: never as zero, and
-never left out without a word.
+Required: `open`, `close`, `add`, `get`, `search`, `delete`, `delete_all`, `count`. Everything else is
+optional; `capabilities` declares what the system has. A benchmark that needs more than that reports `n/a`
+with the reason, never 0. tests/benchmarking/support/target_conformance.py tests these promises.
+
+- Agents: every memory belongs to an agent. A call for one agent never sees or changes another agent's.
+- Ids: the target chooses them, as text. No id is used twice in one store, also after a restart.
+- Acknowledged: `add` has returned. From then on `get` returns the memory, and it is as durable as the
+  system makes it; with `persistence` it survives the end of the process, even without `close`.
+- Searchable: at the latest when `flush` has returned.
+- Places: the tiers of a system with tiers, else the single place "store".
+- Errors: raise `NotSupported` for what the system can't do; let any other exception through. An unknown
+  id is no error: `get` returns None for it, and `delete` does not count it.
 """
 
 from __future__ import annotations
@@ -18,24 +28,41 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+WHOLE = "store"
+"""The single place of a system without tiers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One memory to store: a state (any JSON value) or a text."""
+    """One memory to store. A system ignores the fields that it has no use for."""
 
     agent_id: str
     content: Any
+    """A text, or a state: any JSON value."""
     step: int | None = None
+    """The agent's step in its world or conversation."""
     importance: float = 1.0
+    """From 0 to 1."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     kind: str | None = None
+    """What sort of memory it is, such as "message"."""
     timestamp: float | None = None
-    """When it happened, where that is not now."""
+    """Seconds since 1970 when it happened; None for now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One hit of a search; a higher score is better."""
+
+    id: str
+    score: float
+    content: Any
+    """As it was stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Everything a target knows of one memory, for comparing it with what was given."""
+    """One memory with everything the target has of it, to compare it with its `Item`."""
 
     id: str
     content: Any
@@ -47,29 +74,29 @@ class Stored:
 
 @dataclass(frozen=True)
 class VectorForm:
-    """One form in which the vectors of some memories are kept."""
+    """One form in which a store keeps the vectors of some memories."""
 
     name: str
     bytes_per_vector: float
     vectors: NDArray[np.float32]
-    """As they are read back from it, one row a memory."""
+    """The vectors as decoded from this form, one row a memory."""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What a target really keeps of some memories."""
+    """What a store keeps of some memories."""
 
     content_bytes: int
-    """Of all their contents together, without keys and indexes."""
+    """All contents together, without keys and indexes."""
     forms: tuple[VectorForm, ...]
-    """The smallest first. Where there are several, each is kept: their bytes add up."""
+    """Every form that is kept, the smallest first; their bytes add up."""
 
 
 @dataclass(frozen=True)
 class Coding:
-    """How one place writes contents and vectors and reads them back, by itself and without storing.
+    """How one place encodes contents and vectors, usable without storing anything.
 
-    What the encoders give is handed to the decoders as it is.
+    The decoders take exactly what the encoders return.
     """
 
     encode_content: Callable[[Any], Any]
@@ -79,13 +106,13 @@ class Coding:
 
 
 class Codec(Protocol):
-    """A way to write vectors that the users of a system can pick."""
+    """An encoding of vectors that users of a system can choose."""
 
     @property
     def bytes_per_vector(self) -> int: ...
 
     def fit(self, vectors: NDArray[np.float32], /) -> object:
-        """Learn from vectors; where there is something learnt and it can, it learns on."""
+        """Learn from vectors; a fitted codec that can learn more does so."""
 
     def encode(self, vectors: NDArray[np.float32], /) -> NDArray[np.uint8]: ...
 
@@ -94,156 +121,154 @@ class Codec(Protocol):
 
 @dataclass(frozen=True)
 class Settings:
-    """How a benchmark wants the target to be; only one with transitions is asked for this."""
+    """How to configure the system; only targets with `transitions` receive one."""
 
     limits: Mapping[str, int] = field(default_factory=dict)
-    """Memories an agent may have in a tier; without one a tier takes everything."""
+    """Tier to the most memories an agent may have there; no limit for other tiers."""
     ages: Mapping[str, float] = field(default_factory=dict)
-    """Seconds after which a memory leaves a tier; without one it stays."""
+    """Tier to the seconds after which a memory leaves it; other tiers have no such age."""
     clock: Any = None
-    """An object with `now()`, moved by the benchmark; the system's own clock otherwise."""
+    """An object with `now()` that the benchmark controls; None for the system's own clock."""
     background: bool = False
-    """Whether transitions run by themselves, beside the operations that are measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One answer of a search; `content` as it was stored."""
-
-    id: str
-    score: float
-    content: Any
+    """Whether transitions run in the background, beside the operations that are measured."""
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a system can do beyond storing, reading and deleting by id."""
+    """What a system can do besides storing, reading and deleting by id."""
 
     tiers: tuple[str, ...] = ()
     """Tiers that can be written to by name; empty for a system without tiers."""
     search: bool = True
-    """Finds memories by what they are about."""
+    """`search` finds memories by meaning or words."""
     update: bool = True
+    """Has `update`."""
     persistence: bool = True
-    """What was acknowledged is there after the process has ended."""
+    """Acknowledged memories survive the end of the process."""
     transitions: bool = False
-    """Moves memories between its tiers."""
+    """Moves memories between its tiers: has `maintain` and `inspect`, and obeys `Settings`."""
     compression: bool = False
-    """Has several codecs for vectors to pick from."""
+    """Offers several vector codecs: has `codec` and `codec_names`."""
     forms: bool = False
-    """Shows how it keeps contents and vectors (see `kept` and `coding`)."""
-    metadata_filters: bool = False
+    """Shows how it keeps contents and vectors: has `kept` and `coding`."""
     threads: bool = False
-    """Threads may share one open store."""
+    """Several threads may use one open store."""
     processes: bool = False
-    """Processes may have the same folder open, and see at once what another one has stored."""
+    """Several processes may open the same folder; each sees at once what another one stored."""
     vector_queries: bool = False
-    """Can be searched by a vector of the common embedder, without embedding anything."""
+    """Has `search_vector`, for vectors of the common embedder (`memory.embedding`)."""
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Where a memory can be put: each tier, or the whole store where there are none."""
+        """Where a memory can be stored: each tier, or the whole store if there are no tiers."""
         return self.tiers or (WHOLE,)
 
 
-WHOLE = "store"
-"""The one place of a system without tiers."""
-
-
 class Target(ABC):
-    """A memory system under test. One object is one open store in one folder."""
+    """A memory system under test. One object is one open store in one folder.
+
+    In every method `place` is one of `capabilities.places`. None means the system's default place when
+    storing, and all places when searching.
+    """
 
     name: ClassVar[str]
+    """The name in results and messages."""
     capabilities: ClassVar[Capabilities] = Capabilities()
+
+    # -- required -----------------------------------------------------------------------------
 
     @abstractmethod
     def open(self, folder: Path, settings: Settings | None = None) -> None:
-        """Start with the store in this folder; empty at first, the same data when opened again."""
+        """Open the store in this folder: empty the first time, later with the data it had."""
 
     @abstractmethod
     def close(self) -> None:
-        """Release everything; what was acknowledged stays in the folder."""
+        """Release everything; acknowledged memories stay in the folder."""
 
     @abstractmethod
     def add(self, items: Sequence[Item], place: str | None = None) -> list[str]:
-        """Store all of them as one batch; their ids. Acknowledged means: as durable as it gets."""
+        """Store the items as one batch; return their ids, in the same order."""
 
     @abstractmethod
     def get(self, agent_id: str, ids: Sequence[str]) -> list[Any]:
-        """The contents by id, in that order; None for what is not there."""
+        """Return the contents by id, in the order of `ids`; None for an unknown id."""
 
     @abstractmethod
     def search(
         self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
     ) -> list[Found]:
-        """The `k` memories of this agent (in one place, or in all) that fit best, the best first."""
+        """Return the agent's `k` memories that fit a text or a state best, the best first."""
 
     @abstractmethod
     def delete(self, agent_id: str, ids: Sequence[str]) -> int:
-        """Remove memories for good; how many there were."""
+        """Delete memories for good; return how many there were."""
 
     @abstractmethod
     def delete_all(self, agent_id: str) -> int:
-        """Remove everything of one agent; how many there were."""
+        """Delete all memories of one agent; return how many there were."""
 
     @abstractmethod
     def count(self) -> dict[str, int]:
-        """How many memories are in each place."""
+        """Return the number of memories in each place, all agents together."""
+
+    # -- optional, with a default that works --------------------------------------------------
+
+    def add_one(self, item: Item, place: str | None = None) -> str:
+        """Store one memory; override it if the system has a shorter way than a batch of one."""
+        return self.add([item], place)[0]
+
+    def get_one(self, agent_id: str, id: str) -> Any:
+        """Return one content; override it if the system has a shorter way than a list of one."""
+        return self.get(agent_id, [id])[0]
+
+    def flush(self) -> None:
+        """Return when every acknowledged memory can be found by `search`; for indexes built later."""
+        return
+
+    def settle(self, sample: Sequence[Item]) -> None:
+        """Learn from a sample what the system learns in use: codecs, statistics.
+
+        Called before anything is timed. No memory of the sample may stay in the store.
+        """
+        return
+
+    # -- optional, declared in `capabilities` -------------------------------------------------
 
     def update(self, agent_id: str, id: str, content: Any) -> bool:
-        """Replace the content of one memory; False if there is none."""
+        """Replace the content of one memory; return False for an unknown id."""
         raise NotSupported(f"{self.name} can't update")
 
     def search_vector(
         self, agent_id: str, vector: NDArray[np.float32], k: int, place: str | None = None
     ) -> list[Found]:
-        """As `search`, by a vector."""
+        """Search as `search` does, by a vector."""
         raise NotSupported(f"{self.name} can't be searched by a vector")
 
     def inspect(self, agent_id: str, ids: Sequence[str]) -> list[Stored | None]:
-        """All that is known of some memories, for systems with transitions."""
+        """Return the memories with all their fields; None for an unknown id."""
         raise NotSupported(f"{self.name} has no tiers")
 
+    def maintain(self) -> None:
+        """Do all transitions that the settings' limits and ages require, and return when done."""
+        raise NotSupported(f"{self.name} has no transitions")
+
     def kept(self, agent_id: str, ids: Sequence[str]) -> Kept:
-        """How the contents and vectors of some memories of one place lie in the store."""
+        """Return in what form the store keeps these memories, which are all in one place."""
         raise NotSupported(f"{self.name} does not show in what form it keeps memories")
 
     def coding(self, place: str) -> Coding:
-        """How contents and vectors are written in a place now."""
+        """Return how a place encodes contents and vectors at present."""
         raise NotSupported(f"{self.name} does not show in what form it keeps memories")
 
     @classmethod
     def codec(cls, name: str, **options: Any) -> Codec:
-        """One of the codecs named by `codec_names`, new and not fitted."""
+        """Return a new codec, not fitted; `name` is one of `codec_names`."""
         raise NotSupported(f"{cls.name} has no codecs to pick from")
 
     @classmethod
     def codec_names(cls) -> tuple[str, ...]:
-        """All codecs for vectors that a user of the system can pick."""
+        """Return the names of all vector codecs that a user of the system can choose."""
         raise NotSupported(f"{cls.name} has no codecs to pick from")
-
-    def maintain(self) -> None:
-        """Do now, to the end, what the settings' limits and ages ask for."""
-        raise NotSupported(f"{self.name} has no transitions")
-
-    def add_one(self, item: Item, place: str | None = None) -> str:
-        """Store one memory; for systems with a shorter way than a batch of one."""
-        return self.add([item], place)[0]
-
-    def get_one(self, agent_id: str, id: str) -> Any:
-        """Read one memory; for systems with a shorter way than a list of one."""
-        return self.get(agent_id, [id])[0]
-
-    def flush(self) -> None:
-        """Return when everything acknowledged can be searched."""
-        return
-
-    def settle(self, sample: Sequence[Item]) -> None:
-        """Become what the system is after some use (fitted codecs, statistics), from items like these.
-
-        Called before the clock starts; nothing of the sample may be left in the store.
-        """
-        return
 
     def __enter__(self) -> Target:
         return self

@@ -1,7 +1,7 @@
-"""The floor: plain SQLite and NumPy, what anybody would write in an afternoon.
+"""The baseline: the simplest memory that SQLite and NumPy allow.
 
-The same durability as AgentMemory (WAL, a commit per batch), the same embedder, float32 vectors, an
-exact search over all of an agent's vectors, held in RAM once read. No tiers, no compression, no words.
+It has AgentMemory's durability (WAL, a commit per batch) and embedder. Search is exact, over all float32
+vectors of an agent, which stay in RAM once read. It has no tiers, no compression and no word search.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class SQLiteBaselineTarget(Target):
         except BaseException:
             self._db.execute("ROLLBACK")
             raise
-        self._forget(*{item.agent_id for item in items})
+        self._drop_cached_vectors(*{item.agent_id for item in items})
         return [str(number) for number in numbers]
 
     def get(self, agent_id: str, ids: Sequence[str]) -> list[Any]:
@@ -97,8 +97,8 @@ class SQLiteBaselineTarget(Target):
         if not numbers:
             return []
         scores = matrix @ vector
-        some = np.argpartition(-scores, min(k, len(scores)) - 1)[:k]
-        best = some[np.argsort(-scores[some], kind="stable")]
+        top = np.argpartition(-scores, min(k, len(scores)) - 1)[:k]
+        best = top[np.argsort(-scores[top], kind="stable")]
         ids = [str(numbers[row]) for row in best]
         contents = self.get(agent_id, ids)
         return [
@@ -112,25 +112,25 @@ class SQLiteBaselineTarget(Target):
             "UPDATE memories SET content = ?, vector = ? WHERE number = ? AND agent = ?",
             (json.dumps(content), vector.tobytes(), id, agent_id),
         ).rowcount
-        self._forget(agent_id)
+        self._drop_cached_vectors(agent_id)
         return changed == 1
 
     def delete(self, agent_id: str, ids: Sequence[str]) -> int:
         self._db.execute("BEGIN")
-        removed = sum(
+        deleted = sum(
             self._db.execute(
                 "DELETE FROM memories WHERE number = ? AND agent = ?", (id_, agent_id)
             ).rowcount
             for id_ in ids
         )
         self._db.execute("COMMIT")
-        self._forget(agent_id)
-        return removed
+        self._drop_cached_vectors(agent_id)
+        return deleted
 
     def delete_all(self, agent_id: str) -> int:
-        removed = self._db.execute("DELETE FROM memories WHERE agent = ?", (agent_id,)).rowcount
-        self._forget(agent_id)
-        return int(removed)
+        deleted = self._db.execute("DELETE FROM memories WHERE agent = ?", (agent_id,)).rowcount
+        self._drop_cached_vectors(agent_id)
+        return int(deleted)
 
     def count(self) -> dict[str, int]:
         return {WHOLE: int(self._db.execute("SELECT count(*) FROM memories").fetchone()[0])}
@@ -163,17 +163,17 @@ class SQLiteBaselineTarget(Target):
         return self._embedder.embed([render(leaves_of(content)) for content in contents])
 
     def _matrix(self, agent_id: str) -> tuple[list[int], NDArray[np.float32]]:
-        known = self._vectors.get(agent_id)
-        if known is None:
+        cached = self._vectors.get(agent_id)
+        if cached is None:
             rows = self._db.execute(
                 "SELECT number, vector FROM memories WHERE agent = ?", (agent_id,)
             ).fetchall()
-            known = self._vectors[agent_id] = (
+            cached = self._vectors[agent_id] = (
                 [row[0] for row in rows],
                 self._unpack([row[1] for row in rows]),
             )
-        return known
+        return cached
 
-    def _forget(self, *agents: str) -> None:
+    def _drop_cached_vectors(self, *agents: str) -> None:
         for agent in agents:
             self._vectors.pop(agent, None)
