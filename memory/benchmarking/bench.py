@@ -1,4 +1,4 @@
-"""What a benchmark gets: the clock, a fresh target, a seed, scratch space, and a way to say `n/a`.
+"""What a benchmark works with: timing, a fresh target, a seed, scratch folders, and `not_available`.
 
 def benchmark_hello(bench: Bench | None = None, **kwargs: Any) -> dict[str, Any]:
     bench = bench or Bench()
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Score:
-    """A figure that knows its own interval: over questions, or other units inside one round."""
+    """A figure with its own 95 % interval, over questions or other units inside one round."""
 
     value: float
     low: float | None = None
@@ -36,26 +36,35 @@ class Score:
 
 
 class Sentence(str):
-    """Words about figures beside it: `{growth_exponent}` in them stands for that leaf.
+    """A text with figures of the same group: `{growth_exponent}` in the pattern stands for that leaf.
 
-    Called by hand, a benchmark tells its own round's figure; a result tells that of all rounds.
+    The text itself has this round's figures; a stored result puts in those of all rounds.
     """
 
     pattern: str
 
     def __new__(cls, pattern: str, **figures: str) -> Sentence:
-        made = super().__new__(cls, pattern.format(**figures))
-        made.pattern = pattern
-        return made
+        sentence = super().__new__(cls, pattern.format(**figures))
+        sentence.pattern = pattern
+        return sentence
 
 
 def not_available(reason: str) -> NotAvailable:
-    """What to return in place of a figure that this target can't give."""
+    """Return this in place of a figure that the target can't give; it is shown as `n/a` with the reason."""
     return NotAvailable(reason)
 
 
 class Bench:
-    """One round's surroundings. Without arguments it serves a benchmark that is called by hand."""
+    """The environment of one round. `Bench()` is enough to call a benchmark by hand.
+
+    Args:
+        target: name of the target under test, as `--target` takes it.
+        seed: for the data and the order of calls; each round has another.
+        seconds: about how long one timing measures, unless the benchmark fixes the number of calls.
+        scratch: folder for stores and files; the system's folder for temporary files by default.
+        on_timing: called with the label and the timing after each `time`, for progress.
+        turn_control: takes turns with another process, in lockstep.
+    """
 
     def __init__(
         self,
@@ -70,7 +79,6 @@ class Bench:
         self.target_name = target
         self.seed = seed
         self.seconds = seconds
-        """About how long one timing measures, unless the benchmark says how many calls."""
         self._scratch = scratch
         self._on_timing = on_timing
         self._turn_control = turn_control
@@ -83,10 +91,11 @@ class Bench:
 
     @contextmanager
     def target(self, sample: Sequence[Item] = (), settings: Settings | None = None) -> Iterator[Target]:
-        """The target, opened in a folder of its own that is gone afterwards.
+        """Open an empty target in a folder of its own; both are gone afterwards.
 
-        It is empty, and settled on the sample: what it learns from these is in place (see
-        `Target.settle`).
+        Args:
+            sample: items for the target to learn from first (see `Target.settle`).
+            settings: limits, ages and clock, for targets with transitions.
         """
         with self.target_folder(sample) as folder, self.open_target(folder, settings) as target:
             if sample and not target.capabilities.persistence:
@@ -95,16 +104,16 @@ class Bench:
 
     @contextmanager
     def target_folder(self, sample: Sequence[Item] = ()) -> Iterator[Path]:
-        """A folder for the target that is gone afterwards; holds a settled, empty store for a sample."""
+        """Make a folder for the target, gone afterwards; with a sample, it holds a settled, empty store."""
         with self.folder() as folder:
             if sample and self.capabilities.persistence:
                 shutil.copytree(self._settled_on(sample), folder, dirs_exist_ok=True)
             yield folder
 
     def _settled_on(self, sample: Sequence[Item]) -> Path:
-        """A settled store. Settling takes seconds, so it is done once a round and sample, and copied."""
-        for known, folder in self._settled:
-            if known is sample:
+        """Return the folder of a settled store; callers copy it, because settling takes seconds."""
+        for settled, folder in self._settled:
+            if settled is sample:
                 return folder
         folder = Path(tempfile.mkdtemp(prefix="membench-settled-", dir=self._scratch))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
@@ -115,7 +124,7 @@ class Bench:
 
     @contextmanager
     def open_target(self, folder: Path, settings: Settings | None = None) -> Iterator[Target]:
-        """The target, opened in this folder; closed afterwards, its files kept."""
+        """Open the target in this folder; close it afterwards and keep its files."""
         target = load_target(self.target_name)()
         if settings is None:
             target.open(folder)
@@ -128,7 +137,7 @@ class Bench:
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
-        """An empty folder that is gone afterwards."""
+        """Make an empty folder that is gone afterwards."""
         folder = Path(tempfile.mkdtemp(prefix="membench-", dir=self._scratch))
         try:
             yield folder
@@ -146,10 +155,16 @@ class Bench:
         before_block: Callable[[], object] | None = None,
         label: str = "",
     ) -> Timing:
-        """Time an operation; the only clock a benchmark uses. See `measure/timing.py`.
+        """Time an operation. A benchmark measures all its times by this. See docs/measuring.md.
 
-        `items` are handed to it one by one, `calls` fixes how often it is called, `work` is how many
-        things one call does, `label` is what the progress line shows.
+        Args:
+            operation: called without arguments, or with the next of `items`.
+            items: passed one at a time, in order, again from the start after the last one.
+            calls: how often to call; by default as often as fits in `seconds`.
+            work: how many items one call handles, for the throughput.
+            warm_up: calls before measuring; 0 for an operation that can't see an item twice.
+            before_block: called before each block of calls, not timed.
+            label: what the progress line shows.
         """
         timing = time_calls(
             operation,
@@ -159,7 +174,7 @@ class Bench:
             work=work,
             warm_up=warm_up,
             before_block=before_block,
-            # Turns are one side's with the other: threads of one side can't share them.
+            # Only one thread of a side can take turns with the other side.
             turn_control=self._turn_control
             if threading.current_thread() is threading.main_thread()
             else None,

@@ -1,6 +1,14 @@
-"""Every error the benchmark raises on purpose, and the exit codes of its commands.
+"""Every error that the benchmark raises on purpose, and the exit codes of its commands.
 
-An error is one line for the user: what was wrong, with its value, and what to do about it.
+An error is one line for the user: what is wrong, with its value, and what to do about it.
+
+    AgentMemoryError
+    └── BenchmarkError
+        ├── InvalidBenchmarkConfig, InvalidResult, DamagedResult    also a ValueError
+        ├── UnknownName                                             also a LookupError
+        ├── ResultNotSaved                                          also an OSError
+        ├── MissingDependency                                       also an ImportError
+        └── BrokenBenchmark, NothingMeasured, NotSupported, SideFailed (lockstep/pair.py)
 """
 
 from __future__ import annotations
@@ -12,7 +20,7 @@ from memory.errors import AgentMemoryError
 
 EXIT_FINE = 0
 EXIT_FAILED = 1
-"""Bad input, a round that failed, or nothing that was measured."""
+"""Bad input, a round that failed, or nothing measured."""
 EXIT_REGRESSED = 2
 EXIT_INCOMPARABLE = 3
 EXIT_INCONCLUSIVE = 4
@@ -20,47 +28,47 @@ EXIT_INTERRUPTED = 130
 
 
 class BenchmarkError(AgentMemoryError):
-    """Base of all errors of the benchmark."""
+    """Base class of all errors of the benchmark."""
 
 
 class InvalidBenchmarkConfig(BenchmarkError, ValueError):
-    """A key, a value or a parameter that can't work; nothing was run."""
+    """A setting or parameter is invalid; nothing was run."""
 
 
 class UnknownName(BenchmarkError, LookupError):
-    """A category, benchmark, target, profile or run that does not exist."""
+    """There is no category, benchmark, target, profile or run of this name."""
 
 
 class BrokenBenchmark(BenchmarkError):
-    """A module of benchmarks that can't be loaded, or a function that is not a benchmark."""
+    """A benchmark or target can't be loaded, or is not one."""
 
 
 class InvalidResult(BenchmarkError, ValueError):
-    """What a benchmark returned can't be recorded."""
+    """A value that a benchmark returned can't be recorded."""
 
 
 class NothingMeasured(BenchmarkError):
-    """There is no figure to report: never a success."""
+    """No figure was measured; this never counts as success."""
 
 
 class DamagedResult(BenchmarkError, ValueError):
-    """A file of results that is cut short, changed or not one of ours; it was not touched."""
+    """A result file is truncated, damaged or of another kind; it was not changed."""
 
 
 class ResultNotSaved(BenchmarkError, OSError):
-    """The results can't be written where they should go."""
+    """The results can't be written."""
 
 
 class MissingDependency(BenchmarkError, ImportError):
-    """A library of an optional part is not installed."""
+    """An optional library is not installed."""
 
 
 class NotSupported(BenchmarkError):
-    """What the target can't do; the benchmark reports it as `n/a` with this text."""
+    """The target can't do this; the benchmark reports `n/a` with this text."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of an error line: the likeliest name, or all of them."""
+    """Return the end of an error line: the most similar known name, or all known names."""
     names = sorted(set(known))
     close = get_close_matches(name, names, n=1, cutoff=0.5)
     if close:
@@ -69,4 +77,5 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def needs(package: str, extra: str, what: str) -> MissingDependency:
+    """Return the error for a package that is not installed; `what` needs it, `extra` installs it."""
     return MissingDependency(f"{what} needs {package}: pip install 'agentmemory-tiers[{extra}]'")

@@ -1,4 +1,4 @@
-"""Plain functions timed a number of times, and their report: the interface for a script of one's own.
+"""Time plain functions in your own script, and save or print a report.
 
     runner = BenchmarkRunner()
     runner.add_benchmark("short query", lambda: search("tea"), iterations=100)
@@ -6,8 +6,8 @@
     runner.print_summary()
     runner.save_report("memory_search_results.json")
 
-It stands on the clock of `measure/timing.py`. All happens in this process, so the figures describe this
-process: whether code became slower is a question for `membench run` and its rounds.
+Everything runs in this process, so the figures describe this one process. To learn whether code became
+slower, use `membench run`, which measures in several processes.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ from memory.benchmarking.text.display import figure_text, table
 
 ITERATIONS = 100
 _CALLS_PER_BLOCK = 100
+"""At least this many calls between two garbage collections: the first call after one is slower."""
 
 EntriesCreated = int | Callable[[], int]
-"""How many entries the timed calls create in all: a number, or a function that counts the entries there
-are, asked before the first timed call and after the last one."""
+"""How many entries all timed calls create together: a number, or a function that counts the entries.
+The function is called before the first timed call and after the last one."""
 
 
 def _now() -> str:
@@ -54,14 +55,14 @@ def _now() -> str:
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """What one function took, call by call; times in `unit`, which is seconds."""
+    """The times of one function over all its calls, in `unit`, which is seconds."""
 
     benchmark_name: str
     iterations: int
     mean: float
     median: float
     std_dev: float
-    """Of the calls (n - 1 in the divisor); 0 for a single one."""
+    """Sample standard deviation of the calls (divisor n - 1); 0 for a single call."""
     p95: float
     p99: float
     min: float
@@ -72,7 +73,7 @@ class BenchmarkResult:
 
     def __post_init__(self) -> None:
         if not isinstance(self.benchmark_name, str) or not self.benchmark_name.strip():
-            raise InvalidResult(f"benchmark_name is {self.benchmark_name!r}: give it a name")
+            raise InvalidResult(f"benchmark_name is {self.benchmark_name!r}: use a text that is not empty")
         _check_whole("iterations", self.iterations, 1, InvalidResult)
         _check_whole("entries_created", self.entries_created, 0, InvalidResult)
         for name in ("mean", "median", "std_dev", "p95", "p99", "min", "max"):
@@ -88,18 +89,18 @@ class BenchmarkResult:
 
     @classmethod
     def of(cls, name: str, seconds: Sequence[float], entries_created: int = 0) -> Self:
-        """The figures of calls that took this long."""
-        found = calculate_percentiles(seconds)
+        """Compute the result from the seconds of each call."""
+        percentiles = calculate_percentiles(seconds)
         low, high = min(seconds), max(seconds)
         return cls(
             benchmark_name=name,
             iterations=len(seconds),
-            # The mean of equal values can be off in the last digit, and then outside of them.
+            # Rounding can put the mean of equal values just outside of their range.
             mean=sorted((low, statistics.fmean(seconds), high))[1],
-            median=found["p50"],
+            median=percentiles["p50"],
             std_dev=statistics.stdev(seconds) if len(seconds) > 1 else 0.0,
-            p95=found["p95"],
-            p99=found["p99"],
+            p95=percentiles["p95"],
+            p99=percentiles["p99"],
             min=low,
             max=high,
             entries_created=entries_created,
@@ -111,7 +112,7 @@ class BenchmarkResult:
 
 @dataclass(frozen=True)
 class BenchmarkFailure:
-    """A function that raised, and what; it has no figures."""
+    """A function that raised an exception; it has no figures."""
 
     benchmark_name: str
     error: str
@@ -128,27 +129,29 @@ class BenchmarkReport:
     created: str = field(default_factory=_now)
 
     def result(self, benchmark_name: str) -> BenchmarkResult:
-        for each in self.results:
-            if each.benchmark_name == benchmark_name:
-                return each
+        """Return the result of one function; raises `UnknownName` if there is none."""
+        for result in self.results:
+            if result.benchmark_name == benchmark_name:
+                return result
         raise UnknownName(f"the report {self.name!r} has no result of {benchmark_name!r}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and dictionaries, as they are in the file."""
-        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
-        return plain
+        """Return plain lists and dictionaries, as in the file."""
+        values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        return values
 
     def to_json(self) -> str:
         return encode_json(self).decode()
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it, whole or not at all; an older report of that name is replaced."""
+        """Write the report as JSON in one atomic step, replacing an older file; return its path."""
         file = Path(path)
         write_whole(file, encode_json(self))
         return file
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a report that `save` wrote."""
         try:
             return msgspec.json.decode(Path(path).read_bytes(), type=cls)
         except FileNotFoundError:
@@ -159,7 +162,7 @@ class BenchmarkReport:
             raise DamagedResult(f"{path} is damaged or not a report: {problem}") from problem
 
     def summary(self) -> str:
-        """An aligned table, one line a result, then what failed."""
+        """Return a text table with one line a result, then the failures."""
         lines = [self.name]
         if self.results:
             lines.append(_summary_table(self.results))
@@ -188,13 +191,20 @@ def _summary_table(results: Sequence[BenchmarkResult]) -> str:
 def calculate_percentiles(
     values: Iterable[float], percentiles: Iterable[float] = (50, 95, 99)
 ) -> dict[str, float]:
-    """`{"p50": …, "p95": …, "p99": …}`, linear between the two nearest values, as NumPy does."""
-    wanted = list(percentiles)
-    for percentile in wanted:
-        if not 0 <= percentile <= 100:
-            raise InvalidResult(f"percentile is {percentile!r}: use a number from 0 to 100")
-    found = quantiles_of(list(values), [percentile / 100 for percentile in wanted])
-    return {f"p{percentile:.12g}": value for percentile, value in zip(wanted, found, strict=True)}
+    """Return percentiles of values by name: `{"p50": …, "p95": …, "p99": …}`.
+
+    Between the two nearest values they are interpolated linearly, as NumPy does.
+
+    Args:
+        values: at least one number.
+        percentiles: numbers from 0 to 100.
+    """
+    percents = list(percentiles)
+    for percent in percents:
+        if not 0 <= percent <= 100:
+            raise InvalidResult(f"percentile is {percent!r}: use a number from 0 to 100")
+    quantiles = quantiles_of(list(values), [percent / 100 for percent in percents])
+    return {f"p{percent:.12g}": value for percent, value in zip(percents, quantiles, strict=True)}
 
 
 def benchmark(
@@ -205,11 +215,17 @@ def benchmark(
     warm_up: int = 0,
     entries_created: EntriesCreated = 0,
 ) -> BenchmarkResult:
-    """Call a function `iterations` times and time each call.
+    """Time each call of a function.
 
-    It is called exactly that often, so by default the first call is among the timed ones; `warm_up` is
-    how many calls are made before them. Reading the clock is in each call's time (about 0.05 µs): for a
-    function of a few microseconds or less take `bench.time`, which puts several calls into a sample.
+    Each time includes one reading of the clock, about 0.05 µs. For functions of a few microseconds or
+    less use `Bench().time`, which times several calls together.
+
+    Args:
+        function: called without arguments.
+        iterations: how many calls to time.
+        name: name in the result; the function's own by default.
+        warm_up: calls before the timed ones; by default the first call is timed.
+        entries_created: how many entries all timed calls create, or a function that counts entries.
     """
     label = getattr(function, "__name__", type(function).__name__) if name is None else name
     return _Entry(label, function, iterations, warm_up, entries_created).measure()
@@ -217,7 +233,7 @@ def benchmark(
 
 @dataclass(frozen=True)
 class _Entry:
-    """A function that is to be timed, and how."""
+    """A function to time, and how."""
 
     name: str
     function: Callable[[], object]
@@ -227,13 +243,13 @@ class _Entry:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
-            raise InvalidBenchmarkConfig(f"the benchmark's name is {self.name!r}: give it a name")
+            raise InvalidBenchmarkConfig(f"name is {self.name!r}: use a text that is not empty")
         if not callable(self.function):
-            raise InvalidBenchmarkConfig(f"{self.name}: {self.function!r} can't be called: give a function")
+            raise InvalidBenchmarkConfig(f"{self.name}: {self.function!r} can't be called: pass a function")
         if inspect.iscoroutinefunction(self.function):
             raise InvalidBenchmarkConfig(
-                f"{self.name} is async: calling it would only make a coroutine, "
-                "so give a function that runs it, such as lambda: asyncio.run(main())"
+                f"{self.name} is async: a call would only create a coroutine; "
+                "pass a function that runs it, such as lambda: asyncio.run(main())"
             )
         _check_whole(f"{self.name}: iterations", self.iterations, 1, InvalidBenchmarkConfig)
         _check_whole(f"{self.name}: warm_up", self.warm_up, 0, InvalidBenchmarkConfig)
@@ -253,19 +269,20 @@ class _Entry:
             calls=self.iterations,
             calls_per_sample=1,
             warm_up=self.warm_up,
-            # So few that hardly any call comes right after a collection of garbage and is slower for it.
             blocks=min(BLOCKS, max(1, self.iterations // _CALLS_PER_BLOCK)),
             before_block=count,
         )
         count()
         created = self.entries_created if not callable(self.entries_created) else counts[-1] - counts[0]
         if created < 0:
-            raise InvalidResult(f"{self.name}: the entries went from {counts[0]} to {counts[-1]}")
+            raise InvalidResult(
+                f"{self.name}: entries_created fell from {counts[0]} to {counts[-1]}: it must not decrease"
+            )
         return BenchmarkResult.of(self.name, [sample / 1e9 for sample in timing.samples_ns], created)
 
 
 class FunctionSuite:
-    """Functions under names, run one after the other into one report."""
+    """Times several named functions one after the other; `name` is the name of their report."""
 
     def __init__(self, name: str = "benchmarks") -> None:
         self.name = name
@@ -274,7 +291,7 @@ class FunctionSuite:
 
     @property
     def report(self) -> BenchmarkReport:
-        """Of the last run."""
+        """The report of the last `run`."""
         if self._report is None:
             raise NothingMeasured("there is no report yet: call run() first")
         return self._report
@@ -288,16 +305,16 @@ class FunctionSuite:
         warm_up: int = 0,
         entries_created: EntriesCreated = 0,
     ) -> Self:
-        """Add a function; see `benchmark` for what the settings mean."""
+        """Add a function to time under a unique name; see `benchmark` for the other parameters."""
         if name in self._entries:
-            raise InvalidBenchmarkConfig(f"there is a benchmark {name!r} already: give it another name")
+            raise InvalidBenchmarkConfig(f"there is already a benchmark {name!r}: use another name")
         self._entries[name] = _Entry(name, function, iterations, warm_up, entries_created)
         return self
 
     def run(self) -> BenchmarkReport:
-        """Time every function; one that raises is named in the report, and the others still run."""
+        """Time every function; one that raises goes into the report's failures, the others still run."""
         if not self._entries:
-            raise NothingMeasured("there is nothing to run: call add_benchmark() first")
+            raise NothingMeasured("no functions were added: call add_benchmark() first")
         results, failures = [], []
         for entry in self._entries.values():
             try:
@@ -308,11 +325,11 @@ class FunctionSuite:
         return self._report
 
     def save_report(self, path: str | os.PathLike[str]) -> Path:
-        """Write the report of the last run as JSON."""
+        """Write the report of the last run as JSON; return its path."""
         return self.report.save(path)
 
     def print_summary(self, file: TextIO | None = None) -> None:
-        """Print the report of the last run, to standard output if nothing else is given."""
+        """Print the report of the last run, to standard output by default."""
         print(self.report.summary(), file=sys.stdout if file is None else file)
 
 

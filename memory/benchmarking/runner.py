@@ -1,9 +1,9 @@
-"""The engine: discovers benchmarks, plans what the configuration asks for, and carries it out.
+"""Discovers benchmarks, plans a run from a configuration, and executes it.
 
     runner = BenchmarkRunner(BenchmarkConfig(profile="quick"))
     finished = runner.run_category("storage")        # each round in a fresh process, saved in a folder
 
-and, for functions of your own in this process, the small interface:
+It also times your own functions in this process:
 
     runner = BenchmarkRunner()
     runner.add_benchmark("sort", lambda: sorted(data), iterations=100)
@@ -25,17 +25,18 @@ from memory.benchmarking.framework import FunctionSuite
 from memory.benchmarking.model.files import find_run, read_run, run_folders
 from memory.benchmarking.model.records import Case, Run
 from memory.benchmarking.run.discovery import Found, discover
-from memory.benchmarking.run.execution import Execution, Listener, new_run, old_run
+from memory.benchmarking.run.execution import Execution, Listener, new_run, resumable_run
 from memory.benchmarking.run.plan import make_cases
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """What a run left behind."""
+    """A run that has ended: its folder, and its record as in `run.json`."""
 
     folder: Path
     run: Run
     interrupted: bool = False
+    """Whether the user stopped it."""
 
     @property
     def succeeded(self) -> bool:
@@ -44,7 +45,15 @@ class FinishedRun:
 
 
 class BenchmarkRunner(FunctionSuite):
-    """Runs what it discovers, each round in a fresh process, or functions that are added by hand."""
+    """Runs benchmarks, each round in a fresh process, or functions added with `add_benchmark`.
+
+    Args:
+        config: profile, targets, rounds and sizes; the defaults of `BenchmarkConfig` without it.
+        name: the name of the report of added functions.
+        paths: your own benchmark files or folders, in addition to the installed benchmarks.
+        workers: how many rounds run at the same time; above 1, times are not used for verdicts.
+        listener: called as the run progresses.
+    """
 
     def __init__(
         self,
@@ -65,7 +74,7 @@ class BenchmarkRunner(FunctionSuite):
 
     @cached_property
     def found(self) -> Found:
-        """All benchmarks there are; the configuration gets to know those from outside of this package."""
+        """All benchmarks; those from outside the package are added to the configuration."""
         found = discover(self._paths)
         for benchmark in found.benchmarks:
             self.config.know(benchmark.category, benchmark.name, benchmark.kinds)
@@ -77,37 +86,48 @@ class BenchmarkRunner(FunctionSuite):
         benchmarks: Sequence[str] = (),
         params: Mapping[str, Any] | None = None,
     ) -> list[Case]:
-        """The cases that would run."""
+        """Return the cases that would run.
+
+        Args:
+            categories: only these; all by default.
+            benchmarks: only these, as `name` or `category.name`; all by default.
+            params: parameters that replace those of the configuration.
+        """
         return make_cases(self.found.select(categories, benchmarks), self.config, params)
 
     def run_all(self) -> FinishedRun:
-        """Every benchmark there is."""
+        """Run every benchmark."""
         return self.run_cases(self.plan())
 
     def run_category(self, category: str) -> FinishedRun:
+        """Run the benchmarks of one category."""
         return self.run_cases(self.plan([category]))
 
     def run_benchmark(self, category: str, benchmark: str, **params: Any) -> FinishedRun:
+        """Run one benchmark; `params` replace its parameters of the configuration."""
         return self.run_cases(self.plan([category], [benchmark], params))
 
     def run_cases(self, cases: Sequence[Case]) -> FinishedRun:
-        """Carry out a plan in a new folder below the configuration's `output_dir`."""
-        return self._carry_out(*new_run(self.config, cases, workers=self.workers))
+        """Run planned cases; results go to a new folder in the configuration's `output_dir`.
+
+        Raises `NothingMeasured` if no round gave a figure.
+        """
+        return self._execute(*new_run(self.config, cases, workers=self.workers))
 
     def resume(self, run_id: str = "latest") -> FinishedRun:
-        """Run what an earlier run has not finished, under the settings that it began with.
+        """Run the missing rounds of a previous run, with the settings it was started with.
 
-        The latest is the latest of those that are not complete.
+        `run_id` is its id or a part of it; "latest" is the latest run that is not complete.
         """
         output_dir = Path(self.config.output_dir)
         folder = (_latest_unfinished(output_dir) if run_id == "latest" else None) or find_run(
             output_dir, run_id
         )
-        return self._carry_out(folder, old_run(folder))
+        return self._execute(folder, resumable_run(folder))
 
-    def _carry_out(self, folder: Path, run: Run) -> FinishedRun:
+    def _execute(self, folder: Path, run: Run) -> FinishedRun:
         execution = Execution(folder, run, self.listener)
-        finished = execution.carry_out()
+        finished = execution.execute()
         measured = any(ref.headline for ref in finished.results)
         if not measured and not execution.interrupted:
             reasons = {failure.message for failure in finished.failures}
@@ -117,7 +137,7 @@ class BenchmarkRunner(FunctionSuite):
 
 def _latest_unfinished(output_dir: Path) -> Path | None:
     for folder in reversed(run_folders(output_dir)):
-        with suppress(BenchmarkError):  # a damaged one can't be resumed
+        with suppress(BenchmarkError):  # a damaged run can't be resumed
             if read_run(folder).status != "complete":
                 return folder
     return None

@@ -187,7 +187,7 @@ def test_entries_created_are_given_or_counted() -> None:
     assert benchmark(add_two, 10).entries_created == 0
     assert benchmark(add_two, 10, entries_created=20).entries_created == 20
     assert benchmark(add_two, 500, warm_up=7, entries_created=lambda: len(store)).entries_created == 1000
-    with pytest.raises(InvalidResult, match="the entries went from"):
+    with pytest.raises(InvalidResult, match="entries_created fell from"):
         benchmark(store.clear, 1, entries_created=lambda: len(store))
 
 
@@ -214,7 +214,7 @@ def test_what_cannot_be_timed_is_refused_before_anything_runs() -> None:
         benchmark(lambda: None, warm_up=-1)
     with pytest.raises(InvalidBenchmarkConfig, match="entries_created"):
         benchmark(lambda: None, entries_created=-1)
-    with pytest.raises(InvalidBenchmarkConfig, match="give it a name"):
+    with pytest.raises(InvalidBenchmarkConfig, match=r"name is .*: use a text that is not empty"):
         benchmark(lambda: None, name=" ")
 
 
@@ -258,7 +258,7 @@ def test_an_interruption_ends_the_run() -> None:
 
 def test_two_benchmarks_of_one_name_are_an_error() -> None:
     suite = FunctionSuite().add_benchmark("search", lambda: None)
-    with pytest.raises(InvalidBenchmarkConfig, match="a benchmark 'search' already"):
+    with pytest.raises(InvalidBenchmarkConfig, match="already a benchmark 'search'"):
         suite.add_benchmark("search", lambda: None)
 
 

@@ -52,19 +52,19 @@ def figures(finished: FinishedRun) -> dict[str, float]:
 
 class Notes(Listener):
     def __init__(self) -> None:
-        self.heard_of: list[tuple[str, Any]] = []
+        self.events: list[tuple[str, Any]] = []
 
-    def began(self, run: Run, folder: Path, done: int, total: int) -> None:
-        self.heard_of.append(("began", (run.status, folder.name == run.id, done, total)))
+    def began(self, run: Run, done: int, total: int) -> None:
+        self.events.append(("began", (run.status, done, total)))
 
     def started(self, job: Job) -> None:
-        self.heard_of.append(("started", job.number))
+        self.events.append(("started", job.number))
 
-    def heard(self, job: Job, event: Mapping[str, Any]) -> None:
-        self.heard_of.append((event["event"], job.number))
+    def progressed(self, job: Job, event: Mapping[str, Any]) -> None:
+        self.events.append((event["event"], job.number))
 
     def ended(self, outcome: Outcome) -> None:
-        self.heard_of.append(("ended", outcome.round is not None))
+        self.events.append(("ended", outcome.round is not None))
 
 
 def test_one_benchmark_with_its_parameters(config: BenchmarkConfig, file: Path) -> None:
@@ -75,8 +75,8 @@ def test_one_benchmark_with_its_parameters(config: BenchmarkConfig, file: Path) 
     assert not finished.interrupted
     assert finished.folder.parent == Path(config.output_dir)
     assert figures(finished) == {"first": 7.0}
-    assert notes.heard_of == [
-        ("began", ("running", True, 0, 1)), ("started", 0), ("loaded", 0), ("timing", 0), ("ended", True),
+    assert notes.events == [
+        ("began", ("running", 0, 1)), ("started", 0), ("loaded", 0), ("timing", 0), ("ended", True),
     ]  # fmt: skip
 
 

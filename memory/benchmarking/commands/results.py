@@ -326,7 +326,7 @@ def _compare_report(arguments: argparse.Namespace) -> int:
 
 
 def _delete(arguments: argparse.Namespace) -> int:
-    from memory.benchmarking.model.files import RUN_FILE, remove_run, run_folders
+    from memory.benchmarking.model.files import RUN_FILE, delete_run, run_folders
     from memory.benchmarking.results import BenchmarkResults
 
     known = {
@@ -345,7 +345,7 @@ def _delete(arguments: argparse.Namespace) -> int:
     if not arguments.yes and not _confirmed(folders):
         return EXIT_FAILED
     for ref, folder in folders.items():
-        remove_run(folder)
+        delete_run(folder)
         print(f"deleted {ref}")
     return EXIT_FINE
 

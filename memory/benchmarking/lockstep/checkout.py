@@ -1,6 +1,6 @@
-"""The files of a git revision in a folder of their own, made once and kept.
+"""The files of a git revision, unpacked once into a cache folder.
 
-Not a git worktree: the repository knows nothing of it, so removing the cache by hand breaks nothing.
+This is not a git worktree: git does not track it, so the cache can be deleted at any time.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class Checkout:
     revision: str
     folder: Path
 
-    def there(self, path: Path) -> Path | None:
-        """Where a file of the repository is in this revision; None where it is not part of it."""
+    def path_in_revision(self, path: Path) -> Path | None:
+        """Return where a path of the repository is in this revision; None if it has no such path."""
         path = path.resolve()
         if not path.is_relative_to(self.repository):
             return None
-        found = self.folder / path.relative_to(self.repository)
-        return found if found.exists() else None
+        unpacked = self.folder / path.relative_to(self.repository)
+        return unpacked if unpacked.exists() else None
 
 
 def cache_folder() -> Path:
@@ -40,19 +40,19 @@ def cache_folder() -> Path:
 
 
 def checkout(name: str, where: Path, cache: Path) -> Checkout:
-    """The revision that `name` means in the repository around `where`."""
+    """Unpack the revision that git calls `name`, from the repository that contains `where`."""
     try:
         repository = Path(_git(where, "rev-parse", "--show-toplevel").decode().strip()).resolve()
     except (OSError, subprocess.CalledProcessError):
         raise InvalidBenchmarkConfig(
-            f"--base {name} needs git and a repository, and {where} is in none: "
-            "start it inside of the repository that holds the revision"
+            f"--base {name} needs git, and {where} is in no repository: "
+            "start it inside the repository that has the revision"
         ) from None
     try:
         revision = _git(repository, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
     except subprocess.CalledProcessError:
         raise InvalidBenchmarkConfig(
-            f"--base {name}: {repository} has no such revision; `git log --oneline` shows those it has"
+            f"--base {name}: {repository} has no such revision; `git log --oneline` lists them"
         ) from None
     sha = revision.decode().strip()
     folder = cache / "revisions" / sha
@@ -62,21 +62,21 @@ def checkout(name: str, where: Path, cache: Path) -> Checkout:
 
 
 def _unpack(repository: Path, sha: str, folder: Path) -> None:
-    """Whole or not at all: another process may do the same just now."""
-    partly = folder.with_name(f".{sha}.{secrets.token_hex(4)}")
+    """Unpack a revision atomically: another process may unpack the same one at the same time."""
+    scratch = folder.with_name(f".{sha}.{secrets.token_hex(4)}")
     try:
-        partly.mkdir(parents=True)
+        scratch.mkdir(parents=True)
         archive = _git(repository, "archive", "--format=tar", sha)
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-            files.extractall(partly, filter="data")
-        partly.rename(folder)
+            files.extractall(scratch, filter="data")
+        scratch.rename(folder)
     except (OSError, subprocess.CalledProcessError, tarfile.TarError) as problem:
         if not folder.exists():
             raise BenchmarkError(
                 f"revision {sha[:12]} can't be unpacked into {folder}: {problem}"
             ) from None
     finally:
-        shutil.rmtree(partly, ignore_errors=True)
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _git(where: Path, *arguments: str) -> bytes:

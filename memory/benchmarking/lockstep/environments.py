@@ -1,7 +1,7 @@
-"""The interpreter of a revision: the running one where it needs the same packages, else one built for it.
+"""The Python that runs a revision: this one if it needs the same packages, else a new environment.
 
-What is installed is what the revision's pyproject.toml asks for, and what the harness needs; the code
-itself comes from the checkout. Environments are kept by what is in them, so that revisions share them.
+A new environment has the packages of the revision's pyproject.toml and those of the benchmark; the code
+itself comes from the checkout. Revisions with the same packages share an environment.
 """
 
 from __future__ import annotations
@@ -21,54 +21,47 @@ from memory.benchmarking.lockstep.checkout import Checkout
 
 _PROJECT = "pyproject.toml"
 _EXTRA = "bench"
-_WHOLE = ".whole"
+_COMPLETE = ".whole"
+"""A file in every environment that was built to the end."""
 
 
-def interpreter_of(checkout: Checkout, cache: Path, say: Callable[[str], None]) -> str:
-    """The Python that runs a revision."""
-    here, there = _asked_for(checkout.repository), _asked_for(checkout.folder)
-    if there is None or there == here:
+def interpreter_of(checkout: Checkout, cache: Path, report: Callable[[str], None]) -> str:
+    """Return the path of the Python that runs a revision; `report` is called before a long build."""
+    current, revision = _project(checkout.repository), _project(checkout.folder)
+    if revision is None or (current is not None and _requirements(revision) == _requirements(current)):
         return sys.executable
-    wanted = sorted({*there, *_harness(checkout)})
-    key = hashlib.sha256(json.dumps([sys.version, wanted]).encode()).hexdigest()[:16]
+    packages = sorted({*_requirements(revision), *_benchmark_requirements(current or {})})
+    key = hashlib.sha256(json.dumps([sys.version, packages]).encode()).hexdigest()[:16]
     folder = cache / "environments" / key
     python = folder / "bin" / "python"
-    if not (folder / _WHOLE).exists():
-        say(f"building an environment for {checkout.revision[:12]}, whose dependencies differ")
-        _build(folder, python, wanted)
+    if not (folder / _COMPLETE).exists():
+        report(f"building an environment for {checkout.revision[:12]}, whose dependencies differ")
+        _build(folder, python, packages)
     return str(python)
 
 
-def _asked_for(folder: Path) -> list[str] | None:
-    """The requirements of a project and of its benchmark; None where there is no project."""
-    project = _project(folder)
-    if project is None:
-        return None
-    return sorted({*project.get("dependencies", []), *_extra(project)})
+def _requirements(project: dict[str, Any]) -> list[str]:
+    return sorted({*project.get("dependencies", []), *_benchmark_requirements(project)})
 
 
-def _harness(checkout: Checkout) -> list[str]:
-    project = _project(checkout.repository)
-    return [] if project is None else _extra(project)
-
-
-def _extra(project: dict[str, Any]) -> list[str]:
-    found: list[str] = project.get("optional-dependencies", {}).get(_EXTRA, [])
-    return found
+def _benchmark_requirements(project: dict[str, Any]) -> list[str]:
+    requirements: list[str] = project.get("optional-dependencies", {}).get(_EXTRA, [])
+    return requirements
 
 
 def _project(folder: Path) -> dict[str, Any] | None:
+    """Return the `project` table of a folder's pyproject.toml; None if there is no such file."""
     try:
-        found: dict[str, Any] = tomllib.loads((folder / _PROJECT).read_text()).get("project", {})
+        project: dict[str, Any] = tomllib.loads((folder / _PROJECT).read_text()).get("project", {})
     except FileNotFoundError:
         return None
     except (OSError, tomllib.TOMLDecodeError) as problem:
         raise BenchmarkError(f"{folder / _PROJECT} can't be read: {problem}") from None
-    return found
+    return project
 
 
 def _build(folder: Path, python: Path, requirements: list[str]) -> None:
-    shutil.rmtree(folder, ignore_errors=True)  # half of one, from a build that was stopped
+    shutil.rmtree(folder, ignore_errors=True)  # a build that was stopped half way
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         _run([sys.executable, "-m", "venv", str(folder)])
@@ -78,7 +71,7 @@ def _build(folder: Path, python: Path, requirements: list[str]) -> None:
         raise BenchmarkError(
             f"an environment with {', '.join(requirements)} can't be built: {last}"
         ) from None
-    (folder / _WHOLE).touch()
+    (folder / _COMPLETE).touch()
 
 
 def _run(command: list[str]) -> None:

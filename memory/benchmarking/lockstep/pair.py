@@ -37,7 +37,7 @@ class Side:
         """How it is started; `pipes` are its two ways to the other side."""
         program = str(HARNESS / "lockstep" / "side_process.py")
         command = (self.python, "-P", program, str(HARNESS), json.dumps(dict(self.options)))
-        return Launch(command, self.paths, listens=True, descriptors=pipes)
+        return Launch(command, self.paths, replies=True, descriptors=pipes)
 
 
 class SideFailed(BenchmarkError):

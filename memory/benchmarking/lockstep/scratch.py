@@ -1,4 +1,4 @@
-"""A folder for what both sides write while they run; one that a killed process left behind is swept."""
+"""A scratch folder for both sides; the folders of killed comparisons are deleted."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from memory.benchmarking.errors import ResultNotSaved
+from memory.benchmarking.model.files import delete_if_empty
 
 _LOCK = "lock"
 
 
 @contextmanager
 def scratch_below(folder: Path) -> Iterator[Path]:
-    """An empty folder that is gone afterwards. Its lock says that somebody is using it."""
+    """Make an empty folder in `folder`, gone afterwards; it is locked while it is in use."""
     folder = folder.resolve()
     try:
-        _sweep(folder)
+        _delete_abandoned(folder)
         own = folder / secrets.token_hex(4)
         own.mkdir(parents=True)
         lock = open(own / _LOCK, "w")  # noqa: SIM115 - closed below
@@ -31,21 +32,14 @@ def scratch_below(folder: Path) -> Iterator[Path]:
             yield own
         finally:
             shutil.rmtree(own, ignore_errors=True)
-            _remove_if_empty(folder)
+            delete_if_empty(folder)
 
 
-def _sweep(folder: Path) -> None:
-    for left in folder.glob(f"*/{_LOCK}"):
-        with open(left) as lock:
+def _delete_abandoned(folder: Path) -> None:
+    for path in folder.glob(f"*/{_LOCK}"):
+        with open(path) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 continue  # in use
-            shutil.rmtree(left.parent, ignore_errors=True)
-
-
-def _remove_if_empty(folder: Path) -> None:
-    try:
-        folder.rmdir()
-    except OSError:
-        return  # another comparison uses it
+            shutil.rmtree(path.parent, ignore_errors=True)

@@ -1,6 +1,6 @@
-"""The files of a run: written whole or not at all, and read back with damage named.
+"""The files of a run: written atomically, and read with clear errors for damaged ones.
 
-Nothing here knows how figures are made. See `records.py` for what is in the files.
+`records.py` describes what is in the files.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,33 +19,33 @@ from typing import Any, TypeVar
 import msgspec
 
 from memory.benchmarking.errors import DamagedResult, ResultNotSaved, UnknownName, nearest
-from memory.benchmarking.model.records import FORMAT, Result, Round, Run, Samples
+from memory.benchmarking.model.records import FORMAT, Result, Round, Run
 
 DEFAULT_FOLDER = "benchmark_results"
-"""Shared by `run`, `results` and all that read what they wrote."""
+"""The folder of results if the user names none."""
 RUN_FILE = "run.json"
 ROUNDS = "rounds"
 LOGS = "logs"
 LOCK_FILE = ".lock"
-"""In a run's folder; held by the process that carries the run out."""
+"""In a run's folder; locked by the process that executes the run."""
 SCRATCH = ".scratch"
-"""Beside the runs; has a folder for each round that is going on."""
+"""Beside the runs; has a folder for each round in progress."""
 _RESULT_NAME = re.compile(r"(?P<benchmark>.+?)_(?P<timestamp>\d{8}_\d{6})(?:_(?P<rest>.+))?\.json")
 _NUMBERS = re.compile(rb"\[\n\s+[-+.\deE]+(?:,\n\s+[-+.\deE]+)*\n\s+\]")
-"""A list of numbers over several lines; never part of a text, which holds no line break in JSON."""
+"""A JSON list of numbers over several lines. It can't match inside a text: those have no line breaks."""
 _Record = TypeVar("_Record", Result, Run)
 
 
 @dataclass(frozen=True, order=True)
 class ResultFile(os.PathLike[str]):
-    """Where one result is, and what its path says about it."""
+    """The path of one result, and what can be read from it."""
 
     timestamp: str
     path: Path
     category: str
     benchmark: str
     run_id: str = ""
-    """Empty for a result that was saved by hand, outside of a run."""
+    """Empty for a result that was saved outside of a run."""
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -54,7 +55,7 @@ class ResultFile(os.PathLike[str]):
 
 
 def timestamp_now() -> str:
-    """Local time, as in the specification: 20250323_145623."""
+    """Return the local time in the specification's form: 20250323_145623."""
     return time.strftime("%Y%m%d_%H%M%S")
 
 
@@ -62,14 +63,10 @@ def timestamp_now() -> str:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Replace a file in one step: a reader sees the old one or the new one, also after a crash."""
+    """Replace a file atomically: a reader sees the old one or the new one, also after a crash."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(scratch, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        _write_durably(scratch, data)
         os.replace(scratch, path)
     except OSError as problem:
         scratch.unlink(missing_ok=True)
@@ -77,39 +74,43 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def write_new(folder: Path, stem: str, suffix: str, data: bytes) -> Path:
-    """Write a file under a name that nothing else has: `stem`, else `stem_2`, `stem_3` and so on."""
+    """Write a file under a free name: `stem`, else `stem_2`, `stem_3` and so on; return its path."""
     scratch = folder / f".{stem}.{os.getpid()}.{secrets.token_hex(4)}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with open(scratch, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        _write_durably(scratch, data)
         for number in range(1, 1_000_000):
             path = folder / f"{stem}{'' if number == 1 else f'_{number}'}{suffix}"
             try:
-                os.link(scratch, path)  # fails if the name is taken, also by another process just now
+                os.link(scratch, path)  # unlike a rename, it fails if another process took the name
             except FileExistsError:
                 continue
             return path
-        raise ResultNotSaved(f"{folder / stem}{suffix}: there are a million of that name already")
+        raise ResultNotSaved(f"{folder / stem}{suffix}: there are already a million files of that name")
     except OSError as problem:
         raise ResultNotSaved(f"{folder} can't be written to: {problem.strerror or problem}") from problem
     finally:
         scratch.unlink(missing_ok=True)
 
 
+def _write_durably(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def encode_json(record: object) -> bytes:
-    """JSON that a person can read: indented, lists of numbers on one line."""
+    """Return JSON that a person can read: indented, lists of numbers on one line."""
     try:
         text = msgspec.json.format(msgspec.json.encode(record), indent=1)
-        return _NUMBERS.sub(lambda found: b" ".join(found[0].split()), text) + b"\n"
+        return _NUMBERS.sub(lambda match: b" ".join(match[0].split()), text) + b"\n"
     except (TypeError, ValueError) as problem:
         raise ResultNotSaved(f"the results can't be written as JSON: {problem}") from problem
 
 
 def new_run_folder(output_dir: Path) -> Path:
-    """An empty folder whose name is the run's id: sorted by name is sorted by time."""
+    """Make an empty folder whose name is the run's id; ids sort by time."""
     for _ in range(100):
         folder = output_dir / f"{timestamp_now()}_{secrets.token_hex(2)}"
         try:
@@ -117,9 +118,9 @@ def new_run_folder(output_dir: Path) -> Path:
         except FileExistsError:
             continue
         except OSError as problem:
-            raise ResultNotSaved(f"{folder} can't be made: {problem.strerror or problem}") from problem
+            raise ResultNotSaved(f"{folder} can't be created: {problem.strerror or problem}") from problem
         return folder
-    raise ResultNotSaved(f"{output_dir}: no free name for a run")
+    raise ResultNotSaved(f"{output_dir} has no free name for a run: try again")
 
 
 def write_run(folder: Path, run: Run) -> None:
@@ -127,18 +128,18 @@ def write_run(folder: Path, run: Run) -> None:
 
 
 def write_samples(path: Path, rounds: Iterable[Round]) -> None:
-    """Every sample of every round in one compressed NumPy file, arrays named `round/path/what`."""
+    """Write every sample of every round to a compressed NumPy file, with arrays named `round/path/what`."""
     import io
 
     import numpy as np
 
     arrays = {}
-    for each in rounds:
-        for name, samples in each.samples.items():
+    for one in rounds:
+        for name, samples in one.samples.items():
             for what in ("wall_ns", "block_samples", "block_wall_ns", "block_cpu_ns"):
                 array = np.frombuffer(getattr(samples, what), dtype="<i8")
-                arrays[f"{each.number}/{name}/{what}"] = array
-            arrays[f"{each.number}/{name}/calls_and_work"] = np.array(
+                arrays[f"{one.number}/{name}/{what}"] = array
+            arrays[f"{one.number}/{name}/calls_and_work"] = np.array(
                 [samples.calls_per_sample, samples.work], dtype="<i8"
             )
     if arrays:
@@ -147,36 +148,14 @@ def write_samples(path: Path, rounds: Iterable[Round]) -> None:
         write_whole(path, buffer.getvalue())
 
 
-def read_samples(path: Path) -> Mapping[tuple[int, str], Samples]:
-    """What `write_samples` wrote, by round and path of the timing."""
-    import numpy as np
-
-    found: dict[tuple[int, str], dict[str, bytes]] = {}
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-            for name in arrays.files:
-                number, _, rest = name.partition("/")
-                timing, _, what = rest.rpartition("/")
-                found.setdefault((int(number), timing), {})[what] = arrays[name].astype("<i8").tobytes()
-        samples = {}
-        for key, parts in found.items():
-            calls, work = np.frombuffer(parts.pop("calls_and_work"), dtype="<i8").tolist()
-            samples[key] = Samples(calls_per_sample=calls, work=work, **parts)
-    except FileNotFoundError:
-        raise
-    except Exception as problem:
-        raise DamagedResult(f"{path} is damaged: {problem}") from problem
-    return samples
-
-
 def read_times(path: Path, timings: Collection[str]) -> dict[str, list[tuple[int, Any]]]:
-    """Of these timings only, for each round: calls a sample, and the nanoseconds that each sample took.
+    """Read the samples of these timings: for each round, the calls a sample and the nanoseconds of each.
 
-    The rest of the file, which may be large, stays unread.
+    The rest of the file, which may be large, is not read.
     """
     import numpy as np
 
-    found: dict[str, list[tuple[int, Any]]] = {}
+    times: dict[str, list[tuple[int, Any]]] = {}
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
             for name in arrays.files:
@@ -184,12 +163,12 @@ def read_times(path: Path, timings: Collection[str]) -> dict[str, list[tuple[int
                 timing = rest.partition("/")[2]
                 if what == "wall_ns" and timing in timings:
                     calls = int(arrays[f"{rest}/calls_and_work"][0])
-                    found.setdefault(timing, []).append((calls, arrays[name]))
+                    times.setdefault(timing, []).append((calls, arrays[name]))
     except FileNotFoundError:
         raise
     except Exception as problem:
         raise DamagedResult(f"{path} is damaged: {problem}") from problem
-    return found
+    return times
 
 
 # -- reading ----------------------------------------------------------------------------------
@@ -211,14 +190,14 @@ def _read(path: Path, kind: type[_Record]) -> _Record:
     except OSError as problem:
         raise DamagedResult(f"{path} can't be read: {problem.strerror or problem}") from problem
     except msgspec.MsgspecError as problem:
-        raise DamagedResult(f"{path} is damaged or not a file of results: {problem}") from problem
+        raise DamagedResult(f"{path} is damaged or not a result file: {problem}") from problem
     if record.format > FORMAT:
-        raise DamagedResult(f"{path} has format {record.format}, written by a newer version than this one")
+        raise DamagedResult(f"{path} has format {record.format}: install a newer version to read it")
     return record
 
 
 def run_folders(output_dir: Path) -> list[Path]:
-    """All runs below a folder, the oldest first; the folder itself if it is a run."""
+    """Return all runs in a folder, the oldest first; the folder itself if it is a run."""
     if (output_dir / RUN_FILE).is_file():
         return [output_dir]
     try:
@@ -232,7 +211,7 @@ def run_folders(output_dir: Path) -> list[Path]:
 
 
 def find_run(output_dir: Path, run_id: str) -> Path:
-    """A run by its id, by a part of it that no other has, by `latest`, or by its folder's path."""
+    """Return a run's folder by its id, a unique part of it, `latest`, or the folder's path."""
     if (Path(run_id) / RUN_FILE).is_file():
         return Path(run_id)
     folders = run_folders(output_dir)
@@ -244,13 +223,14 @@ def find_run(output_dir: Path, run_id: str) -> Path:
     if len(exact) == 1 or len(matches) == 1:
         return (exact or matches)[0]
     if matches:
-        raise UnknownName(f"{run_id!r} fits {len(matches)} runs: {', '.join(f.name for f in matches[:5])}")
+        names = [folder.name for folder in matches[:5]]
+        raise UnknownName(f"{run_id!r} fits {len(matches)} runs: {', '.join(names)}")
     hint = nearest(run_id, names[-5:]) if names else "there are no runs yet"
     raise UnknownName(f"there is no run {run_id!r} in {output_dir}: {hint}")
 
 
 def result_files(output_dir: Path) -> Iterator[ResultFile]:
-    """All results below a folder, by their names alone: in runs, and saved by hand outside of them."""
+    """Yield all results in a folder, of runs and saved outside of runs, without opening the files."""
     if (output_dir / RUN_FILE).is_file():
         yield from _results_in(output_dir, output_dir.name)
         return
@@ -288,11 +268,17 @@ def _folders(parent: Path) -> list[Path]:
 
 
 def samples_path(result: Path) -> Path:
-    """Where the raw samples of a result are."""
+    """Return the path of a result's raw samples."""
     return result.with_suffix(".npz")
 
 
-def remove_run(folder: Path) -> None:
-    """Remove a run for good; it is no run from the first step on, so a kill leaves no half of one."""
+def delete_run(folder: Path) -> None:
+    """Delete a run. `run.json` goes first: a folder without it is no run, so a kill leaves no half run."""
     (folder / RUN_FILE).unlink()
     shutil.rmtree(folder)
+
+
+def delete_if_empty(folder: Path) -> None:
+    """Delete a folder unless something else uses it."""
+    with suppress(OSError):
+        folder.rmdir()

@@ -1,7 +1,7 @@
-"""Carrying out a run: jobs to the executor, outcomes to the run's folder, at any moment as far as it got.
+"""Executes a run: gives jobs to the executor, and writes outcomes to the run's folder.
 
-Every finished round is on disk before the next begins, so that a run which ends early, by whatever
-cause, has lost nothing but the rounds that were going on, and can be resumed.
+Every finished round is on disk before the next one begins. A run that ends early, for whatever reason,
+loses only the rounds in progress, and can be resumed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ import msgspec
 from memory.benchmarking.config import BenchmarkConfig
 from memory.benchmarking.errors import BenchmarkError, DamagedResult, InvalidBenchmarkConfig, ResultNotSaved
 from memory.benchmarking.measure.resources import load_psutil
-from memory.benchmarking.metrics import Declaration, declaration_of
 from memory.benchmarking.model.aggregate import make_result, params_digest
 from memory.benchmarking.model.environment import describe
 from memory.benchmarking.model.files import (
@@ -34,6 +33,7 @@ from memory.benchmarking.model.files import (
     LOGS,
     ROUNDS,
     SCRATCH,
+    delete_if_empty,
     encode_json,
     new_run_folder,
     read_run,
@@ -45,33 +45,33 @@ from memory.benchmarking.model.files import (
 from memory.benchmarking.model.records import Case, Failure, Job, MachineState, ResultRef, Round, Run
 from memory.benchmarking.run.executors.local import LocalExecutor, Outcome
 from memory.benchmarking.run.plan import order_of_rounds, round_seed
-from memory.benchmarking.run.worker import load_benchmark
+from memory.benchmarking.run.worker import declaration_of_case
 
 
 class Listener:
-    """Hears how a run goes on; this one does nothing with it."""
+    """Callbacks of a run's progress. The methods here do nothing; override those you need."""
 
-    def began(self, run: Run, folder: Path, done: int, total: int) -> None:
-        """The run is about to start (or to go on, with some rounds done already)."""
+    def began(self, run: Run, done: int, total: int) -> None:
+        """The run begins; `done` of its `total` rounds exist already if it is resumed."""
 
     def started(self, job: Job) -> None:
-        """A round has been started."""
+        """A round has started."""
 
-    def heard(self, job: Job, event: Mapping[str, Any]) -> None:
-        """A worker told of its progress."""
+    def progressed(self, job: Job, event: Mapping[str, Any]) -> None:
+        """A worker sent an event: `loaded`, or `timing` with a label and a figure."""
 
     def ended(self, outcome: Outcome) -> None:
-        """A round is over."""
+        """A round has ended."""
 
     def stopping(self) -> None:
-        """The user asked to stop: the rounds going on are the last."""
+        """The user asked to stop: no new round starts."""
 
     def close(self) -> None:
-        """Nothing more will be heard."""
+        """No callbacks follow."""
 
 
 def new_run(config: BenchmarkConfig, cases: Sequence[Case], *, workers: int = 1) -> tuple[Path, Run]:
-    """A folder for a run that has not begun yet."""
+    """Create the folder and the record of a run that has not started."""
     output_dir = Path(config.output_dir)
     folder = new_run_folder(output_dir)
     run = Run(
@@ -93,26 +93,26 @@ def new_run(config: BenchmarkConfig, cases: Sequence[Case], *, workers: int = 1)
     return folder, run
 
 
-def old_run(folder: Path) -> Run:
-    """A run to go on with; an error if what it would measure now is something else than before."""
+def resumable_run(folder: Path) -> Run:
+    """Return a run to resume; raise an error if machine, versions or code have changed since."""
     run = read_run(folder)
     if run.status == "complete":
         raise InvalidBenchmarkConfig(f"run {run.id} is complete: there is nothing to resume")
     now = describe(folder.parent)
     if now.fingerprint != run.environment.fingerprint:
         raise InvalidBenchmarkConfig(
-            f"run {run.id} began on another machine or with other versions: start a new run"
+            f"run {run.id} was started on another machine or with other versions: start a new run"
         )
     if now.git_revision != run.environment.git_revision:
         raise InvalidBenchmarkConfig(
-            f"run {run.id} began with revision {run.environment.git_revision or 'unknown'}, "
+            f"run {run.id} was started with revision {run.environment.git_revision or 'unknown'}, "
             f"this is {now.git_revision or 'unknown'}: start a new run"
         )
     return run
 
 
 class Execution:
-    """One run being carried out."""
+    """One run in progress."""
 
     def __init__(self, folder: Path, run: Run, listener: Listener | None = None) -> None:
         self.folder = folder
@@ -122,33 +122,32 @@ class Execution:
         self._rounds: dict[str, dict[int, Round]] = {case.key: {} for case in run.cases}
         self._attempted: dict[str, int] = dict.fromkeys(self._rounds, 0)
         self._saved: dict[str, int] = {}
-        """How many rounds are in a case's result, as far as this process has written it."""
-        self._cases = {case.key: case for case in run.cases}
+        """How many rounds are in each result that this process has written."""
 
-    def carry_out(self) -> Run:
-        """Run what is missing, and save everything."""
+    def execute(self) -> Run:
+        """Run the missing rounds, and save everything."""
         start = time.perf_counter()
-        with _only_one(self.folder):
+        with _exclusive_lock(self.folder):
             shutil.rmtree(self._scratch, ignore_errors=True)
-            _sweep(self._scratch.parent)
-            self._take_up()
+            _delete_abandoned(self._scratch.parent)
+            self._load_finished_rounds()
             jobs = list(self._jobs())
             total = sum(map(self.run.rounds_of, self.run.cases))
             self.run.status = "running"
             write_run(self.folder, self.run)
-            self._listener.began(self.run, self.folder, total - len(jobs), total)
+            self._listener.began(self.run, total - len(jobs), total)
             executor = LocalExecutor(
                 workers=self.run.parallel,
                 timeout_seconds=self._setting("timeout_seconds", 600.0),
                 memory_limit_bytes=self._memory_limit(),
                 on_start=self._listener.started,
-                on_event=self._listener.heard,
+                on_event=self._listener.progressed,
             )
             try:
                 with self._signals(executor):
-                    busy = load_psutil().cpu_times()
+                    cpu_times = load_psutil().cpu_times()
                     for outcome in executor.run(jobs):
-                        busy = self._take(outcome, busy)
+                        cpu_times = self._save_outcome(outcome, cpu_times)
             finally:
                 self._conclude(time.perf_counter() - start)
         return self.run
@@ -157,18 +156,18 @@ class Execution:
     def _scratch(self) -> Path:
         return (self.folder.parent / SCRATCH / self.folder.name).resolve()
 
-    # -- what there is to do ------------------------------------------------------------------
+    # -- jobs ---------------------------------------------------------------------------------
 
-    def _take_up(self) -> None:
-        """Rounds that an earlier attempt finished; what failed is tried again."""
+    def _load_finished_rounds(self) -> None:
+        """Load the rounds that a previous attempt finished; failed rounds run again."""
         for path in sorted((self.folder / ROUNDS).glob("*.msgpack")):
             key, _, number = path.stem.rpartition(".")
             try:
-                found = msgspec.msgpack.decode(path.read_bytes(), type=Round)
+                finished = msgspec.msgpack.decode(path.read_bytes(), type=Round)
             except msgspec.MsgspecError as problem:
-                raise DamagedResult(f"{path} is damaged: {problem}; remove it and resume again") from None
+                raise DamagedResult(f"{path} is damaged: {problem}; delete it and resume again") from None
             if key in self._rounds:
-                self._rounds[key][int(number)] = found
+                self._rounds[key][int(number)] = finished
         for key, rounds in self._rounds.items():
             self._attempted[key] = len(rounds)
         self.run.failures = []
@@ -195,14 +194,14 @@ class Execution:
             return int(limit) * 1_000_000
         return int(load_psutil().virtual_memory().available * 0.9)
 
-    # -- what comes back ----------------------------------------------------------------------
+    # -- outcomes -----------------------------------------------------------------------------
 
-    def _take(self, outcome: Outcome, busy_before: Any) -> Any:
-        """Save one outcome; the machine's CPU times at that moment."""
-        busy_now = load_psutil().cpu_times()
+    def _save_outcome(self, outcome: Outcome, cpu_times_before: Any) -> Any:
+        """Save one outcome; return the machine's CPU times now."""
+        cpu_times = load_psutil().cpu_times()
         case = outcome.job.case
         if self.interrupted and outcome.reason == "killed":
-            return busy_now  # stopped by the user: it did not fail, and can be resumed
+            return cpu_times  # the user stopped it: it did not fail, and can be resumed
         self._attempted[case.key] += 1
         self._listener.ended(outcome)
         spent = {
@@ -213,18 +212,18 @@ class Execution:
         spent["save and end"] = max(0.0, outcome.seconds - sum(spent.values()))
         if outcome.round is None:
             spent = {"failed rounds": outcome.seconds}
-            self._keep_failure(outcome)
+            self._save_failure(outcome)
         else:
             self._rounds[case.key][outcome.job.number] = outcome.round
-            self.run.moments.append(_moment(outcome, outcome.round, busy_before, busy_now))
+            self.run.moments.append(_machine_state(outcome, outcome.round, cpu_times_before, cpu_times))
         for name, seconds in spent.items():
             self.run.timings[name] = self.run.timings.get(name, 0.0) + seconds
         if self._attempted[case.key] >= self.run.rounds_of(case):
             self._save_case(case)
         write_run(self.folder, self.run)
-        return busy_now
+        return cpu_times
 
-    def _keep_failure(self, outcome: Outcome) -> None:
+    def _save_failure(self, outcome: Outcome) -> None:
         log = None
         if outcome.log.strip():
             log = f"{LOGS}/{outcome.job.case.key}.{outcome.job.number}.log"
@@ -255,7 +254,7 @@ class Execution:
             "parallel": self.run.parallel > 1,
             "failures": [f"round {failure.round}: {failure.message}" for failure in failures],
         }
-        result = make_result(case, rounds, _declared(case), timestamp, metadata)
+        result = make_result(case, rounds, declaration_of_case(case), timestamp, metadata)
         write_samples(samples_path(path), rounds)
         write_whole(path, encode_json(result))
         ref = ResultRef(
@@ -266,14 +265,13 @@ class Execution:
             file=f"{case.category}/{path.name}",
             rounds=len(rounds),
             headline=result.metadata["headline"],
-            seconds=sum(each.seconds for each in rounds) / len(rounds),
+            seconds=sum(one.seconds for one in rounds) / len(rounds),
         )
-        others = [known for known in self.run.results if known.file != ref.file]
-        self.run.results = sorted([*others, ref], key=self._place)
+        others = [other for other in self.run.results if other.file != ref.file]
+        self.run.results = sorted([*others, ref], key=self._place_in_plan)
         self._saved[case.key] = len(rounds)
 
-    def _place(self, ref: ResultRef) -> int:
-        """In the order of the plan, whatever the order of ending."""
+    def _place_in_plan(self, ref: ResultRef) -> int:
         return next(
             number
             for number, case in enumerate(self.run.cases)
@@ -281,21 +279,21 @@ class Execution:
         )
 
     def _conclude(self, seconds: float) -> None:
-        """Save what there is, however the run ended."""
+        """Save everything that was measured, however the run ended."""
         try:
             self._save_all(seconds)
         finally:
             shutil.rmtree(self._scratch, ignore_errors=True)
-            _remove_if_empty(self._scratch.parent)
+            delete_if_empty(self._scratch.parent)
 
     def _save_all(self, seconds: float) -> None:
         for case in self.run.cases:
-            # Also what an earlier attempt measured to the end, and was killed before it could save it.
+            # This includes cases that a previous attempt finished, but was killed before it saved them.
             if self._saved.get(case.key, 0) < len(self._rounds[case.key]):
                 self._save_case(case)
-        wanted = {case.key: self.run.rounds_of(case) for case in self.run.cases}
-        missing = any(len(rounds) < wanted[key] for key, rounds in self._rounds.items())
-        attempted = all(count >= wanted[key] for key, count in self._attempted.items())
+        planned = {case.key: self.run.rounds_of(case) for case in self.run.cases}
+        missing = any(len(rounds) < planned[key] for key, rounds in self._rounds.items())
+        attempted = all(count >= planned[key] for key, count in self._attempted.items())
         self.run.status = "complete" if not missing else "failed" if attempted else "interrupted"
         self.run.finished_at = _now()
         timings = self.run.timings
@@ -306,7 +304,7 @@ class Execution:
 
     @contextmanager
     def _signals(self, executor: LocalExecutor) -> Iterator[None]:
-        """Ctrl-C once: the rounds going on are the last. Twice, or a request to end: stop at once."""
+        """Handle Ctrl-C: once lets the rounds in progress finish; twice, or SIGTERM, stops at once."""
 
         def handle(number: int, frame: FrameType | None) -> None:
             if number == signal.SIGTERM or self.interrupted:
@@ -318,7 +316,7 @@ class Execution:
                 self._listener.stopping()
 
         if threading.current_thread() is not threading.main_thread():
-            yield  # signals belong to the main thread: whoever runs this elsewhere stops it otherwise
+            yield  # only the main thread can handle signals
             return
         before: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {
             number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)
@@ -330,15 +328,7 @@ class Execution:
                 signal.signal(number, handler)
 
 
-def _declared(case: Case) -> Declaration:
-    """What the benchmark says of itself; nothing where it is gone since its rounds were measured."""
-    try:
-        return declaration_of(load_benchmark(case).function)
-    except (BenchmarkError, ImportError):
-        return Declaration()
-
-
-def _moment(outcome: Outcome, record: Round, before: Any, now: Any) -> MachineState:
+def _machine_state(outcome: Outcome, record: Round, before: Any, now: Any) -> MachineState:
     total = sum(now) - sum(before)
     idle = (now.idle - before.idle) + (getattr(now, "iowait", 0.0) - getattr(before, "iowait", 0.0))
     return MachineState(
@@ -356,8 +346,8 @@ def _now() -> str:
 
 
 @contextmanager
-def _only_one(folder: Path) -> Iterator[None]:
-    """A run is carried out by one process at a time. FileNotFoundError if there is no such folder."""
+def _exclusive_lock(folder: Path) -> Iterator[None]:
+    """Hold a run's lock, so that one process executes it; FileNotFoundError if there is no such folder."""
     path = folder / LOCK_FILE
     try:
         lock = open(path, "w")  # noqa: SIM115 - closed below
@@ -371,30 +361,23 @@ def _only_one(folder: Path) -> Iterator[None]:
             is_ours = path.exists() and os.path.samestat(os.fstat(lock.fileno()), path.stat())
         except OSError:
             is_ours = False
-        if not is_ours:  # or its owner has just finished, and removed the file that we hold
-            raise BenchmarkError(f"run {folder.name} is going on in another process")
+        if not is_ours:  # or its owner has just finished and deleted the file that we locked
+            raise BenchmarkError(f"run {folder.name} is in progress in another process")
         try:
             yield
         finally:
             path.unlink(missing_ok=True)
 
 
-def _sweep(scratch: Path) -> None:
-    """Remove what runs that were killed left behind."""
+def _delete_abandoned(scratch: Path) -> None:
+    """Delete the scratch folders of runs that were killed."""
     if not scratch.is_dir():
         return
-    for left in scratch.iterdir():
+    for folder in scratch.iterdir():
         try:
-            with _only_one(scratch.parent / left.name):
-                shutil.rmtree(left, ignore_errors=True)
+            with _exclusive_lock(scratch.parent / folder.name):
+                shutil.rmtree(folder, ignore_errors=True)
         except BenchmarkError:
-            continue  # that run is going on
+            continue  # that run is in progress
         except FileNotFoundError:
-            shutil.rmtree(left, ignore_errors=True)  # its run was removed
-
-
-def _remove_if_empty(folder: Path) -> None:
-    try:
-        folder.rmdir()
-    except OSError:
-        return  # another run uses it
+            shutil.rmtree(folder, ignore_errors=True)  # its run was deleted

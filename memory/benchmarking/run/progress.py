@@ -1,4 +1,4 @@
-"""How a run is shown while it goes on: live lines on a terminal, plain lines anywhere else.
+"""Shows the progress of a run: a live display on a terminal, plain lines anywhere else.
 
 Everything goes to standard error: standard output is for results.
 """
@@ -9,7 +9,6 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from memory.benchmarking.model.records import Case, Job, Run
@@ -22,18 +21,18 @@ if TYPE_CHECKING:
 
     from memory.benchmarking.run.executors.local import Outcome
 
-STOPPING = "stopping: the rounds going on are the last; press Ctrl-C again to stop at once"
+STOPPING = "stopping after the rounds in progress; press Ctrl-C again to stop at once"
 
 
 def make_progress(estimator: Estimator, stream: TextIO | None = None) -> Listener:
-    """The kind that suits where the output goes."""
+    """Return the display that suits the stream; standard error by default."""
     stream = stream or sys.stderr
     plain = not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return PlainProgress(estimator, stream) if plain else LiveProgress(estimator, stream)
 
 
-class _Counting(Listener):
-    """What both kinds need to know: how far it is, and how long it will take."""
+class _Progress(Listener):
+    """Counts rounds and estimates the remaining time, for both displays."""
 
     def __init__(self, estimator: Estimator) -> None:
         self._estimator = estimator
@@ -45,12 +44,12 @@ class _Counting(Listener):
         self._rounds: dict[str, int] = {}
         self._start = time.perf_counter()
 
-    def began(self, run: Run, folder: Path, done: int, total: int) -> None:
+    def began(self, run: Run, done: int, total: int) -> None:
         self.done, self.total, self.workers = done, total, run.parallel
         self._start = time.perf_counter()
         for case in run.cases:
             self._cases[case.key] = case
-            # Where a run goes on, about the same part of the rounds is left of every case.
+            # An estimate for a resumed run: about the same share of rounds is left for every case.
             self._left[case.key] = round(run.rounds_of(case) * (total - done) / max(total, 1))
             self._rounds[case.key] = run.rounds_of(case)
 
@@ -66,24 +65,25 @@ class _Counting(Listener):
 
     @property
     def remaining(self) -> float | None:
-        """None while there is a case of which nothing is known."""
+        """Estimated seconds; None as long as there is no estimate for some case."""
         total = 0.0
         for key, left in self._left.items():
-            seen = self._seconds.get(key)
-            each = sum(seen) / len(seen) if seen else self._estimator.seconds(self._cases[key])
-            if left > 0 and each is None:
+            measured = self._seconds.get(key)
+            one = sum(measured) / len(measured) if measured else self._estimator.seconds(self._cases[key])
+            if left > 0 and one is None:
                 return None
-            total += max(left, 0) * (each or 0.0)
+            total += max(left, 0) * (one or 0.0)
         return total / self.workers
 
-    def where(self, job: Job) -> str:
+    def describe(self, job: Job) -> str:
+        """Return the benchmark and the round, with the target if there are several."""
         several = len({case.target for case in self._cases.values()}) > 1
         target = f" on {job.case.target}" if several else ""
         return f"{job.case.name}{target}, round {job.number + 1} of {self._rounds[job.case.key]}"
 
 
 def clock_text(seconds: float | None) -> str:
-    """Minutes and seconds: `1:05`; `?` where nobody knows."""
+    """Return hours, minutes and seconds as text, such as `1:05`; `?` for None."""
     if seconds is None:
         return "?"
     minutes, rest = divmod(round(seconds), 60)
@@ -91,36 +91,36 @@ def clock_text(seconds: float | None) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-class PlainProgress(_Counting):
-    """A line a round; nothing that needs a terminal."""
+class PlainProgress(_Progress):
+    """Prints one line a round; needs no terminal."""
 
     def __init__(self, estimator: Estimator, stream: TextIO) -> None:
         super().__init__(estimator)
         self._stream = stream
 
-    def began(self, run: Run, folder: Path, done: int, total: int) -> None:
-        super().began(run, folder, done, total)
+    def began(self, run: Run, done: int, total: int) -> None:
+        super().began(run, done, total)
         already = f", {done} of them done already" if done else ""
         rounds = "1 round" if total == 1 else f"{total} rounds"
-        self._say(f"run {run.id}: {rounds}{already}, about {clock_text(self.remaining)}")
+        self._print(f"run {run.id}: {rounds}{already}, about {clock_text(self.remaining)}")
 
     def ended(self, outcome: Outcome) -> None:
         super().ended(outcome)
-        how = "" if outcome.round else f"  FAILED: {outcome.message}"
-        self._say(
-            f"[{self.done}/{self.total}] {self.where(outcome.job)}: {outcome.seconds:.1f} s{how}"
+        failure = "" if outcome.round else f"  FAILED: {outcome.message}"
+        self._print(
+            f"[{self.done}/{self.total}] {self.describe(outcome.job)}: {outcome.seconds:.1f} s{failure}"
             f"  (elapsed {clock_text(self.elapsed)}, left {clock_text(self.remaining)})"
         )
 
     def stopping(self) -> None:
-        self._say(STOPPING)
+        self._print(STOPPING)
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         print(clean(text), file=self._stream, flush=True)
 
 
-class LiveProgress(_Counting):
-    """A bar, and one line for each round that is going on with its current figure."""
+class LiveProgress(_Progress):
+    """Draws a bar, and one line with the latest figure for each round in progress."""
 
     def __init__(self, estimator: Estimator, stream: TextIO) -> None:
         super().__init__(estimator)
@@ -130,24 +130,24 @@ class LiveProgress(_Counting):
         self._figures: dict[str, tuple[Job, str]] = {}
         self._stopping = False
         self._console = Console(file=stream, highlight=False, markup=False)
-        # Twice a second: drawing takes CPU time from what is being measured.
+        # Only twice a second: drawing takes CPU time away from the benchmarks.
         self._live = Live(
             get_renderable=self._draw, console=self._console, refresh_per_second=2, transient=True
         )
 
-    def began(self, run: Run, folder: Path, done: int, total: int) -> None:
-        super().began(run, folder, done, total)
+    def began(self, run: Run, done: int, total: int) -> None:
+        super().began(run, done, total)
         self._live.start()
 
     def started(self, job: Job) -> None:
         self._figures[f"{job.case.key}.{job.number}"] = (job, "starting")
 
-    def heard(self, job: Job, event: Mapping[str, Any]) -> None:
+    def progressed(self, job: Job, event: Mapping[str, Any]) -> None:
         key = f"{job.case.key}.{job.number}"
         if event["event"] == "loaded":
             self._figures[key] = (job, "running")
         elif event["event"] == "timing":
-            # The figure first: what does not fit on the line is cut at its end.
+            # The figure comes first, because long lines are cut at their end.
             figure = figure_text(event["p50_ms"], "ms")
             self._figures[key] = (job, f"{figure}  {event['label']}")
 
@@ -155,7 +155,7 @@ class LiveProgress(_Counting):
         super().ended(outcome)
         self._figures.pop(f"{outcome.job.case.key}.{outcome.job.number}", None)
         if outcome.round is None:
-            self._console.print(clean(f"✗ {self.where(outcome.job)}: {outcome.message}"), style="red")
+            self._console.print(clean(f"✗ {self.describe(outcome.job)}: {outcome.message}"), style="red")
 
     def stopping(self) -> None:
         self._stopping = True
@@ -179,7 +179,7 @@ class LiveProgress(_Counting):
         )
         lines: list[RenderableType] = [head]
         for job, figure in list(self._figures.values()):
-            line = Text(shorten(clean(f"  {self.where(job)}"), width))
+            line = Text(shorten(clean(f"  {self.describe(job)}"), width))
             line.append(shorten(clean(f"  {figure}"), max(8, width - line.cell_len)), style="dim")
             lines.append(line)
         if self._stopping:

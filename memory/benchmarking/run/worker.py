@@ -1,9 +1,9 @@
 """One round: a fresh interpreter that runs one case once and writes what it measured.
 
-Started by an executor as `python -m memory.benchmarking.run.worker`. It gets its job as one JSON line on
-standard input, writes its `Round` whole to the file that the job names, and tells of its progress in
-JSON lines on the descriptor given as its only argument. What the benchmark prints goes to the log.
-When the executor is gone, so is the worker: its standard input ends then.
+An executor starts it as `python -m memory.benchmarking.run.worker DESCRIPTOR`. It reads its job as one
+JSON line from standard input, and writes its `Round` to the file that the job names. It sends progress as
+JSON lines to the descriptor. What the benchmark prints goes to the log. When the executor ends, standard
+input ends too, and the worker stops.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import threading
 import time
 import traceback
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -28,9 +29,11 @@ from typing import Any, BinaryIO
 import msgspec
 
 from memory.benchmarking.bench import Bench, Score, Sentence
-from memory.benchmarking.errors import BrokenBenchmark, InvalidResult, NotSupported
+from memory.benchmarking.errors import BenchmarkError, BrokenBenchmark, InvalidResult, NotSupported
+from memory.benchmarking.measure.resources import peak_rss_bytes
 from memory.benchmarking.measure.timing import Timing
 from memory.benchmarking.measure.turn_control import TurnControl
+from memory.benchmarking.metrics import Declaration, declaration_of
 from memory.benchmarking.model.files import write_whole
 from memory.benchmarking.model.paths import NotAvailable, join
 from memory.benchmarking.model.records import Case, Job, Round, Samples
@@ -39,51 +42,51 @@ from memory.benchmarking.run.discovery import Benchmark, benchmarks_of
 from memory.benchmarking.targets import load_target
 
 EXIT_EXCEPTION = 3
-"""The benchmark raised; the last line of the log says what."""
+"""The exit code if the benchmark raised; the last line of the log shows the exception."""
+
+Send = Callable[..., None]
+"""Sends an event, given as keyword arguments, to the executor."""
 
 
-Tell = Callable[..., None]
-
-
-def main(descriptor: int, make_turn_control: Callable[[Tell], TurnControl] | None = None) -> None:
-    """Run the job that standard input holds; in lockstep, in the turns of `make_turn_control`."""
+def main(descriptor: int, make_turn_control: Callable[[Send], TurnControl] | None = None) -> None:
+    """Run the job on standard input; in lockstep `make_turn_control` makes what takes the turns."""
     began_at = time.time()
     faulthandler.enable()
     events = os.fdopen(descriptor, "wb", buffering=0)
     commands = os.fdopen(os.dup(0), "rb", buffering=0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    job = msgspec.json.decode(_line(commands), type=Job)
+    job = msgspec.json.decode(_read_line(commands), type=Job)
     _end_with_parent(commands)
-    _tell(events, event="began", at=began_at)
+    send = partial(_send, events)
+    send(event="began", at=began_at)
     code = 0
     try:
-        tell = partial(_tell, events)
-        answer = run_job(job, tell, make_turn_control(tell) if make_turn_control is not None else None)
+        answer = run_job(job, send, make_turn_control(send) if make_turn_control is not None else None)
         write_whole(Path(job.answer), msgspec.msgpack.encode(answer))
     except BaseException as problem:
-        _tell(events, event="failed", message=cause_of(problem, _source(job.case)))
+        send(event="failed", message=cause_of(problem, _source(job.case)))
         code = EXIT_EXCEPTION
-        with suppress(OSError):  # the log may be on the disk that is full
+        with suppress(OSError):  # the disk of the log may be full
             traceback.print_exc()
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):  # the benchmark may have closed or replaced it
             stream.flush()
-    # Not by the usual way: a thread that the benchmark left behind would keep the process alive.
+    # Not `sys.exit`: a thread that the benchmark left behind would keep the process alive.
     os._exit(code)
 
 
-def _line(commands: BinaryIO) -> bytes:
+def _read_line(commands: BinaryIO) -> bytes:
     line = b""
     while not line.endswith(b"\n"):
         piece = commands.read(65536)
         if not piece:
-            sys.exit("membench worker: it is started by `membench run`, not by hand")
+            sys.exit("membench worker: no job on standard input; start it with `membench run`")
         line += piece
     return line
 
 
 def _end_with_parent(commands: BinaryIO) -> None:
-    """Be gone, with all that was started here, when nobody holds the other end any more."""
+    """Kill this process and its children when the executor ends and closes the pipe."""
 
     def wait() -> None:
         while commands.read(4096):
@@ -91,14 +94,14 @@ def _end_with_parent(commands: BinaryIO) -> None:
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
     if hasattr(fcntl, "F_SETSIG"):
-        # By the kernel, where it can: a thread waits for ever while C code holds the interpreter.
+        # The kernel does it if it can: C code that holds the GIL would block the thread below.
         fcntl.fcntl(commands, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(commands, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(commands, fcntl.F_SETFL, os.O_ASYNC)
     threading.Thread(target=wait, daemon=True).start()
 
 
-def _tell(events: BinaryIO, **event: Any) -> None:
+def _send(events: BinaryIO, **event: Any) -> None:
     events.write(msgspec.json.encode(event) + b"\n")
 
 
@@ -107,7 +110,7 @@ def _source(case: Case) -> Path | None:
 
 
 def load_benchmark(case: Case) -> Benchmark:
-    """The function of a case, in this process."""
+    """Load the benchmark of a case into this process."""
     source = _source(case)
     module = load_file(source) if source else import_module(case.module or "")
     for benchmark in benchmarks_of(module, case.category, case.source):
@@ -116,21 +119,29 @@ def load_benchmark(case: Case) -> Benchmark:
     raise BrokenBenchmark(f"{case.name} is no longer in {case.source or case.module}")
 
 
-def run_job(job: Job, tell: Tell, turn_control: TurnControl | None = None) -> Round:
-    """Load the benchmark and its target, run it once, and take its result apart."""
+def declaration_of_case(case: Case) -> Declaration:
+    """Return what a case's benchmark declares; an empty declaration if it can't be loaded any more."""
+    try:
+        return declaration_of(load_benchmark(case).function)
+    except (BenchmarkError, ImportError):
+        return Declaration()
+
+
+def run_job(job: Job, send: Send, turn_control: TurnControl | None = None) -> Round:
+    """Load the benchmark and its target, run it once, and return its figures by path."""
     load_start = time.perf_counter()
     benchmark = load_benchmark(job.case)
     if job.case.source:
-        sys.path.insert(0, str(Path(job.case.source).parent))  # for what it imports while it runs
+        sys.path.insert(0, str(Path(job.case.source).parent))  # for imports while it runs
     load_target(job.case.target)
     loaded = time.perf_counter()
-    tell(event="loaded", seconds=loaded - load_start)
+    send(event="loaded", seconds=loaded - load_start)
     bench = Bench(
         target=job.case.target,
         seed=job.seed,
         seconds=job.seconds,
         scratch=Path(job.scratch),
-        on_timing=lambda label, timing: tell(event="timing", label=label, p50_ms=timing["p50_ms"]),
+        on_timing=lambda label, timing: send(event="timing", label=label, p50_ms=timing["p50_ms"]),
         turn_control=turn_control,
     )
     arguments = {**job.case.params, **({"bench": bench} if benchmark.takes_bench else {})}
@@ -143,7 +154,7 @@ def run_job(job: Job, tell: Tell, turn_control: TurnControl | None = None) -> Ro
     except NotSupported as reason:
         tree = NotAvailable(str(reason))
     seconds = time.perf_counter() - start
-    leaves = take_apart(tree)
+    leaves = flatten_result(tree)
     return Round(
         number=job.number,
         seed=job.seed,
@@ -155,37 +166,31 @@ def run_job(job: Job, tell: Tell, turn_control: TurnControl | None = None) -> Ro
         started_at=started_at,
         load_seconds=loaded - load_start,
         seconds=seconds,
-        peak_rss_bytes=_peak_rss(),
-        wall_to_cpu=_contention(leaves.timings.values()),
+        peak_rss_bytes=peak_rss_bytes(),
+        wall_to_cpu=_wall_to_cpu(leaves.timings.values()),
     )
 
 
-def _peak_rss() -> int:
-    from memory.benchmarking.measure.resources import peak_rss_bytes
-
-    return peak_rss_bytes()
-
-
+@dataclass
 class Leaves:
-    """A result's tree, flat."""
+    """The leaves of a benchmark's result, by path."""
 
-    def __init__(self) -> None:
-        self.figures: dict[str, float] = {}
-        self.timings: dict[str, Timing] = {}
-        self.other: dict[str, Any] = {}
-        self.not_available: dict[str, str] = {}
-        self.intervals: dict[str, tuple[float, float]] = {}
+    figures: dict[str, float] = field(default_factory=dict)
+    timings: dict[str, Timing] = field(default_factory=dict)
+    other: dict[str, Any] = field(default_factory=dict)
+    not_available: dict[str, str] = field(default_factory=dict)
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
-def take_apart(tree: Any) -> Leaves:
-    """Every leaf by its path, or InvalidResult that says which leaf can't be recorded."""
+def flatten_result(tree: Any) -> Leaves:
+    """Return every leaf of a result by its path; InvalidResult names a leaf that can't be recorded."""
     leaves = Leaves()
     if not isinstance(tree, Mapping | NotAvailable):
         raise InvalidResult(f"the benchmark returned {type(tree).__name__}: it must return a dictionary")
     seen: set[str] = set()
     for path, leaf in _walk("", tree):
         if path in seen:
-            raise InvalidResult(f"{path} is in the result twice: two keys are the same when written down")
+            raise InvalidResult(f"{path} is in the result twice: two keys are the same as text")
         seen.add(path)
         if isinstance(leaf, NotAvailable):
             leaves.not_available[path] = leaf.reason
@@ -204,7 +209,7 @@ def take_apart(tree: Any) -> Leaves:
         else:
             leaves.other[path] = _as_json(path, leaf)
     if not leaves.figures and not leaves.not_available:
-        raise InvalidResult("the benchmark returned no figure at all")
+        raise InvalidResult("the benchmark returned no figures: return at least one number or timing")
     return leaves
 
 
@@ -221,12 +226,12 @@ def _walk(path: str, node: Any) -> Iterator[tuple[str, Any]]:
     for key, value in node.items():
         name = str(key)
         if not name or not name.isprintable():
-            raise InvalidResult(f"{key!r} can't be a key of the result: use a text that can be printed")
+            raise InvalidResult(f"{key!r} can't be a key of the result: use printable text")
         yield from _walk(join(path, name), value)
 
 
 def _is_number(leaf: Any) -> bool:
-    """Also NumPy's numbers; not booleans, which are statements."""
+    """Return whether a leaf is a number, also one of NumPy; booleans are not."""
     if isinstance(leaf, bool) or type(leaf).__name__ == "bool":
         return False
     return isinstance(leaf, int | float) or (hasattr(leaf, "__float__") and getattr(leaf, "ndim", 1) == 0)
@@ -244,25 +249,25 @@ def _as_json(path: str, leaf: Any) -> Any:
 
 
 def _pack(timing: Timing) -> Samples:
-    def little(values: tuple[int, ...]) -> bytes:
+    def little_endian(values: tuple[int, ...]) -> bytes:
         numbers = array("q", values)
         if sys.byteorder == "big":
             numbers.byteswap()
         return numbers.tobytes()
 
     return Samples(
-        wall_ns=little(timing.samples_ns),
-        block_samples=little(timing.block_samples),
-        block_wall_ns=little(timing.block_wall_ns),
-        block_cpu_ns=little(timing.block_cpu_ns),
+        wall_ns=little_endian(timing.samples_ns),
+        block_samples=little_endian(timing.block_samples),
+        block_wall_ns=little_endian(timing.block_wall_ns),
+        block_cpu_ns=little_endian(timing.block_cpu_ns),
         calls_per_sample=timing.calls_per_sample,
         work=timing.work,
-        turn_blocks=little(timing.turn_blocks),
+        turn_blocks=little_endian(timing.turn_blocks),
     )
 
 
-def _contention(timings: Any) -> float | None:
-    """Wall ÷ CPU over all timings; None where no CPU time was seen."""
+def _wall_to_cpu(timings: Iterable[Timing]) -> float | None:
+    """Return wall time ÷ CPU time over all timings; None if they took no CPU time."""
     wall = cpu = 0
     for timing in timings:
         wall += sum(timing.block_wall_ns)

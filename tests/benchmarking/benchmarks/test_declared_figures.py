@@ -9,7 +9,7 @@ import pytest
 from memory.benchmarking import benchmarks
 from memory.benchmarking.bench import Bench
 from memory.benchmarking.run.discovery import Benchmark, discover
-from memory.benchmarking.run.worker import take_apart
+from memory.benchmarking.run.worker import flatten_result
 
 _SEARCHES: dict[str, Any] = {"entries": [3, 12], "iterations": 4}
 _CONTEXTS: dict[str, Any] = {"sessions": [2, 4], "tools": [1, 3], "iterations": 3}
@@ -80,7 +80,7 @@ def test_every_benchmark_is_run_here() -> None:
 
 @pytest.mark.parametrize("benchmark", OURS.values(), ids=OURS)
 def test_the_figures_that_a_benchmark_declares_are_those_that_it_gives(benchmark: Benchmark) -> None:
-    found = take_apart(benchmark.function(**TINY[benchmark.full_name], bench=Bench(seconds=0.005)))
+    found = flatten_result(benchmark.function(**TINY[benchmark.full_name], bench=Bench(seconds=0.005)))
     figures = {path.rpartition("/")[2] for path in found.figures}
     # A figure that is n/a, or a word in its place, is given, too.
     leaves = figures | {path.rpartition("/")[2] for path in (*found.not_available, *found.other)}

@@ -17,7 +17,7 @@ from memory.benchmarking.benchmarks import integration
 from memory.benchmarking.benchmarks._integration_gymnasium import Player, situation
 from memory.benchmarking.errors import InvalidBenchmarkConfig, NotSupported
 from memory.benchmarking.model.paths import NotAvailable
-from memory.benchmarking.run.worker import take_apart
+from memory.benchmarking.run.worker import flatten_result
 from memory.benchmarking.targets.agentmemory import AgentMemoryTarget
 from memory.benchmarking.targets.base import Found, Item, Settings
 from memory.benchmarking.targets.sqlite_baseline import SQLiteBaselineTarget
@@ -42,7 +42,7 @@ def use(monkeypatch: pytest.MonkeyPatch, target: type) -> None:
 
 def test_every_verb_is_compared_with_its_parts(bench: Bench) -> None:
     found = integration.benchmark_api_overhead(num_operations=10, bench=bench)
-    paths = take_apart(found).figures
+    paths = flatten_result(found).figures
     by_tier = [f"{verb}/{tier}" for verb in ("get", "search") for tier in ("stm", "im", "ltm")]
     verbs = ["add", "update", "delete", *by_tier]
     for verb in verbs:
@@ -76,7 +76,7 @@ def test_parts_that_do_something_else_are_noticed(bench: Bench, monkeypatch: pyt
 def test_hooks_are_compared_with_the_plain_agent_and_plain_storing(name: str, tmp_path: Path) -> None:
     bench = Bench(target=name, scratch=tmp_path)
     found = integration.benchmark_hook_implementation(num_steps=10, bench=bench)
-    take_apart(found)
+    flatten_result(found)
     for method in ("observe", "act"):
         assert {"plain", "hooked", "store"} <= set(found[method])
         assert {found[method][side].calls for side in ("plain", "hooked", "store")} == {10}
@@ -135,7 +135,7 @@ def test_a_target_that_stored_less_than_it_said_is_noticed(
 
 def test_two_frameworks_run_with_and_without_the_memory(bench: Bench) -> None:
     found = integration.benchmark_framework_integration(training_iterations=3, bench=bench)
-    take_apart(found)
+    flatten_result(found)
     cart, graph = found["gymnasium"], found["langgraph"]
     for name in ("without_memory", "with_memory"):
         assert cart[name]["iteration"].calls == graph[name]["iteration"].calls == 3
@@ -153,7 +153,7 @@ def test_two_frameworks_run_with_and_without_the_memory(bench: Bench) -> None:
 
 def test_a_target_without_tiers_runs_too(baseline: Bench) -> None:
     found = integration.benchmark_framework_integration(training_iterations=1, bench=baseline)
-    take_apart(found)
+    flatten_result(found)
     assert set(found["gymnasium"]["accesses"]) == {"store"}
     assert found["langgraph"]["with_memory"]["reward"] == 1
     assert isinstance(found["langgraph"]["as_store"], NotAvailable)

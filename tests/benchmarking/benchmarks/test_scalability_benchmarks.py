@@ -31,7 +31,7 @@ from memory.benchmarking.benchmarks.scalability import (
 from memory.benchmarking.measure.open_loop import Latencies, OpenLoop
 from memory.benchmarking.measure.timeline import Reading
 from memory.benchmarking.model.paths import NotAvailable
-from memory.benchmarking.run.worker import take_apart
+from memory.benchmarking.run.worker import flatten_result
 from memory.benchmarking.targets.agentmemory import AgentMemoryTarget
 from memory.benchmarking.targets.base import Found, Item
 
@@ -69,7 +69,7 @@ def test_agents_work_in_threads_and_in_processes_on_one_store() -> None:
         assert cell["rss_mb"] > 10
     assert found["threads"]["parallel_1"]["agents_1"]["scaling_efficiency"] == 1
     assert found["threads"]["parallel_2"]["agents_4"]["parallel_efficiency"] > 0
-    assert not take_apart(found).not_available
+    assert not flatten_result(found).not_available
 
 
 def test_a_pass_is_ten_stores_five_reads_and_three_searches_of_every_agent() -> None:
@@ -108,7 +108,7 @@ def test_efficiencies_compare_with_the_fewest_agents_and_with_one_worker(
 
 
 def test_a_target_that_can_not_be_shared_is_measured_alone() -> None:
-    found = take_apart(benchmark_agent_scaling([2], [1, 2], bench=bench(BASELINE)))
+    found = flatten_result(benchmark_agent_scaling([2], [1, 2], bench=bench(BASELINE)))
     assert found.not_available == {
         "threads/parallel_2": "sqlite-baseline can't be shared by threads",
         "processes": "sqlite-baseline can't be shared by processes",
@@ -159,7 +159,7 @@ def test_each_size_is_measured_and_its_growth_told() -> None:
         grown = found["growth"][what]
         assert isinstance(grown["growth_exponent"], Score)
         assert "between 60 and 400" in grown["growth"]
-    take_apart(found)
+    flatten_result(found)
 
 
 def test_a_size_holds_exactly_so_many_in_fixed_shares(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +185,7 @@ def test_shares_add_up(places: Sequence[str], added: int, singles: int) -> None:
 
 
 def test_the_baseline_has_no_tiers_and_finds_exactly() -> None:
-    found = take_apart(benchmark_memory_size_scaling([50, 150], bench=bench(BASELINE)))
+    found = flatten_result(benchmark_memory_size_scaling([50, 150], bench=bench(BASELINE)))
     assert found.figures["size_150/recall_at_10"] == 1.0
     assert found.not_available == {
         f"size_{size}/cross_tier_to_slowest_tier": "sqlite-baseline has no tiers" for size in (50, 150)
@@ -193,11 +193,11 @@ def test_the_baseline_has_no_tiers_and_finds_exactly() -> None:
 
 
 def test_what_a_target_can_not_do_has_a_reason() -> None:
-    alone = take_apart(benchmark_memory_size_scaling([30], bench=bench(place_of("Alone"))))
+    alone = flatten_result(benchmark_memory_size_scaling([30], bench=bench(place_of("Alone"))))
     assert set(alone.not_available) == {
         f"size_30/{name}" for name in ("vector_search", "recall_at_10", "cross_tier_to_slowest_tier")
     }
-    light = take_apart(benchmark_memory_size_scaling([30], bench=bench(LIGHT)))
+    light = flatten_result(benchmark_memory_size_scaling([30], bench=bench(LIGHT)))
     assert light.not_available["size_30/text_search"] == "light has no search"
     assert "size_30/disk_bytes_per_memory" in light.not_available
 
@@ -245,7 +245,7 @@ def test_a_steady_load_is_served_and_watched() -> None:
         reading["operations"] for reading in found["timeline"]
     )
     assert found["timeline"][-1]["operations"] == found["operations"]
-    take_apart(found)
+    flatten_result(found)
 
 
 def test_a_long_run_has_a_leak_slope_and_a_short_one_says_why_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ def benchmark_work(bench=None):
     return {"work": bench.time(library.work)}
 """
 WIDE = ("--threshold", 0.5)
-"""Chance does not make it: what is identical differs by less, and what is tested by more."""
+"""Between noise and the tested change: identical code differs by less, the change is larger."""
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -47,7 +47,7 @@ def git(folder: Path, *arguments: str) -> None:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A project of somebody else, with one revision."""
+    """Make a git repository with a library, its benchmark, and one revision."""
     folder = tmp_path / "project"
     write(folder / "library.py", LIBRARY)
     write(folder / "mine.py", BENCHMARKS)
@@ -58,7 +58,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Its own cache, and git as it is."""
+    """Return an environment with a cache of its own, and without settings for git."""
     return surroundings(GIT_DIR=None, XDG_CACHE_HOME=str(folder.parent / "cache"))
 
 
@@ -72,7 +72,7 @@ def ab(folder: Path, *more: object, **named: str) -> Done:
 
 
 def left_over(folder: Path) -> list[psutil.Process]:
-    """Processes that work in this folder's scratch space."""
+    """Return the processes that still use the scratch space of this folder."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -105,7 +105,7 @@ def test_a_revision_that_does_less_work_shows_the_working_tree_as_regressed(repo
     assert ", confirmed" in again.out
 
 
-def test_an_unchanged_tree_is_fine(repository: Path) -> None:
+def test_an_unchanged_working_tree_exits_with_0(repository: Path) -> None:
     done = ab(repository, "--base", "HEAD", "--target", LIGHT, "--format", "json", *WIDE)
     assert done.code == 0, done.err
     document = json.loads(done.out)
@@ -120,7 +120,7 @@ def test_a_benchmark_that_the_revision_lacks_is_new(repository: Path) -> None:
     assert "later.work is new" in done.error
 
 
-def test_a_side_whose_code_does_not_work_is_named(repository: Path) -> None:
+def test_the_error_names_the_side_whose_code_is_broken(repository: Path) -> None:
     write(repository / "library.py", "raise RuntimeError('half of a change')")
     git(repository, "commit", "--quiet", "-am", "broken")
     write(repository / "library.py", LIBRARY)
@@ -131,16 +131,16 @@ def test_a_side_whose_code_does_not_work_is_named(repository: Path) -> None:
     assert is_clean(repository)
 
 
-def test_the_harness_measures_a_memory_of_another_time(tmp_path: Path) -> None:
-    """`memory` is the side's own, `memory.benchmarking` the one that compares."""
+def test_the_current_benchmark_measures_an_older_memory(tmp_path: Path) -> None:
+    """`memory` is loaded from the side, `memory.benchmarking` from the comparing process."""
     write(tmp_path / "memory" / "__init__.py", "AGE = 'old'")
     write(tmp_path / "memory" / "errors.py", "class AgentMemoryError(Exception): ...")
     program = f"""
         import sys
         sys.path.insert(0, {str(tmp_path)!r})
         sys.path.insert(0, {str(HARNESS / "lockstep")!r})
-        import side, pathlib
-        side.use_harness(pathlib.Path({str(HARNESS)!r}))
+        import side_process, pathlib
+        side_process.use_harness(pathlib.Path({str(HARNESS)!r}))
         import memory, memory.benchmarking.errors as errors
         print(memory.AGE, errors.__file__, errors.AgentMemoryError.__module__)
     """
@@ -154,16 +154,16 @@ def test_a_revision_with_other_dependencies_gets_an_environment_of_its_own(tmp_p
     project = '[project]\nname = "x"\ndependencies = [{}]\n'
     write(tmp_path / "now" / "pyproject.toml", project.format(""))
     write(tmp_path / "then" / "pyproject.toml", project.format('"pip"'))
-    said: list[str] = []
+    reports: list[str] = []
     then = Checkout(tmp_path / "now", "abc", tmp_path / "then")
-    python = interpreter_of(then, tmp_path / "cache", said.append)
+    python = interpreter_of(then, tmp_path / "cache", reports.append)
     assert python.startswith(str(tmp_path))
     assert subprocess.run([python, "-c", "import pip"], check=True).returncode == 0
-    assert interpreter_of(then, tmp_path / "cache", said.append) == python
-    assert len(said) == 1  # built once
-    assert interpreter_of(Checkout(tmp_path / "now", "abc", tmp_path / "now"), tmp_path, said.append) == (
-        sys.executable
-    )
+    assert interpreter_of(then, tmp_path / "cache", reports.append) == python
+    assert len(reports) == 1  # built once
+    assert interpreter_of(
+        Checkout(tmp_path / "now", "abc", tmp_path / "now"), tmp_path, reports.append
+    ) == (sys.executable)
 
 
 # -- other sides ------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def benchmark_room(size: int = 100, bench=None):
 """
 
 
-def test_two_configurations_are_compared_by_what_both_measure(tmp_path: Path) -> None:
+def test_two_configurations_are_compared_by_their_common_metrics(tmp_path: Path) -> None:
     write(tmp_path / "rooms.py", ROOM)
     for name, size in (("small", 100), ("large", 150)):
         config = {"targets": [LIGHT], "rooms": {"size": size}}
@@ -191,7 +191,7 @@ def test_two_configurations_are_compared_by_what_both_measure(tmp_path: Path) ->
     assert "50.0 %" in done.out
 
 
-def test_two_targets_have_what_is_new_and_what_is_missing(tmp_path: Path) -> None:
+def test_metrics_of_one_target_only_are_new_or_missing(tmp_path: Path) -> None:
     write(tmp_path / "rooms.py", ROOM)
     write(
         tmp_path / "light_target.py",
@@ -248,14 +248,14 @@ def going_wrong(folder: Path, benchmark: str) -> list[object]:
     )  # fmt: skip
 
 
-def test_a_side_that_crashes_is_named_and_the_other_ended(tmp_path: Path) -> None:
+def test_a_side_that_crashes_is_named_and_the_other_is_killed(tmp_path: Path) -> None:
     done = membench(*going_wrong(tmp_path, "dies"), cwd=tmp_path)
     assert done.code == 1
     assert "not compared: wrong.dies on the side current.json: crashed with SIGSEGV" in done.err
     assert is_clean(tmp_path)
 
 
-def test_a_side_that_hangs_is_ended_with_the_other(tmp_path: Path) -> None:
+def test_a_side_that_hangs_is_killed_with_the_other(tmp_path: Path) -> None:
     done = membench(*going_wrong(tmp_path, "hangs"), "--timeout", 1, cwd=tmp_path)
     assert done.code == 1
     assert "on the side current.json: did not end within 2 s" in done.err
@@ -263,7 +263,7 @@ def test_a_side_that_hangs_is_ended_with_the_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_stopping_it_leaves_nothing_running(tmp_path: Path, number: signal.Signals) -> None:
+def test_stopping_a_comparison_leaves_no_process_running(tmp_path: Path, number: signal.Signals) -> None:
     process = subprocess.Popen(
         [*COMMAND, *map(str, going_wrong(tmp_path, "hangs"))],
         cwd=tmp_path,
@@ -278,7 +278,7 @@ def test_stopping_it_leaves_nothing_running(tmp_path: Path, number: signal.Signa
     if number == signal.SIGINT:
         assert (process.returncode, said) == (130, "membench: stopped\n")
         assert is_clean(tmp_path)
-    else:  # what it could not remove itself, the next comparison does
+    else:  # after a kill, the next comparison deletes the scratch folder
         assert list((tmp_path / "out").rglob(".scratch"))
         membench(*going_wrong(tmp_path, "dies"), cwd=tmp_path)
         assert is_clean(tmp_path)
@@ -311,15 +311,15 @@ def wait_for(what: Callable[[], bool]) -> None:
         (["--base", "HEAD", "--threshold", "-1"], "threshold is -1.0"),
     ],
 )
-def test_bad_input_is_one_line(repository: Path, given: list[str], said: str) -> None:
+def test_bad_input_gives_a_one_line_error(repository: Path, given: list[str], said: str) -> None:
     done = ab(repository, *given)
     assert done.code == 1
     assert said in done.error
 
 
-def test_outside_of_a_repository_there_is_no_revision(tmp_path: Path) -> None:
+def test_a_revision_outside_of_a_repository_is_an_error(tmp_path: Path) -> None:
     write(tmp_path / "mine.py", BENCHMARKS)
     write(tmp_path / "library.py", LIBRARY)
     done = ab(tmp_path, "--base", "HEAD")
     assert done.code == 1
-    assert "needs git and a repository" in done.error
+    assert "is in no repository" in done.error

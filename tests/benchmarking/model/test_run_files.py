@@ -1,13 +1,15 @@
-"""The files of a run: written whole or not at all, found by name, damage named."""
+"""The files of a run: written atomically, found by name, with clear errors for damaged ones."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import re
+from itertools import product
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,13 +18,13 @@ from subprocesses import run_python
 
 from memory.benchmarking.errors import DamagedResult, ResultNotSaved, UnknownName
 from memory.benchmarking.model.files import (
+    delete_run,
     encode_json,
     find_run,
     new_run_folder,
     read_result,
     read_run,
-    read_samples,
-    remove_run,
+    read_times,
     result_files,
     run_folders,
     write_new,
@@ -144,26 +146,30 @@ def test_samples_are_read_as_they_were_written(tmp_path: Path) -> None:
     names = ["", "a", "a/b", "größe ⚙/x y", "../up", "file", "allow_pickle"]
     rounds = [a_round(n, {name: some_samples(n, len(name)) for name in names}) for n in range(2)]
     write_samples(path, rounds)
-    found = read_samples(path)
-    assert set(found) == {(number, name) for number in range(2) for name in names}
-    for each in rounds:
-        for name, samples in each.samples.items():
-            assert found[each.number, name] == samples
+    times = read_times(path, names)
+    assert set(times) == set(names)
+    for name, in_rounds in times.items():
+        assert [(calls, list(ns)) for calls, ns in in_rounds] == [(4, [n, len(name)]) for n in range(2)]
+    with np.load(path) as arrays:
+        for n, name in product(range(2), names):
+            for what, value in (("block_samples", [1]), ("block_wall_ns", [2]), ("block_cpu_ns", [3])):
+                assert list(arrays[f"{n}/{name}/{what}"]) == value
+            assert list(arrays[f"{n}/{name}/calls_and_work"]) == [4, 5]
 
 
-def test_where_nothing_was_timed_there_is_no_file(tmp_path: Path) -> None:
+def test_without_timings_no_file_of_samples_is_written(tmp_path: Path) -> None:
     write_samples(tmp_path / "a.npz", [a_round(0, {})])
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(FileNotFoundError):
-        read_samples(tmp_path / "a.npz")
+        read_times(tmp_path / "a.npz", ["a"])
 
 
-def test_damaged_samples_are_named(tmp_path: Path) -> None:
+def test_the_error_for_damaged_samples_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     write_samples(path, [a_round(0, {"a": some_samples(1)})])
     path.write_bytes(path.read_bytes()[:50])
     with pytest.raises(DamagedResult, match=f"{path} is damaged"):
-        read_samples(path)
+        read_times(path, ["a"])
 
 
 # -- reading ----------------------------------------------------------------------------------
@@ -174,14 +180,14 @@ def test_every_file_that_is_cut_short_is_named_and_never_half_read(tmp_path: Pat
     whole = path.read_bytes()
     for end in (*range(0, len(whole) - 2, 97), len(whole) - 2):
         path.write_bytes(whole[:end])
-        with pytest.raises(DamagedResult, match=f"{path} is damaged or not a file of results"):
+        with pytest.raises(DamagedResult, match=f"{path} is damaged or not a result file"):
             read_run(path.parent)
         assert path.read_bytes() == whole[:end]
 
 
 def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     folder = make_run(tmp_path, format=FORMAT + 1)
-    with pytest.raises(DamagedResult, match=f"has format {FORMAT + 1}, written by a newer version"):
+    with pytest.raises(DamagedResult, match=f"has format {FORMAT + 1}: install a newer version"):
         read_run(folder)
 
 
@@ -246,5 +252,5 @@ def test_results_are_listed_by_their_names_alone(tmp_path: Path) -> None:
 
 def test_a_removed_run_is_gone(tmp_path: Path) -> None:
     folder = make_run(tmp_path)
-    remove_run(folder)
+    delete_run(folder)
     assert list(tmp_path.iterdir()) == []

@@ -186,7 +186,7 @@ def test_a_limit_of_memory_ends_the_round(make_job: Callable[..., Job]) -> None:
 
 def test_a_folder_that_can_not_be_made_is_named(make_job: Callable[..., Job], tmp_path: Path) -> None:
     (tmp_path / "scratch").write_text("in the way")
-    with pytest.raises(ResultNotSaved, match=r"scratch/good\.0 can't be made: Not a directory"):
+    with pytest.raises(ResultNotSaved, match=r"scratch/good\.0 can't be created: Not a directory"):
         list(LocalExecutor().run([make_job("good")]))
 
 

@@ -67,9 +67,9 @@ def test_a_line_a_round_with_what_is_done_and_what_is_left(tmp_path: Path) -> No
     progress = make_progress(Estimator(tmp_path, "quick"), stream)
     assert isinstance(progress, PlainProgress)
     one, two = case_named("one"), case_named("two", "other")
-    progress.began(a_run(tmp_path, one, two), tmp_path, 0, 4)
+    progress.began(a_run(tmp_path, one, two), 0, 4)
     progress.started(job_of(one))
-    progress.heard(job_of(one), {"event": "timing", "label": "x", "p50_ms": 1.0})
+    progress.progressed(job_of(one), {"event": "timing", "label": "x", "p50_ms": 1.0})
     progress.ended(ended(one, 0, 2.0))
     progress.ended(ended(two, 0, 4.0, "ValueError: no\x1b[31m luck"))
     progress.ended(ended(one, 1, 2.0))
@@ -89,7 +89,7 @@ def test_a_line_a_round_with_what_is_done_and_what_is_left(tmp_path: Path) -> No
 def test_a_resumed_run_says_what_is_done_already(tmp_path: Path) -> None:
     stream = io.StringIO()
     progress = PlainProgress(Estimator(tmp_path, "quick"), stream)
-    progress.began(a_run(tmp_path, case_named("one")), tmp_path, 1, 2)
+    progress.began(a_run(tmp_path, case_named("one")), 1, 2)
     progress.stopping()
     assert lines_of(stream) == [
         "run 20260801_101500_ab12: 2 rounds, 1 of them done already, about ?",
@@ -109,10 +109,10 @@ def test_the_first_estimate_comes_from_earlier_runs(tmp_path: Path) -> None:
     assert 100 < (Estimator(tmp_path, "quick").seconds(case) or 0) < 102
     assert Estimator(tmp_path, "quick").seconds(case_named("unknown")) is None
     progress = PlainProgress(Estimator(tmp_path, "quick"), io.StringIO())
-    progress.began(run, folder, 0, 3)
+    progress.began(run, 0, 3)
     assert 300 < (progress.remaining or 0) < 306
     run.parallel = 2
-    progress.began(run, folder, 0, 3)
+    progress.began(run, 0, 3)
     assert 150 < (progress.remaining or 0) < 153
 
 
@@ -269,6 +269,6 @@ def test_the_target_is_named_where_there_are_several(tmp_path: Path) -> None:
     progress = make_progress(Estimator(tmp_path, "quick"), stream)
     one = case_named("one")
     other = msgspec.structs.replace(one, target="other")
-    progress.began(a_run(tmp_path, one, other), tmp_path, 0, 4)
+    progress.began(a_run(tmp_path, one, other), 0, 4)
     progress.ended(ended(other, 0, 2.0))
     assert "mine.one on other, round 1 of 2" in lines_of(stream)[1]

@@ -21,7 +21,7 @@ from memory.benchmarking.errors import BrokenBenchmark, InvalidResult
 from memory.benchmarking.measure.timing import Timing, time_calls
 from memory.benchmarking.model.aggregate import _plant
 from memory.benchmarking.model.records import Case, Job, Round
-from memory.benchmarking.run.worker import load_benchmark, run_job, take_apart
+from memory.benchmarking.run.worker import flatten_result, load_benchmark, run_job
 
 
 def timing() -> Timing:
@@ -33,7 +33,7 @@ def timing() -> Timing:
 
 def test_leaves_are_figures_timings_texts_and_what_is_not_available() -> None:
     clock = timing()
-    leaves = take_apart(
+    leaves = flatten_result(
         {
             "count": 3,
             "deep": {"clock": clock, "ratio": np.float64(0.5)},
@@ -55,7 +55,7 @@ def test_leaves_are_figures_timings_texts_and_what_is_not_available() -> None:
 
 
 def test_a_timing_alone_is_a_result() -> None:
-    leaves = take_apart(timing())
+    leaves = flatten_result(timing())
     assert list(leaves.timings) == [""]
     assert leaves.figures["p50_ms"] > 0
 
@@ -65,9 +65,9 @@ def test_a_timing_alone_is_a_result() -> None:
     [
         (None, "returned NoneType: it must return a dictionary"),
         (3.0, "returned float: it must return a dictionary"),
-        ({}, "no figure at all"),
-        ({"a": {"b": {}}}, "no figure at all"),
-        ({"a": "text"}, "no figure at all"),
+        ({}, "returned no figures"),
+        ({"a": {"b": {}}}, "returned no figures"),
+        ({"a": "text"}, "returned no figures"),
         ({"a": {"b": math.nan}}, "a/b is nan: a figure must be finite"),
         ({"a": np.float32("inf")}, "a is inf: a figure must be finite"),
         ({"a": Score(1.0, -math.inf, 1.0)}, "a is -inf: a figure must be finite"),
@@ -81,7 +81,7 @@ def test_a_timing_alone_is_a_result() -> None:
 )
 def test_what_can_not_be_recorded_is_named(tree: Any, message: str) -> None:
     with pytest.raises(InvalidResult, match=message):
-        take_apart(tree)
+        flatten_result(tree)
 
 
 keys = st.text(min_size=1, max_size=6).filter(str.isprintable).filter(lambda key: "∕" not in key)
@@ -106,7 +106,7 @@ trees = st.dictionaries(
 @settings(deadline=None, max_examples=50)
 @given(trees)
 def test_a_tree_that_was_taken_apart_can_be_put_together_again(tree: dict[str, Any]) -> None:
-    leaves = take_apart(tree)
+    leaves = flatten_result(tree)
     again: dict[str, Any] = {}
     for path, value in {**leaves.other, **leaves.figures}.items():
         _plant(again, path, value)
@@ -198,7 +198,7 @@ def test_a_worker_reads_its_job_from_a_line_and_writes_its_answer_whole(tmp_path
     assert msgspec.msgpack.decode(answer.read_bytes(), type=Round).figures["size"] == 5
 
 
-def test_a_worker_started_by_hand_says_who_starts_it(tmp_path: Path) -> None:
+def test_a_worker_started_by_hand_exits_with_an_explanation(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "memory.benchmarking.run.worker", "2"],
         stdin=subprocess.DEVNULL,
@@ -208,4 +208,4 @@ def test_a_worker_started_by_hand_says_who_starts_it(tmp_path: Path) -> None:
         timeout=PATIENCE,
     )
     assert done.returncode == 1
-    assert done.stderr == "membench worker: it is started by `membench run`, not by hand\n"
+    assert done.stderr == "membench worker: no job on standard input; start it with `membench run`\n"

@@ -15,7 +15,7 @@ from membench import PATIENCE, membench
 from result_builders import make_result, make_run, storage_figures
 
 from memory.benchmarking.errors import DamagedResult, InvalidBenchmarkConfig, NothingMeasured, UnknownName
-from memory.benchmarking.model.files import read_result, read_run, remove_run, run_folders
+from memory.benchmarking.model.files import delete_run, read_result, read_run, run_folders
 from memory.benchmarking.results import BenchmarkResults
 from memory.benchmarking.verdicts.baselines import (
     baseline_folder,
@@ -35,7 +35,7 @@ def test_a_baseline_stays_when_its_run_is_removed(tmp_path: Path) -> None:
     run = make_run(tmp_path, ONE)
     set_baseline(tmp_path, "main", run)
     before = [read_result(run / ref.file) for ref in read_run(run).results]
-    remove_run(run)
+    delete_run(run)
     kept = baseline_folder(tmp_path, "main")
     assert [read_result(kept / ref.file) for ref in read_run(kept).results] == before
 

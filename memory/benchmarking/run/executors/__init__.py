@@ -1,1 +1,1 @@
-"""Where rounds run. An executor takes jobs and gives back outcomes, one process a job."""
+"""Executors run rounds: they take jobs and yield outcomes, one process a job."""

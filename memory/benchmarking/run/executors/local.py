@@ -1,7 +1,7 @@
-"""Rounds on this machine: a fresh interpreter each, a few at a time at most.
+"""Runs rounds on this machine, each in a fresh interpreter.
 
-Whatever a round does (crash, hang, grow, leave processes behind), it costs that round and nothing else:
-each has its own session, log and scratch folder, and all of it is gone when the round has ended.
+Whatever a round does (crash, hang, use too much memory, leave processes behind), only that round is lost:
+each has its own session, log and scratch folder, and all of these are gone when it has ended.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from memory.benchmarking.model.records import Job, Reason, Round
 from memory.benchmarking.run.worker import EXIT_EXCEPTION
 
 _TICK_SECONDS = 0.25
-"""How often time and memory limits are looked at, while nothing happens."""
+"""How often time and memory limits are checked while no events arrive."""
 _GRACE_SECONDS = 1.0
-"""In which what a round started may end after it."""
+"""How long a round's child processes may live after it."""
 LOG_BYTES = 100_000
-"""Of what a round prints, the last ones are kept."""
-_THREADS = (
+"""Keep the last N bytes of what a round prints."""
+_THREAD_SETTINGS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -42,36 +42,36 @@ _THREADS = (
     "NUMEXPR_NUM_THREADS",
     "RAYON_NUM_THREADS",
 )
-"""Pinned to one: how many threads a matrix product gets must not depend on what else is running."""
+"""Set to 1: the threads of a matrix product must not depend on what else is running."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a round ended: with a record, or with the reason why there is none."""
+    """How a round ended: with its record, or with the reason why there is none."""
 
     job: Job
     round: Round | None
     reason: Reason | None = None
     message: str = ""
     log: str = ""
-    """The end of what it printed."""
+    """The last LOG_BYTES of what it printed."""
     start_seconds: float = 0.0
-    """From asking for the process until it began."""
+    """From starting the process until its first event."""
     seconds: float = 0.0
-    """From asking for the process until it was gone."""
+    """From starting the process until it ended."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """How a round's process is started; its descriptors are added to the command."""
+    """How to start a round's process; the numbers of its descriptors are appended to the command."""
 
     command: tuple[str, ...] = (sys.executable, "-P", "-m", "memory.benchmarking.run.worker")
     paths: tuple[str, ...] | None = None
-    """Where it finds modules; None: where this process does."""
-    listens: bool = False
-    """Whether it is told things on the way (see `LocalExecutor.reply`), in a second descriptor."""
+    """Its module search path; None for that of this process."""
+    replies: bool = False
+    """Whether it reads replies (see `LocalExecutor.reply`) from a second descriptor."""
     descriptors: tuple[int, ...] = ()
-    """Others that it gets, and that stay whose they are."""
+    """Further descriptors that it inherits; the caller closes them."""
 
 
 @dataclass
@@ -81,50 +81,56 @@ class _Running:
     events: int
     replies: int | None
     log: IO[bytes]
-    asked_at: float
-    asked: float
+    started_at: float
+    """Seconds since 1970."""
+    started: float
+    """By `perf_counter`, as the deadline."""
     deadline: float
     pending: bytes = b""
+    """The beginning of an event whose end has not arrived."""
     message: str = ""
     began_at: float | None = None
-    ended: tuple[Reason, str] | None = None
-    """Why we ended it."""
+    killed: tuple[Reason, str] | None = None
+    """Why the executor killed it."""
     exit_watch: int | None = None
+    """A descriptor that becomes readable when the process ends."""
 
 
 @dataclass
 class LocalExecutor:
-    """Runs jobs; `on_event` hears what the workers tell, `on_start` when one is started."""
+    """Runs jobs in processes, at most `workers` at a time, each within the time and memory limits."""
 
     workers: int = 1
     timeout_seconds: float = 600.0
     memory_limit_bytes: int | None = None
     on_start: Callable[[Job], None] = lambda job: None
+    """Called when a process has started."""
     on_event: Callable[[Job, Mapping[str, Any]], None] = lambda job, event: None
+    """Called with each event that a worker sends."""
     launch: Callable[[Job], Launch] = lambda job: Launch()
     _running: dict[int, _Running] = field(default_factory=dict)
     _stopping: bool = False
     _aborting: bool = False
-    _look_at: float = 0.0
-    """When limits are looked at next."""
+    _next_check: float = 0.0
+    """When limits are checked next, by `perf_counter`."""
 
     def finish(self) -> None:
-        """Start nothing more; what runs may end."""
+        """Start no more jobs; let running ones end."""
         self._stopping = True
 
     def abort(self) -> None:
-        """End everything now."""
+        """Kill everything now."""
         self._stopping = self._aborting = True
 
     def reply(self, job: Job, message: Any) -> None:
-        """Tell the process of a job something; one that has just ended hears nothing any more."""
+        """Send a message to the process of a job; ignored if it has just ended."""
         for running in self._running.values():
             if running.job is job and running.replies is not None:
                 with suppress(BrokenPipeError):
                     os.write(running.replies, msgspec.json.encode(message) + b"\n")
 
     def run(self, jobs: Iterable[Job]) -> Generator[Outcome, None, None]:
-        """The outcomes, in the order of ending. Leaving early ends what still runs."""
+        """Run jobs and yield their outcomes as they end. Closing the generator kills running ones."""
         waiting = iter(jobs)
         with selectors.DefaultSelector() as selector:
             try:
@@ -137,8 +143,8 @@ class LocalExecutor:
                     if not self._running:
                         return
                     for key, _ in selector.select(_TICK_SECONDS):
-                        self._hear(self._running[key.data])
-                    yield from self._reap(selector)
+                        self._read_events(self._running[key.data])
+                    yield from self._collect_ended(selector)
             finally:
                 for running in list(self._running.values()):
                     self._kill(running, "killed", "the run was stopped")
@@ -150,33 +156,33 @@ class LocalExecutor:
         scratch = Path(job.scratch)
         try:
             scratch.mkdir(parents=True, exist_ok=True)
-            log = tempfile.TemporaryFile(dir=scratch.parent)  # noqa: SIM115 - it lives as long as the round
+            log = tempfile.TemporaryFile(dir=scratch.parent)  # noqa: SIM115 - closed when the round has ended
         except OSError as problem:
-            raise ResultNotSaved(f"{scratch} can't be made: {problem.strerror or problem}") from problem
+            raise ResultNotSaved(f"{scratch} can't be created: {problem.strerror or problem}") from problem
         launch = self.launch(job)
         reader, writer = os.pipe()
-        told, replies = os.pipe() if launch.listens else (None, None)
-        own = [each for each in (writer, told) if each is not None]
-        given = [*own, *launch.descriptors]
+        replies_end, replies = os.pipe() if launch.replies else (None, None)
+        worker_ends = [end for end in (writer, replies_end) if end is not None]
+        inherited = [*worker_ends, *launch.descriptors]
         paths = sys.path if launch.paths is None else launch.paths
         environment = {
             **os.environ,
-            **dict.fromkeys(_THREADS, "1"),
+            **dict.fromkeys(_THREAD_SETTINGS, "1"),
             "TOKENIZERS_PARALLELISM": "false",
             "PYTHONHASHSEED": str(job.seed % 2**32),
             "TMPDIR": str(scratch),
-            # The worker finds modules where this process does, and not by where it was started.
+            # Absolute paths: the worker's modules must not depend on its working directory.
             "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in paths),
         }
-        asked_at, asked = time.time(), time.perf_counter()
+        started_at, started = time.time(), time.perf_counter()
         try:
             process = subprocess.Popen(
-                [*launch.command, *map(str, given)],
+                [*launch.command, *map(str, inherited)],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 env=environment,
-                pass_fds=given,
+                pass_fds=inherited,
                 start_new_session=True,
             )
         except OSError as problem:
@@ -186,25 +192,23 @@ class LocalExecutor:
             log.close()
             raise BenchmarkError(f"{launch.command[0]} can't be run: {problem.strerror}") from problem
         finally:
-            for descriptor in own:
+            for descriptor in worker_ends:
                 os.close(descriptor)
         os.set_blocking(reader, False)
-        running = _Running(
-            job, process, reader, replies, log, asked_at, asked, asked + self.timeout_seconds
-        )
+        deadline = started + self.timeout_seconds
+        running = _Running(job, process, reader, replies, log, started_at, started, deadline)
         self._running[process.pid] = running
         selector.register(reader, selectors.EVENT_READ, process.pid)
         if hasattr(os, "pidfd_open"):
             running.exit_watch = os.pidfd_open(process.pid)
             selector.register(running.exit_watch, selectors.EVENT_READ, process.pid)
         assert process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended already: its exit code says why
+        with suppress(BrokenPipeError):  # it has already ended; its exit code is handled later
             process.stdin.write(msgspec.json.encode(job) + b"\n")
             process.stdin.flush()
         self.on_start(job)
 
-    def _hear(self, running: _Running) -> None:
-        """Take in what the worker told."""
+    def _read_events(self, running: _Running) -> None:
         with suppress(BlockingIOError):
             while piece := os.read(running.events, 65536):
                 running.pending += piece
@@ -218,19 +222,19 @@ class LocalExecutor:
             else:
                 self.on_event(running.job, event)
 
-    def _reap(self, selector: selectors.BaseSelector) -> Iterator[Outcome]:
-        # In lockstep something happens all the time: limits are looked at no more often for that.
-        looks = time.perf_counter() >= self._look_at
-        if looks:
-            self._look_at = time.perf_counter() + _TICK_SECONDS / 2
+    def _collect_ended(self, selector: selectors.BaseSelector) -> Iterator[Outcome]:
+        # In lockstep events arrive all the time; checking limits at each of them would take too long.
+        check = time.perf_counter() >= self._next_check
+        if check:
+            self._next_check = time.perf_counter() + _TICK_SECONDS / 2
         for running in list(self._running.values()):
-            if running.process.poll() is None and (looks or self._aborting):
-                self._look_after(running)
+            if running.process.poll() is None and (check or self._aborting):
+                self._check_limits(running)
             if running.process.poll() is not None:
-                self._hear(running)
+                self._read_events(running)
                 yield self._close(running, selector)
 
-    def _look_after(self, running: _Running) -> None:
+    def _check_limits(self, running: _Running) -> None:
         if self._aborting:
             self._kill(running, "killed", "the run was stopped")
         elif time.perf_counter() > running.deadline:
@@ -242,20 +246,20 @@ class LocalExecutor:
                 used = psutil.Process(running.process.pid).memory_info().rss
                 if used > self.memory_limit_bytes:
                     limit = f"{self.memory_limit_bytes / 1e6:,.0f} MB"
-                    message = f"held {used / 1e6:,.0f} MB of RAM, more than {limit} (memory_limit_mb)"
+                    message = f"used {used / 1e6:,.0f} MB of RAM, more than {limit} (memory_limit_mb)"
                     self._kill(running, "memory", message)
 
     def _kill(self, running: _Running, reason: Reason, message: str) -> None:
-        running.ended = (reason, message)
+        running.killed = (reason, message)
         with suppress(ProcessLookupError):
             os.killpg(running.process.pid, signal.SIGKILL)
         running.process.wait()
 
     def _close(self, running: _Running, selector: selectors.BaseSelector) -> Outcome:
-        """Clean up after a round that has ended, and say how."""
+        """Clean up after a round that has ended; return how it ended."""
         del self._running[running.process.pid]
-        seconds = time.perf_counter() - running.asked
-        left = _end_group(running.process.pid)
+        seconds = time.perf_counter() - running.started
+        left_processes = _end_group(running.process.pid)
         for descriptor in (running.events, running.exit_watch):
             if descriptor is not None:
                 selector.unregister(descriptor)
@@ -269,29 +273,29 @@ class LocalExecutor:
         log = running.log.read().decode(errors="replace")
         running.log.close()
         shutil.rmtree(running.job.scratch, ignore_errors=True)
-        record, reason, message = _judge(running, left)
+        record, reason, message = _result_of(running, left_processes)
         if reason is not None and reason != "killed":
-            # It may have answered before it went wrong; a resumed run must not take that up.
+            # It may have written its answer before it failed; a resumed run must not use that.
             Path(running.job.answer).unlink(missing_ok=True)
         began = running.began_at
-        start_seconds = max(0.0, began - running.asked_at) if began is not None else seconds
+        start_seconds = max(0.0, began - running.started_at) if began is not None else seconds
         return Outcome(running.job, record, reason, message, log, start_seconds, seconds)
 
 
 def _end_group(group: int) -> bool:
-    """End what a round left running; whether there was anything.
+    """Kill the processes that a round left running; return whether there were any.
 
-    What ends by itself right after the round is not counted: Python's own helpers do (the one that looks
-    after shared memory), and a process that has ended is still there until somebody asks for it.
+    Processes that end by themselves within the grace period don't count: Python's own helper for shared
+    memory is one.
     """
     deadline = time.perf_counter() + _GRACE_SECONDS
-    while left := _is_running(group):
+    while running := _is_running(group):
         if time.perf_counter() > deadline:
             break
         time.sleep(0.01)
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
-    return left
+    return running
 
 
 def _is_running(group: int) -> bool:
@@ -309,25 +313,26 @@ def _is_running(group: int) -> bool:
     return False
 
 
-def _judge(running: _Running, left: bool) -> tuple[Round | None, Reason | None, str]:
+def _result_of(running: _Running, left_processes: bool) -> tuple[Round | None, Reason | None, str]:
+    """Return the round's record, or None with the reason and a message."""
     code = running.process.returncode
-    if running.ended is not None:
-        return None, *running.ended
+    if running.killed is not None:
+        return None, *running.killed
     if code == EXIT_EXCEPTION and running.message:
         return None, "exception", running.message
     if code < 0:
         name = signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
         if name == "SIGKILL":
-            return None, "killed", "killed by SIGKILL: by the system for lack of memory, or by hand"
+            return None, "killed", "killed by SIGKILL: the system ran out of memory, or somebody killed it"
         return None, "crash", f"crashed with {name}"
     if code:
-        return None, "crash", f"ended by itself with exit code {code}"
+        return None, "crash", f"exited with code {code}"
     try:
         record = msgspec.msgpack.decode(Path(running.job.answer).read_bytes(), type=Round)
     except FileNotFoundError:
-        return None, "crash", "ended by itself, without an answer"
+        return None, "crash", "exited without writing its result"
     except (OSError, msgspec.MsgspecError) as problem:
-        return None, "crash", f"its answer can't be read: {problem}"
-    if left:
-        return None, "left processes", "left processes running, which would disturb the rounds after it"
+        return None, "crash", f"its result can't be read: {problem}"
+    if left_processes:
+        return None, "left processes", "left processes running, which would disturb later rounds"
     return record, None, ""
