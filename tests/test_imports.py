@@ -1,4 +1,4 @@
-"""Layers point one way, and what is not needed is not loaded."""
+"""Modules import only from lower layers, CONTRIBUTING.md draws these layers, and imports stay light."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def is_type_checking(node: ast.AST) -> bool:
 
 
 def imported(module: str, *, at_any_time: bool = True) -> set[str]:
-    """Modules of this package that one imports; not those for its types alone."""
+    """Return the modules of this package that one imports, not counting `if TYPE_CHECKING`.
+
+    Without `at_any_time`, imports inside functions do not count either.
+    """
     found: set[str] = set()
     tree = ast.parse(MODULES[module].read_text())
     stack: list[ast.AST] = [tree]
@@ -45,12 +48,72 @@ def imported(module: str, *, at_any_time: bool = True) -> set[str]:
 
 
 def layer_of(module: str) -> str:
-    """memory.search.index belongs to search, memory._read.reader to _read."""
+    """Return the folder or root module: memory.search.index belongs to search."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else ""
 
 
-# What each layer may know of, besides itself. A new module needs a line here: that is the point.
+# -- the drawing in CONTRIBUTING.md -----------------------------------------------------------
+
+
+def drawn_layers() -> dict[str, list[set[str]]]:
+    """Return the drawn lines below "memory/" and "memory/benchmarking/", lowest layer first.
+
+    A line of the drawing has names, at least two spaces, and a description; a folder ends with a slash.
+    """
+    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text()
+    block = text.split("## The house")[1].split("```")[1]
+    layers: dict[str, list[set[str]]] = {}
+    for line in block.strip().splitlines():
+        names = line.strip().split("  ")[0]
+        if not line.startswith(" "):
+            root = layers.setdefault(names, [])
+        else:
+            root.append(set(names.split(", ")))
+    return layers
+
+
+DRAWN = drawn_layers()
+LAYERS, BENCHMARK = (
+    [{name.removesuffix("/") for name in line} for line in DRAWN[root]]
+    for root in ("memory/", "memory/benchmarking/")
+)
+
+
+def contents_of(folder: Path) -> tuple[set[str], set[str]]:
+    """Return the root modules and the packages of a folder."""
+    modules = {path.stem for path in folder.glob("*.py") if path.stem != "__init__"}
+    return modules, {path.parent.name for path in folder.glob("*/__init__.py")}
+
+
+@pytest.mark.parametrize("root", ["memory/", "memory/benchmarking/"])
+def test_the_drawing_has_every_folder_and_root_module_once(root: str) -> None:
+    modules, folders = contents_of(PACKAGE.parent / root)
+    drawn = [name for line in DRAWN[root] for name in line]
+    expected = modules | {f"{name}/" for name in folders - {"benchmarking"}}
+    assert sorted(drawn) == sorted(expected), "change the drawing in CONTRIBUTING.md"
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_a_module_imports_only_from_the_lines_above_it_in_the_drawing(module: str) -> None:
+    layer = layer_of(module)
+    if layer not in ("", "benchmarking"):
+        number = next(number for number, line in enumerate(LAYERS) if layer in line)
+        above = set[str]().union(*LAYERS[:number], {"", layer})
+        assert {layer_of(name) for name in imported(module, at_any_time=False)} <= above
+
+
+@pytest.mark.parametrize("root", ["memory/", "memory/benchmarking/"])
+def test_the_root_of_a_package_has_at_most_nine_modules_and_all_are_public(root: str) -> None:
+    modules, _ = contents_of(PACKAGE.parent / root)
+    assert len(modules | {"__init__"}) <= 9
+    assert not [name for name in modules if name.startswith("_")]
+
+
+# -- the layers of the memory -----------------------------------------------------------------
+
+# The layers that each layer may import, besides itself. This is stricter than the drawing: a new folder
+# needs a line here.
 BELOW: dict[str, set[str]] = {
     "errors": set(),
     "clock": set(),
@@ -79,7 +142,7 @@ def test_a_module_imports_only_from_the_layers_below_it(module: str) -> None:
         assert known <= set(BELOW) | ABOVE | {""}, f"{module} is in no layer: add it to BELOW"
 
 
-def test_every_layer_is_known() -> None:
+def test_every_folder_has_a_layer() -> None:
     assert {layer_of(module) for module in MODULES} - {""} - ABOVE <= set(BELOW)
 
 
@@ -100,81 +163,23 @@ def test_no_two_modules_import_each_other_while_loading() -> None:
         ready = {
             module for module, others in needs.items() if module not in done and others - {module} <= done
         }
-        # A package's __init__ and its modules: the parts come first, as Python loads them.
-        assert ready, f"a circle among {sorted(set(needs) - done)}"
+        assert ready, f"an import cycle among {sorted(set(needs) - done)}"
         done |= ready
 
 
-def test_nothing_but_the_benchmark_knows_of_the_benchmark() -> None:
+def test_only_the_benchmark_imports_the_benchmark() -> None:
     for module in MODULES:
         if layer_of(module) != "benchmarking":
             assert not any(layer_of(name) == "benchmarking" for name in imported(module)), module
 
 
-def test_nothing_but_the_benchmark_knows_of_the_integrations() -> None:
+def test_only_the_benchmark_imports_the_integrations() -> None:
     for module in MODULES:
         if layer_of(module) not in ("benchmarking", "integrations"):
             assert not any(layer_of(name) == "integrations" for name in imported(module)), module
 
 
-# The parts of the benchmark, the lowest first. A part knows of itself and of those below its line.
-BENCHMARK = (
-    {"errors", "metrics"},
-    {"measure", "workloads"},
-    {"model"},
-    {"targets", "text"},
-    {"bench", "framework", "verdicts"},
-    {"benchmarks", "report"},
-    {"config", "results"},
-    {"run"},
-    {"runner", "view"},
-    {"lockstep"},
-    {"commands"},
-    {"cli"},
-)
-PARTS = [module for module in MODULES if module.startswith("memory.benchmarking.")]
-
-
-def part_of(module: str) -> str:
-    """memory.benchmarking.measure.timing belongs to measure."""
-    return module.split(".")[2]
-
-
-def parts_known_by(module: str) -> set[str]:
-    known = {part_of(name) for name in imported(module) if name.startswith("memory.benchmarking.")}
-    return known - {part_of(module)}
-
-
-@pytest.mark.parametrize("module", sorted(PARTS))
-def test_a_part_of_the_benchmark_knows_only_of_those_below_it(module: str) -> None:
-    part = part_of(module)
-    lines = [number for number, parts in enumerate(BENCHMARK) if part in parts]
-    assert lines, f"{module} is on no line: add it to BENCHMARK"
-    assert parts_known_by(module) <= set[str]().union(*BENCHMARK[: lines[0]])
-
-
-@pytest.mark.parametrize("module", sorted(PARTS))
-def test_a_memory_system_is_reached_through_targets_and_benchmarks_alone(module: str) -> None:
-    if part_of(module) not in ("targets", "benchmarks"):
-        others = {name for name in imported(module) if not name.startswith("memory.benchmarking")}
-        assert others <= {"memory", "memory.errors"}
-
-
-def test_a_target_needs_nothing_of_the_benchmark_but_its_interface() -> None:
-    for module in PARTS:
-        if part_of(module) == "targets":
-            assert parts_known_by(module) <= {"errors", "model"}, module
-
-
-def test_a_benchmark_knows_nothing_of_who_runs_it() -> None:
-    for module in PARTS:
-        if part_of(module) == "benchmarks":
-            assert parts_known_by(module) <= {
-                "bench", "errors", "measure", "metrics", "model", "targets", "workloads",
-            }, module  # fmt: skip
-
-
-def test_the_search_knows_neither_finding_nor_system() -> None:
+def test_storage_and_search_do_not_import_the_layers_that_use_them() -> None:
     for module in MODULES:
         if layer_of(module) in ("search", "storage", "compression", "embedding"):
             assert not {"_read", "_write", "_tiers", "system", "agent"} & {
@@ -182,7 +187,53 @@ def test_the_search_knows_neither_finding_nor_system() -> None:
             }
 
 
+# -- the layers of the benchmark --------------------------------------------------------------
+
+PARTS = [module for module in MODULES if module.startswith("memory.benchmarking.")]
+
+
+def part_of(module: str) -> str:
+    """Return the folder or root module: memory.benchmarking.measure.timing belongs to measure."""
+    return module.split(".")[2]
+
+
+def parts_imported_by(module: str) -> set[str]:
+    parts = {part_of(name) for name in imported(module) if name.startswith("memory.benchmarking.")}
+    return parts - {part_of(module)}
+
+
+@pytest.mark.parametrize("module", sorted(PARTS))
+def test_a_part_of_the_benchmark_imports_only_from_the_lines_above_it(module: str) -> None:
+    number = next(number for number, line in enumerate(BENCHMARK) if part_of(module) in line)
+    assert parts_imported_by(module) <= set[str]().union(*BENCHMARK[:number])
+
+
+@pytest.mark.parametrize("module", sorted(PARTS))
+def test_only_targets_and_benchmarks_import_a_memory_system(module: str) -> None:
+    if part_of(module) not in ("targets", "benchmarks"):
+        others = {name for name in imported(module) if not name.startswith("memory.benchmarking")}
+        assert others <= {"memory", "memory.errors"}
+
+
+def test_targets_import_only_errors_and_the_model() -> None:
+    for module in PARTS:
+        if part_of(module) == "targets":
+            assert parts_imported_by(module) <= {"errors", "model"}, module
+
+
+def test_benchmarks_do_not_import_the_runner() -> None:
+    for module in PARTS:
+        if part_of(module) == "benchmarks":
+            assert parts_imported_by(module) <= {
+                "bench", "errors", "measure", "metrics", "model", "targets", "workloads",
+            }, module  # fmt: skip
+
+
+# -- what an import loads ---------------------------------------------------------------------
+
+
 def loaded_by(program: str) -> set[str]:
+    """Run a program and return the top-level packages that it has loaded."""
     done = subprocess.run(
         [sys.executable, "-c", f"{program}\nimport sys\nprint(*sys.modules)"],
         capture_output=True,
@@ -213,7 +264,7 @@ def test_a_memory_with_another_embedder_never_loads_the_default_one() -> None:
     assert not {"tokenizers", "safetensors", "wordllama", "autograd"} & loaded
 
 
-def test_every_public_name_is_there_and_no_other() -> None:
+def test_the_package_has_its_public_names_and_no_others() -> None:
     for name in memory.__all__:
         assert getattr(memory, name).__name__ == name
         assert name in dir(memory)
