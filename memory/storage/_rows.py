@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from memory.entry import Tier
@@ -42,19 +43,9 @@ def to_record(agent: str, values: tuple[Any, ...]) -> Record:
 
 def to_row(agent: str, values: tuple[Any, ...]) -> Row:
     """Return the row for the values of ROW_COLUMNS."""
-    key, id_, kind, step, created_at, importance, body_codec, body = values[:8]
     stored_at, dated, digest, session, revision, terms, vector_codec, vector, fine = values[8:]
     return Row(
-        agent,
-        id_,
-        key & SEQ_MASK,
-        TIERS[key >> TIER_SHIFT & TIER_MASK],
-        kind,
-        step,
-        created_at,
-        importance,
-        body_codec,
-        body,
+        *msgspec.structs.astuple(to_record(agent, values[:8])),
         stored_at=stored_at,
         dated=bool(dated),
         digest=digest,
