@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart test coverage lint types browser format docs clean floor overhead gate quality view-speed peers screenshots
+.PHONY: bench quickstart test coverage lint types browser format docs clean floor overhead gate identical-runs quality view-speed peers screenshots
 
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
@@ -50,6 +50,10 @@ overhead: $(INSTALLED)
 # Error rates of `membench ab` on a busy machine (docs/statistics.md). It can be stopped and continued.
 gate: $(INSTALLED)
 	$(BIN)/python scripts/gate.py --minutes 60
+
+# False changes over ten pairs of identical runs (docs/statistics.md); stop and resume it at any time.
+identical-runs: $(INSTALLED)
+	$(BIN)/python scripts/identical_runs.py
 
 # First paint and memory of `membench view` with thousands of runs (docs/view.md).
 view-speed: $(INSTALLED) browser
