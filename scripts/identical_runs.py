@@ -252,7 +252,8 @@ def simulated_run(output_dir: Path, run_id: str, rounds: int, noise: random.Rand
     )
     run = Run(
         id=run_id, status="complete", started_at=run_id, profile="quick", seed=0, rounds=rounds,
-        seconds=0.1, parallel=1, targets=["agentmemory"], cases=cases, environment=environment, config={}, results=refs,
+        seconds=0.1, parallel=1, targets=["agentmemory"], cases=cases, environment=environment, config={},
+        results=refs,
     )  # fmt: skip
     (folder / RUN_FILE).write_bytes(msgspec.json.encode(run))
     return folder

@@ -1,6 +1,6 @@
-"""A comparison as annotations of GitHub Actions: commands on standard output, one a line.
+"""A comparison as annotations of GitHub Actions: one command a line on standard output.
 
-GitHub shows ten annotations of a kind for each step, so the worst come first and the rest is counted.
+GitHub shows ten annotations of a kind for each step. The worst come first, and the rest is counted.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from memory.benchmarking.verdicts.records import UNDECIDED, Comparison
 from memory.benchmarking.verdicts.words import conclusion, count_text, has_targets, in_order, sentence
 
 MOST = 10
+"""Annotations of a kind."""
 
 
 def as_github(comparison: Comparison, *, strict: bool = False) -> str:
+    """Return the annotations. With `strict`, an undecided metric is an error and not a warning."""
     with_target = has_targets(comparison)
     regressed = [sentence(each, with_target=with_target) for each in in_order(comparison, "regressed")]
     if not comparison.comparable:
@@ -41,7 +43,7 @@ def _command(kind: str, title: str, message: str) -> str:
 
 
 def _data(text: str) -> str:
-    """As the runner decodes it; other signs that are not printable never get so far."""
+    """Return a message with the characters escaped that GitHub's runner decodes."""
     return clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

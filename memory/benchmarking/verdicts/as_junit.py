@@ -1,4 +1,4 @@
-"""A comparison as a JUnit file, which nearly every CI system can show: a test for each judged metric."""
+"""A comparison as a JUnit file, which most CI systems show: a test for each judged metric."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from memory.benchmarking.verdicts.words import change_text, conclusion, figures_
 
 
 def as_junit(comparison: Comparison, *, strict: bool = False) -> str:
-    """A regression is a failed test; what could not be decided is skipped, or failed where strict."""
+    """Return the file. A regression fails; an undecided metric is skipped, or fails with `strict`."""
     from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
     root = Element("testsuites", name=clean(f"{comparison.base} → {comparison.current}"))
@@ -21,7 +21,7 @@ def as_junit(comparison: Comparison, *, strict: bool = False) -> str:
         suite = SubElement(root, "testsuite", name="environment", tests="1", failures="1")
         case = SubElement(suite, "testcase", classname="environment", name="same environment")
         failure = SubElement(case, "failure", type="incomparable", message=conclusion(comparison))
-        failure.text = clean_lines(comparison.environment_differences)
+        failure.text = _clean_lines(comparison.environment_differences)
     for name, metrics in suites.items():
         failed = [each for each in metrics if _fails(each, strict)]
         skipped = [each for each in metrics if each.verdict in UNDECIDED and not strict]
@@ -49,7 +49,7 @@ def as_junit(comparison: Comparison, *, strict: bool = False) -> str:
     return tostring(root, encoding="unicode", xml_declaration=False) + "\n"
 
 
-def clean_lines(lines: list[str]) -> str:
+def _clean_lines(lines: list[str]) -> str:
     return "\n".join(clean(line) for line in lines)
 
 

@@ -18,12 +18,16 @@ from memory.benchmarking.verdicts.words import (
 )
 
 MOST_ROWS = 50
-"""Of one table: a summary may be 1 MB, a comment 65,536 characters."""
+"""Rows of one table. GitHub limits a comment to 65,536 characters and a summary to 1 MB."""
 _SIGNS: dict[Verdict, str] = {"regressed": "🔴", "improved": "🟢", "inconclusive": "🟡"}
 _PLAIN = re.compile(r"[\w .\-→%()≥·,/]")
 
 
 def as_markdown(comparison: Comparison, *, show_all: bool = False, strict: bool = False) -> str:
+    """Return the comparison as Markdown.
+
+    `show_all` lists all rows and the unchanged metrics; `strict` counts undecided metrics as failures.
+    """
     parts = [
         f"### {conclusion(comparison, strict)}",
         f"{_code(comparison.base)} → {_code(comparison.current)}: {count_text(comparison)}",
@@ -49,7 +53,7 @@ def as_markdown(comparison: Comparison, *, show_all: bool = False, strict: bool 
 
 
 def escaped(text: str) -> str:
-    """Text that stays text: signs that Markdown, HTML or a table could obey become entities."""
+    """Return text with all characters that mean something in Markdown or HTML as entities."""
     plain = " ".join(clean(text.replace("\n", " ").replace("\r", " ")).split())
     return "".join(
         sign if _PLAIN.match(sign) and not _is_emphasis(plain, place) else f"&#{ord(sign)};"
@@ -58,7 +62,7 @@ def escaped(text: str) -> str:
 
 
 def _is_emphasis(text: str, place: int) -> bool:
-    """An underscore inside of a word is one; at the end of one it would start emphasis."""
+    """Whether an underscore could start emphasis: at the end of a word, not inside of it."""
     if text[place] != "_":
         return False
     around = text[max(0, place - 1) : place] + text[place + 1 : place + 2]

@@ -1,4 +1,4 @@
-"""A comparison for people at a terminal: what matters first, what did not change in one line."""
+"""A comparison for the terminal: changes first, unchanged metrics in one line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from memory.benchmarking.verdicts.words import (
 )
 
 MOST_UNDECIDED = 10
-"""Lines of what is not decided, unless all are asked for."""
+"""Lines of inconclusive metrics, unless all are shown."""
 _SHOWN_WHOLE = ("regressed", "improved", "missing", "incomparable")
 
 
@@ -31,7 +31,11 @@ def as_table(
     width: int | None = None,
     heading: Callable[[str], str] = str,
 ) -> str:
-    """`heading` marks what should stand out, with colours for example."""
+    """Return the comparison as text.
+
+    `show_all` lists every metric; `strict` counts undecided metrics as failures; `width` is the terminal's;
+    `heading` marks titles, with colours for example.
+    """
     parts = [f"{clean(comparison.base)}  →  {clean(comparison.current)}"]
     if comparison.environment_differences:
         parts.append("the environments differ:\n" + _bullets(comparison.environment_differences))
@@ -64,7 +68,7 @@ def as_table(
 
 
 def _lines(comparison: Comparison, found: Sequence[MetricVerdict], width: int | None) -> str:
-    """A line for each metric where that fits the screen, else two: a name that is cut is no name."""
+    """Return a line for each metric, or two where one would be too wide: names are never cut."""
     with_target = has_targets(comparison)
     rows = [
         (
@@ -88,11 +92,13 @@ def _lines(comparison: Comparison, found: Sequence[MetricVerdict], width: int | 
 
 
 def _within(found: Sequence[MetricVerdict]) -> str:
-    """How well "unchanged" is known."""
+    """Return how small a change would have been found."""
     shares = [each.detectable for each in found if each.scale == "ratio" and each.detectable is not None]
     if not shares:
         return ""
-    return f": half of them would have shown a change of {statistics.median(shares):.1%}".replace("%", " %")
+    return f": a change of {statistics.median(shares):.1%} would have been found in half of them".replace(
+        "%", " %"
+    )
 
 
 def _names(found: Iterable[MetricVerdict]) -> str:

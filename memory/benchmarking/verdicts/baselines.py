@@ -1,11 +1,10 @@
-"""Runs with a name, to compare later ones with: copies, which stay when the run itself is removed.
+"""Baselines: named copies of runs. A copy stays when its run is deleted.
 
-    <results>/baselines/main.json                       the name: which run, since when
+    <results>/baselines/main.json                       the name: which run, when it was set
     <results>/baselines/main@20261116_115624_1af3/      the copy
 
-A name is moved to another run in one step (its file is replaced whole), so that a reader always finds
-either the old run or the new one, also when the copying was killed. What a kill leaves behind is removed
-by the next `set` or `rm` of that name.
+The file of a name is replaced in one step, after the copy is complete. So a reader finds the old run or
+the new one, even if the process is killed. The next `set` or `rm` of the name deletes incomplete copies.
 """
 
 from __future__ import annotations
@@ -42,29 +41,32 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     run_id: str
     copy: str
-    """The folder, inside of that of the baselines."""
+    """The name of its folder, inside the folder of all baselines."""
     set_at: str
 
 
 def baseline_folder(output_dir: Path, name: str) -> Path:
-    """The run that a name stands for."""
+    """Return the folder of the run that a name stands for."""
     baseline = _read(output_dir, name)
     folder = _home(output_dir) / baseline.copy
     if not (folder / RUN_FILE).is_file():
-        raise DamagedResult(f"the baseline {name!r} has lost its run {folder}: set it again")
+        raise DamagedResult(
+            f"the run of the baseline {name!r} is missing: {folder}; set the baseline again"
+        )
     return folder
 
 
 def list_baselines(output_dir: Path) -> list[Baseline]:
+    """Return all baselines of a folder of runs, by name."""
     return [_read(output_dir, name) for name in _names(output_dir)]
 
 
 def set_baseline(output_dir: Path, name: str, run_folder: Path) -> Baseline:
-    """Let a name stand for a run; the copy is whole before the name is moved to it."""
+    """Copy a run and give the copy a name. A name that exists is moved to the new copy."""
     _check(name)
     run = read_run(run_folder)
     if not run.results:
-        raise NothingMeasured(f"{run_folder} has no results: it can't be a baseline")
+        raise NothingMeasured(f"{run_folder} has no results to compare with: choose another run")
     home = _home(output_dir)
     baseline = Baseline(
         name=name,
@@ -83,6 +85,7 @@ def set_baseline(output_dir: Path, name: str, run_folder: Path) -> Baseline:
 
 
 def remove_baseline(output_dir: Path, name: str) -> None:
+    """Delete a name and its copy."""
     _read(output_dir, name)
     home = _home(output_dir)
     with _locked(home):
@@ -121,7 +124,7 @@ def _read(output_dir: Path, name: str) -> Baseline:
 
 
 def _copy(run_folder: Path, copy: Path) -> None:
-    """The run's description last: without it a folder is no run."""
+    """Copy the files of a run, `run.json` last: a folder without it is not taken for a run."""
     copy.mkdir(parents=True)
     for path in sorted(run_folder.rglob("*")):
         inside = path.relative_to(run_folder)
@@ -141,7 +144,7 @@ def _copy_file(source: Path, copy: Path) -> None:
 
 
 def _sweep(home: Path, name: str, keep: str = "") -> None:
-    """Remove copies that the name no longer stands for."""
+    """Delete the copies of a name, except the one to keep."""
     for folder in home.glob(f"{name}@*"):
         if folder.name != keep:
             shutil.rmtree(folder, ignore_errors=True)
@@ -149,10 +152,10 @@ def _sweep(home: Path, name: str, keep: str = "") -> None:
 
 @contextmanager
 def _locked(home: Path) -> Iterator[None]:
-    """One writer at a time, so that no one sweeps away what another has just copied."""
+    """Hold a lock, so that no process deletes what another one is copying."""
     try:
         home.mkdir(parents=True, exist_ok=True)
-        lock = open(home / ".lock", "w")  # noqa: SIM115 - closed below, where it is released
+        lock = open(home / ".lock", "w")  # noqa: SIM115 - closed by the `with` below
     except OSError as problem:
         raise ResultNotSaved(f"{home} can't be written to: {problem.strerror or problem}") from problem
     with lock:

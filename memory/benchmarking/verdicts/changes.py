@@ -1,13 +1,13 @@
-"""Where the level of a series of figures changed: proposed by `ruptures`, confirmed by a test that knows
-that neighbouring runs are alike.
+"""Find where the level of a series changed: `ruptures` proposes steps, and a test confirms them.
 
     x(t) − level(t) = φ · (x(t−1) − level(t−1)) + noise        an AR(1) around a level that may step
 
-A machine has slow hours, so the figures of neighbouring runs are correlated, and whoever takes them for
-independent sees steps in every slow wave. So a proposed step must explain the series much better than
-correlation alone does: the ratio of the likelihoods with and without it, the best over all places where
-the step may be (Andrews 1993), against what that ratio reaches in simulated series that have no step and
-the same correlation. `scripts/change_points.py` shows what that is worth.
+A machine has slow hours, so the figures of neighbouring runs are correlated. A test that takes them as
+independent finds a step in every slow period. So a proposed step must explain the series much better than
+correlation alone. The test statistic is the likelihood ratio with and without the step, the largest over
+all places (Andrews 1993). It must be larger than in simulated series without a step and with the same
+correlation.
+`scripts/change_points.py` measures how well this works.
 """
 
 from __future__ import annotations
@@ -26,22 +26,23 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 SHORTEST = 3
-"""Points on either side of a step: one odd run is no change, and neither are two."""
+"""The fewest points on either side of a step: one or two odd runs are not a change."""
 _REACH = 60
-"""Points looked at on either side of a step; what is further away says nothing about it."""
+"""The most points that are used on either side of a step."""
 _POINTS_A_STEP = 8
-"""At most one step for so many points is proposed."""
+"""At most one step is proposed for this many points."""
 _LARGEST_PHI = 0.9
-_STEEPEST = 0.95
+"""The largest correlation that is assumed for the series."""
+_LARGEST_FITTED_PHI = 0.95
+"""The largest correlation that the test fits."""
 _SAME = 1e-7
-"""Figures that differ by less are the same one, rounded."""
+"""Figures that differ by less are equal up to rounding."""
 
 
 def find_changes(values: Sequence[float], magnitude: float) -> list[int]:
-    """The places of the first values of each new level.
+    """Return the index of the first value of each new level.
 
-    A step counts if it is at least of this magnitude, in the units of the values (on logarithms: 0.05 for
-    5 %).
+    `magnitude` is the smallest step that counts, in the unit of the values (for logarithms: 0.05 for 5 %).
     """
     import numpy as np
 
@@ -52,9 +53,9 @@ def find_changes(values: Sequence[float], magnitude: float) -> list[int]:
 
 
 def _without_spikes(points: Floats) -> Floats:
-    """With every point that stands out from its neighbours put among them (Hampel's filter).
+    """Return the points, with each outlier replaced by the median of its neighbours (Hampel's filter).
 
-    At a step the neighbours on one side are alike, so that steps stay.
+    A step is kept, because the neighbours on one side of it are alike.
     """
     import numpy as np
 
@@ -64,7 +65,7 @@ def _without_spikes(points: Floats) -> Floats:
 
 
 def _proposed(points: Floats) -> list[int]:
-    """More steps than there will be: the best way to cut the series into so many pieces."""
+    """Return more steps than there will be: the best way to cut the series into that many pieces."""
     try:
         import ruptures
     except ImportError:
@@ -76,7 +77,7 @@ def _proposed(points: Floats) -> list[int]:
 
 
 def _confirmed(points: Floats, bounds: list[int], magnitude: float) -> list[int]:
-    """Without the steps that correlation explains as well; the weakest goes first, then look again."""
+    """Drop the weakest step until all others explain more than correlation does."""
     while len(bounds) > 2:
         strengths = [_strength(points, bounds, number, magnitude) for number in range(1, len(bounds) - 1)]
         weakest = min(range(len(strengths)), key=lambda number: strengths[number])
@@ -87,7 +88,7 @@ def _confirmed(points: Floats, bounds: list[int], magnitude: float) -> list[int]
 
 
 def _strength(points: Floats, bounds: list[int], number: int, magnitude: float) -> float:
-    """Of one step, beside what it takes to be believed; 0 where it is too small to matter."""
+    """Return the test statistic of a step ÷ what it has to reach; 0 where the step is too small."""
     before, place, after = bounds[number - 1 : number + 2]
     if abs(points[place:after].mean() - points[before:place].mean()) < magnitude:
         return 0.0
@@ -97,10 +98,10 @@ def _strength(points: Floats, bounds: list[int], number: int, magnitude: float) 
 
 
 def _phi_within(points: Floats, bounds: list[int]) -> float:
-    """The correlation of neighbours around the levels.
+    """Return the correlation of neighbours around the levels.
 
-    Estimates from few points are too low, by about (1 + 3φ) ÷ points for each level (Marriott and Pope
-    1954); that is put back.
+    Estimates from few points are too low, by about (1 + 3φ) ÷ points for each level. This is corrected
+    (Marriott and Pope 1954).
     """
     import numpy as np
 
@@ -112,23 +113,25 @@ def _phi_within(points: Floats, bounds: list[int]) -> float:
 
 
 def needed(phi: float) -> float:
-    """What the best step reaches in 2 of 100 series that have none: 10.4 for white noise, more where
-    neighbours are alike. Simulated; from 10 points on the length hardly matters."""
+    """Return what the best step exceeds in 2 of 100 series without a step, by their correlation.
+
+    From simulated series; from 10 points on, the length hardly matters.
+    """
     return 10.4 + 6.4 * phi
 
 
 def best_step(points: Floats) -> float:
-    """The largest log-likelihood ratio of an AR(1) with one step to an AR(1) without.
+    """Return the largest log-likelihood ratio of an AR(1) with one step to an AR(1) without.
 
-    Given φ, both are least squares on x(t) − φ·x(t−1); φ itself comes from the points around their levels.
-    All places of the step are tried at once, a row for each.
+    Given φ, both are least squares on x(t) − φ·x(t−1). φ is estimated from the points around their levels.
+    All places of the step are tried at once, one row each.
     """
     import numpy as np
 
     length = len(points)
     tiny = length * _SAME**2
     now, before = points[1:] - points[1:].mean(), points[:-1] - points[:-1].mean()
-    phi = np.clip((now * before).sum() / ((before * before).sum() + tiny), 0, _STEEPEST)
+    phi = np.clip((now * before).sum() / ((before * before).sum() + tiny), 0, _LARGEST_FITTED_PHI)
     without = ((now - phi * before) ** 2).sum() + tiny
 
     places = np.arange(SHORTEST, length - SHORTEST + 1)[:, None]
@@ -139,7 +142,7 @@ def best_step(points: Floats) -> float:
     )
     rest = points - levels
     products, squares = (rest[:, 1:] * rest[:, :-1]).sum(axis=1), (rest * rest).sum(axis=1)
-    phis = np.clip(products / (squares + tiny), 0, _STEEPEST)[:, None]
+    phis = np.clip(products / (squares + tiny), 0, _LARGEST_FITTED_PHI)[:, None]
     whitened = points[1:] - phis * points[:-1]
     level = np.broadcast_to(1 - phis, whitened.shape)
     step = is_after[:, 1:] - phis * is_after[:, :-1]
@@ -148,7 +151,7 @@ def best_step(points: Floats) -> float:
 
 
 def _unexplained(target: Floats, first: Floats, second: Floats) -> Floats:
-    """The squares that are left of each row after a least-squares fit by two others."""
+    """Return the squared residuals of each row after a least-squares fit by two others."""
     aa, bb, ab = (first * first).sum(axis=1), (second * second).sum(axis=1), (first * second).sum(axis=1)
     at, bt = (first * target).sum(axis=1), (second * target).sum(axis=1)
     determinant = aa * bb - ab * ab

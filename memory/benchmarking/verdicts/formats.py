@@ -1,4 +1,4 @@
-"""Every form a comparison can be written in."""
+"""All output formats of a comparison."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ def render(
     width: int | None = None,
     heading: Callable[[str], str] = str,
 ) -> str:
-    """The comparison as text that ends with a line break."""
+    """Return the comparison as text that ends with a line break.
+
+    `format` is one of FORMATS. The other options are those of the formats: see `as_table`.
+    """
     if format == "json":
         return as_json(comparison, strict=strict)
     if format == "markdown":
@@ -37,6 +40,6 @@ def render(
 
 
 def as_json(comparison: Comparison, *, strict: bool = False) -> str:
-    """The comparison itself, with the exit code before it; `records.decode` reads it back."""
+    """Return the exit code and the comparison as JSON; `records.decode` reads it."""
     document: dict[str, Any] = {"exit_code": comparison.exit_code(strict)}
     return encode_json(document | msgspec.to_builtins(comparison)).decode()

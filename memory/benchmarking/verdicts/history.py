@@ -1,7 +1,6 @@
 """One metric over many runs, and where its level changed.
 
-Only runs of the same environment and the same parameters make one series: a step between two machines is
-no news.
+A series has only runs of the same environment and with the same parameters.
 """
 
 from __future__ import annotations
@@ -24,13 +23,16 @@ from memory.benchmarking.verdicts.changes import SHORTEST, find_changes
 from memory.benchmarking.verdicts.patterns import fits
 
 RUNS = 60
-"""The newest ones, unless more are asked for."""
+"""How many of the newest runs are read by default."""
 MAGNITUDE = 0.03
-"""The smallest step that is told: a share, or points where a figure can be zero or is a share itself."""
+"""The smallest step that counts, as a share of the level."""
 MAGNITUDE_OF_SHARES = 0.01
+"""The same for figures that can be zero or are shares themselves, in points."""
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A metric's figure in one run."""
+
     run_id: str
     started_at: str
     revision: str
@@ -40,7 +42,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LevelChange(msgspec.Struct, frozen=True, kw_only=True):
-    """From this point on the figures lie on another level."""
+    """A new level of the figures, from the point at `index` on."""
 
     index: int
     run_id: str
@@ -61,7 +63,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     better: Better
     fingerprint: str
     params_digest: str
-    points: list[Point]
+    points: list[HistoryPoint]
     changes: list[LevelChange] = []
 
     @property
@@ -81,12 +83,18 @@ def series_of(
     last: int = RUNS,
     magnitude: float | None = None,
 ) -> list[Series]:
-    """Every series whose metric fits the pattern, the longest first, with its changes.
+    """Return every series whose metric fits the pattern, the longest first, with its changes.
 
-    `benchmark` is a name, or `category.name`; `last` counts runs. Times of runs whose rounds went side by
-    side are left out.
+    Times of runs whose rounds ran in parallel are left out.
+
+    Args:
+        output_dir: The folder that has the runs.
+        pattern: See `patterns.fits`.
+        benchmark: Only this one: a name, or `category.name`.
+        last: How many of the newest runs are read.
+        magnitude: The smallest step that counts; by default `MAGNITUDE`, or `MAGNITUDE_OF_SHARES`.
     """
-    found: dict[tuple[str, ...], list[tuple[Point, Metric]]] = {}
+    found: dict[tuple[str, ...], list[tuple[HistoryPoint, Metric]]] = {}
     for folder, run in _runs(output_dir, last):
         for ref in run.results:
             if benchmark in (None, ref.benchmark, f"{ref.category}.{ref.benchmark}"):
@@ -103,12 +111,12 @@ def series_of(
 
 
 def _runs(output_dir: Path, last: int) -> Iterator[tuple[Path, Run]]:
-    """Readable runs, the oldest first."""
+    """Yield the readable runs, the oldest first."""
     for folder in run_folders(output_dir)[-last:]:
         try:
             yield folder, read_run(folder)
         except BenchmarkError:
-            continue  # `results list` names it; one damaged run must not hide the others
+            continue  # `results list` names it. A damaged run must not hide the others.
 
 
 def _figures(folder: Path, run: Run, ref: ResultRef, pattern: str) -> Iterator[tuple[str, Metric, Figure]]:
@@ -125,9 +133,9 @@ def _figures(folder: Path, run: Run, ref: ResultRef, pattern: str) -> Iterator[t
                 yield path, metric, figure
 
 
-def _point(run: Run, figure: Figure) -> Point:
+def _point(run: Run, figure: Figure) -> HistoryPoint:
     revision = run.environment.git_revision[:12] + ("+" if run.environment.git_dirty else "")
-    return Point(
+    return HistoryPoint(
         run_id=run.id,
         started_at=run.started_at,
         revision=revision if run.environment.git_revision else "",
@@ -138,7 +146,7 @@ def _point(run: Run, figure: Figure) -> Point:
 
 
 def _series(
-    key: tuple[str, ...], points: Sequence[tuple[Point, Metric]], magnitude: float | None
+    key: tuple[str, ...], points: Sequence[tuple[HistoryPoint, Metric]], magnitude: float | None
 ) -> Series:
     category, benchmark, target, path, fingerprint, digest = key
     ordered = sorted((point for point, _ in points), key=lambda point: (point.started_at, point.run_id))
@@ -158,9 +166,9 @@ def _series(
 
 
 def level_changes(
-    points: Sequence[Point], metric: Metric, magnitude: float | None = None
+    points: Sequence[HistoryPoint], metric: Metric, magnitude: float | None = None
 ) -> list[LevelChange]:
-    """Where the level changed; times, rates and sizes are looked at as logarithms."""
+    """Return where the level changed. Times, rates and sizes are compared as logarithms."""
     values = [point.value for point in points]
     if len(values) < 2 * SHORTEST:
         return []
@@ -191,7 +199,7 @@ def _direction(before: float, after: float, better: Better) -> Literal["better",
 
 
 def _nothing(output_dir: Path, pattern: str, benchmark: str | None, last: int) -> BenchmarkError:
-    """Why there is no series: no runs, no such benchmark, or no such metric."""
+    """Return the error that explains why there is no series."""
     benchmarks: set[str] = set()
     leaves: set[str] = set()
     for folder, run in _runs(output_dir, last):

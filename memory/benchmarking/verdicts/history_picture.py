@@ -1,6 +1,6 @@
 """A history as a picture: a panel for each series, with intervals, levels and changes.
 
-Drawn on matplotlib's own objects, without pyplot: no display, no global state.
+It uses matplotlib's objects without pyplot, so it needs no display and has no global state.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 MOST_PANELS = 12
 _POINTS, _LEVEL = "#0072B2", "#000000"
 _CHANGE = {"worse": "#D55E00", "better": "#009E73", "neither": "#CC79A7"}
-"""Okabe and Ito's colours, which people with any colour vision can tell apart."""
+"""Okabe and Ito's colours, which people with any colour vision can distinguish."""
 
 
 def history_picture(series: Sequence[Series]) -> bytes:
-    """PNG."""
+    """Return a PNG image with a panel for each series."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise needs("matplotlib", "bench", "drawing a history") from None
     if len(series) > MOST_PANELS:
         raise InvalidBenchmarkConfig(
-            f"the pattern fits {len(series)} series: a picture holds {MOST_PANELS}; use a narrower one"
+            f"the pattern fits {len(series)} series: a picture has {MOST_PANELS} at most; narrow it"
         )
     across = 1 if len(series) <= 3 else 2
     down = math.ceil(len(series) / across)
@@ -76,7 +76,7 @@ def _draw(axes: Axes, series: Series) -> None:
 
 
 def _frame(axes: Axes, series: Series) -> None:
-    # One wide interval must not flatten all the rest.
+    # The axis follows the figures, because one wide interval would flatten all of them.
     low, high = min(series.values), max(series.values)
     room = (high - low) * 0.35 or abs(high) * 0.05 or 1.0
     axes.set_ylim(low - room, high + room)
@@ -91,5 +91,5 @@ def _frame(axes: Axes, series: Series) -> None:
 
 
 def _safe(text: str) -> str:
-    """Dollar signs would start a formula."""
+    """Return text with dollar signs escaped: they would start a formula."""
     return clean(text).replace("$", r"\$")

@@ -1,4 +1,4 @@
-"""A history for a terminal: a plot for few series, a line of bars each for many."""
+"""A history for the terminal: a plot each for few series, a line of bars each for many."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from itertools import pairwise
 from memory.benchmarking.metrics import is_timed
 from memory.benchmarking.text.display import clean, figure_text, shorten, table, text_width
 from memory.benchmarking.verdicts.changes import SHORTEST
-from memory.benchmarking.verdicts.history import LevelChange, Point, Series
+from memory.benchmarking.verdicts.history import HistoryPoint, LevelChange, Series
 
 ROWS = 10
 MOST_PLOTS = 3
-"""More series than that are shown as a line each."""
+"""More series than this are shown as one line each."""
 WIDTH = 80
 _BARS = 24
-"""Of a series that is shown as a line: the newest points."""
+"""The newest points of a series that is shown as one line."""
 _IN_ASCII = str.maketrans({"µ": "u", "→": "->", "…": "...", "—": "-", "×": "x"})
 _BETTER = {"lower": "lower is better", "higher": "higher is better", "neither": "no direction is better"}
 
 
 @dataclass(frozen=True)
 class Signs:
-    """What a plot is drawn with."""
+    """The characters of a plot."""
 
     point: str
     level: str
@@ -41,7 +41,7 @@ PLAIN = Signs("o", "-", "|", "+", "-", "_.-=+*#@", "^", "x")
 
 
 def signs_for(encoding: str | None) -> Signs:
-    """Letters that a terminal of this encoding can show."""
+    """Return the characters that a terminal of this encoding can show."""
     try:
         "".join((FINE.point, FINE.level, FINE.bars)).encode(encoding or "ascii")
     except (UnicodeError, LookupError):
@@ -52,6 +52,7 @@ def signs_for(encoding: str | None) -> Signs:
 def history_text(
     series: Sequence[Series], *, signs: Signs = FINE, width: int = WIDTH, show_all: bool = False
 ) -> str:
+    """Return plots of all series, or one line each where there are many and `show_all` is not set."""
     if len(series) <= MOST_PLOTS or show_all:
         text = "\n\n".join(_plotted(each, signs, width) for each in series) + "\n"
     else:
@@ -71,7 +72,7 @@ def _listed(series: Sequence[Series], signs: Signs) -> str:
 
 
 def change_text(change: LevelChange, series: Series) -> str:
-    """`worse since 20261116_115624_1af3 (7d927a8): 2.91 ms → 3.18 ms, 9.3 % slower`"""
+    """Return `worse since 20261116_115624_1af3 (7d927a8): 2.91 ms → 3.18 ms, 9.3 % slower`."""
     revision = f" ({change.revision})" if change.revision else ""
     direction = "changed" if change.direction == "neither" else change.direction
     figures = f"{figure_text(change.before, series.unit)} → {figure_text(change.after, series.unit)}"
@@ -159,7 +160,7 @@ def _canvas(series: Series, signs: Signs, width: int) -> list[str]:
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
-    """Of the axis. One odd run is drawn at its edge: it must not flatten all the others."""
+    """Return the limits of the axis. Odd runs are drawn at its edge, so that the others stay apart."""
     ordered = sorted(values)
     odd = len(ordered) // 20
     inner = ordered[odd : len(ordered) - odd] if odd else ordered
@@ -172,7 +173,7 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _places(count: int, columns: int) -> list[int]:
-    """The column of each point: apart where there is room, on top of each other where there is none."""
+    """Return the column of each point. Points share columns where there is too little room."""
     if count == 1:
         return [0]
     step = min(3.0, (columns - 1) / (count - 1))
@@ -181,7 +182,7 @@ def _places(count: int, columns: int) -> list[int]:
     return [int(number * step) for number in range(count)]
 
 
-def _dates(points: Sequence[Point], columns: int) -> str:
+def _dates(points: Sequence[HistoryPoint], columns: int) -> str:
     first, last = clean(points[0].started_at[:16]), clean(points[-1].started_at[:16])
     gap = columns - len(first) - len(last)
     return f"{first}{' ' * gap}{last}" if gap > 1 else shorten(f"{first} … {last}", max(columns, 35))

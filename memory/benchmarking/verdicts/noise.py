@@ -1,7 +1,7 @@
-"""How far identical code lies apart from itself on one machine: measured by `calibrate`, used by verdicts.
+"""The noise of a machine: how much runs of identical code differ. `calibrate` measures it, verdicts use it.
 
-One file for each environment, `<results>/noise/<fingerprint>.json`: what a machine's noise was under other
-versions says little. The two ways to compare have different noise and are kept apart in it.
+There is one file for each environment, `<results>/noise/<fingerprint>.json`, because noise depends on the
+machine and on versions. It has the noise of stored runs and of lockstep separately.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from memory.benchmarking.model.files import encode_json, write_whole
 from memory.benchmarking.verdicts.records import Kind
 
 NOISE = "noise"
-"""The folder, beside the runs."""
+"""The name of the folder beside the runs."""
 UNCALIBRATED = 0.05
-"""At least, for times against a stored baseline: what was never measured is not taken for quiet."""
+"""The least noise that is assumed for times of stored runs on a machine that was not calibrated."""
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """What identical code was seen to differ by, in one way of comparing."""
+    """The measured noise of one way to compare."""
 
     made_at: str
     comparisons: int
-    """Of identical code, that this was learnt from."""
+    """How many comparisons of identical code it is from."""
     floors: dict[str, float]
-    """By metric, as `metric_key` names it: a share, 0.05 for 5 %; in points for shares such as recall."""
+    """By `metric_key`: a share, 0.05 for 5 %; in points for shares such as recall."""
     default: float = 0.0
-    """For timed metrics that were not measured then."""
+    """For times that were not calibrated."""
 
 
 class NoiseFile(msgspec.Struct, kw_only=True):
@@ -44,7 +44,7 @@ class NoiseFile(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True)
 class NoiseFloor:
-    """The noise of one way to compare."""
+    """The noise of one way to compare, as verdicts use it."""
 
     kind: Kind
     floors: Mapping[str, float] = field(default_factory=dict)
@@ -52,28 +52,30 @@ class NoiseFloor:
     calibrated: bool = False
 
     def floor(self, key: str, unit: str) -> float:
+        """Return what the effect on a metric has to exceed; `key` is its `metric_key`."""
         return self.floors.get(key, self.default if is_timed(unit) else 0.0)
 
     def shift(self, key: str, unit: str) -> float:
-        """By how much both sides may differ for reasons that more rounds don't average out.
+        """Return how much both sides may differ for reasons that more rounds don't average out.
 
-        Two runs at different times meet a different machine: that is the noise of a stored baseline, and a
-        test against "no change at all" would find it, rightly and to no use. In lockstep both sides meet
-        the same moments, and what is left is spread, which the test covers by itself.
+        The machine differs between two stored runs, and a test against "no change" would find just that.
+        In lockstep both sides run at the same time, so the spread between pairs covers it.
         """
         return self.floor(key, unit) if self.kind == "stored" else 0.0
 
 
 def metric_key(category: str, benchmark: str, target: str, path: str) -> str:
+    """Return the name of a metric in a file of noise."""
     return f"{category}.{benchmark}@{target}:{path}"
 
 
 def uncalibrated(kind: Kind) -> NoiseFloor:
+    """Return the noise that is assumed where none was measured."""
     return NoiseFloor(kind, default=UNCALIBRATED if kind == "stored" else 0.0)
 
 
 def load_noise(folder: Path, fingerprint: str, kind: Kind) -> NoiseFloor:
-    """The noise that was measured in this environment, else what is assumed of an unknown one.
+    """Return the noise that was measured in this environment, or else what is assumed.
 
     `folder` is the one that has the runs.
     """
@@ -85,7 +87,7 @@ def load_noise(folder: Path, fingerprint: str, kind: Kind) -> NoiseFloor:
 
 
 def store_noise(folder: Path, fingerprint: str, kind: Kind, calibration: Calibration) -> Path:
-    """Keep what was measured; the other way's noise stays as it is."""
+    """Store the noise of one way to compare; that of the other way is kept."""
     for key, floor in calibration.floors.items():
         if not 0 <= floor < float("inf"):
             raise InvalidResult(f"the noise of {key} is {floor}: it must be a number ≥ 0")

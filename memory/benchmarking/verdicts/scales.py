@@ -9,13 +9,13 @@ from memory.benchmarking.verdicts.records import Scale
 
 
 def scale_of(path: str, metric: Metric, values: Sequence[float]) -> Scale:
-    """Logarithms for what is measured in units and is never zero; differences for shares and the rest."""
+    """Return "ratio" for positive figures with a unit, and "difference" for shares and the rest."""
     if is_share(path, metric, values) or any(value <= 0 for value in values):
         return "difference"
     return "ratio"
 
 
 def is_share(path: str, metric: Metric, values: Sequence[float]) -> bool:
-    """Recall, F1, similarity, rates: bounded, so that 0.98 to 0.99 is one point and nothing else."""
+    """Whether a figure is a share: recall, F1, similarity, a rate. It has no unit and is from -1 to 1."""
     has_direction = metric.better == "higher" or path.endswith("_rate")
     return not metric.unit and has_direction and all(-1 <= value <= 1 for value in values)

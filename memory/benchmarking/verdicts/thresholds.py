@@ -1,4 +1,4 @@
-"""How large an effect has to be before anybody cares: one threshold for all, others for some metrics."""
+"""Thresholds: how large an effect has to be to count. One for all metrics, others for some."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from memory.benchmarking.verdicts.patterns import fits
 from memory.benchmarking.verdicts.records import Scale
 
 STORED_THRESHOLD = 0.1
+"""A share: two runs of identical code rarely differ by more than 10 %."""
 LOCKSTEP_THRESHOLD = 0.03
+"""A share: `membench ab` finds 5 % in nearly all comparisons."""
 QUALITY_THRESHOLD = 0.01
+"""Points of recall and other shares."""
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Of several patterns that fit a metric (see `patterns.py`), the last counts."""
+    """The thresholds of one comparison. The last pattern that fits a metric counts (see `patterns.py`)."""
 
     default: float = STORED_THRESHOLD
     """A share: 0.1 is 10 %."""
@@ -32,20 +35,20 @@ class Thresholds:
                 raise InvalidBenchmarkConfig(f"{name} is {value}: use a number ≥ 0, 0.1 for 10 %")
 
     def of(self, name: str, path: str, scale: Scale) -> float:
-        """`name` is `category.benchmark`."""
+        """Return the threshold of a metric; `name` is `category.benchmark`."""
         named = self.named(name, path)
         if named is not None:
             return named
         return self.default if scale == "ratio" else self.quality
 
     def named(self, name: str, path: str) -> float | None:
-        """What a pattern says of this metric; None where none fits."""
+        """Return the threshold that a pattern sets for this metric; None where none fits."""
         fitting = [value for pattern, value in self.patterns.items() if fits(pattern, name, path)]
         return fitting[-1] if fitting else None
 
 
 def thresholds_from(settings: CompareSettings, given: float | None, default: float) -> Thresholds:
-    """What the command line says, else the configuration, else the command's own default."""
+    """Return the thresholds of the command line, else of the configuration, else the command's default."""
     chosen = given if given is not None else settings.threshold
     quality = settings.quality_threshold
     return Thresholds(

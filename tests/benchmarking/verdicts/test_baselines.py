@@ -1,4 +1,4 @@
-"""Named baselines: copies that outlive their runs, moved in one step, whole after a kill."""
+"""Baselines: copies that stay when their run is deleted, and are complete after a kill."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def copies(output_dir: Path) -> list[str]:
     return sorted(path.name for path in (output_dir / "baselines").iterdir() if path.is_dir())
 
 
-def test_a_baseline_stays_when_its_run_is_removed(tmp_path: Path) -> None:
+def test_a_baseline_stays_when_its_run_is_deleted(tmp_path: Path) -> None:
     run = make_run(tmp_path, ONE)
     set_baseline(tmp_path, "main", run)
     before = [read_result(run / ref.file) for ref in read_run(run).results]
@@ -65,12 +65,12 @@ def test_baselines_are_neither_runs_nor_results(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["", ".", "..", "a/b", "../a", "a b", "-x", "a\n", "ä", "x" * 65, "a@b", "*"]
 )
-def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_name_that_is_not_safe_as_a_file_name_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidBenchmarkConfig, match="can't be called"):
         set_baseline(tmp_path, name, make_run(tmp_path, ONE))
 
 
-def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+def test_an_unknown_name_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match="set one with"):
         baseline_folder(tmp_path, "main")
     set_baseline(tmp_path, "main", make_run(tmp_path, ONE))
@@ -83,7 +83,7 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         baseline_folder(tmp_path, "main")
 
 
-def test_a_killed_copy_leaves_the_old_baseline_and_nothing_in_the_way(tmp_path: Path) -> None:
+def test_a_killed_copy_leaves_the_old_baseline_and_blocks_nothing(tmp_path: Path) -> None:
     many = [make_result(storage_figures(), benchmark=f"number_{number}") for number in range(150)]
     set_baseline(tmp_path, "main", make_run(tmp_path, ONE))
     make_run(tmp_path, TWO, many)
@@ -109,7 +109,7 @@ def test_a_killed_copy_leaves_the_old_baseline_and_nothing_in_the_way(tmp_path: 
     assert len(copies(tmp_path)) == 1
 
 
-def test_the_commands(tmp_path: Path) -> None:
+def test_the_baseline_commands(tmp_path: Path) -> None:
     make_run(tmp_path / "benchmark_results", ONE)
     make_run(tmp_path / "benchmark_results", TWO)
 

@@ -95,7 +95,7 @@ def test_slower_code_is_found_and_nothing_else(compared: Callable[..., Compariso
     assert found.exit_code() == 2
 
 
-def test_the_same_run_twice_is_no_regression(tmp_path: Path) -> None:
+def test_a_run_compared_with_its_copy_has_no_regression(tmp_path: Path) -> None:
     one = saved(tmp_path, BASE, times(spread=0.2) | {"recall": rounds_of([0.5] * 6, 0)})
     two = tmp_path / NOW
     shutil.copytree(one, two)
@@ -118,7 +118,7 @@ def test_swapping_the_runs_mirrors_every_verdict(compared: Callable[..., Compari
     assert there["ltm/cpu_ms"] == "missing"
 
 
-def test_one_round_is_not_decided_and_says_why(compared: Callable[..., Comparison]) -> None:
+def test_one_round_is_inconclusive_with_a_reason(compared: Callable[..., Comparison]) -> None:
     found = compared(times(rounds=1), times(2.0, rounds=1))
     judged = [each for each in found.metrics if each.verdict is not None]
     assert {each.verdict for each in judged} == {"inconclusive"}
@@ -126,7 +126,7 @@ def test_one_round_is_not_decided_and_says_why(compared: Callable[..., Compariso
     assert found.exit_code(strict=True) == 4
 
 
-def test_two_rounds_see_only_what_is_large(compared: Callable[..., Comparison]) -> None:
+def test_two_rounds_find_only_large_changes(compared: Callable[..., Comparison]) -> None:
     found = by_path(compared(times(rounds=2, spread=0.03), times(1.2, seed=2, rounds=2, spread=0.03)))
     assert found["stm/p50_ms"].verdict == "inconclusive"
     assert (found["stm/p50_ms"].detectable or 0) > 0.2
@@ -135,14 +135,14 @@ def test_two_rounds_see_only_what_is_large(compared: Callable[..., Comparison]) 
 def test_figures_that_follow_from_the_data_are_compared_round_by_round(
     compared: Callable[..., Comparison],
 ) -> None:
-    sizes = [1000.0, 2000.0, 1500.0, 3000.0, 1200.0, 900.0]  # another seed, other data, another size
+    sizes = [1000.0, 2000.0, 1500.0, 3000.0, 1200.0, 900.0]  # Another seed has other data, so another size.
     same = compared({"disk_bytes": rounds_of(sizes, 0)}, {"disk_bytes": rounds_of(sizes, 0)})
     assert verdicts(same) == {"disk_bytes": "unchanged"}
     more = {"disk_bytes": rounds_of([size * 1.2 for size in sizes], 0)}
     assert verdicts(compared({"disk_bytes": rounds_of(sizes, 0)}, more)) == {"disk_bytes": "regressed"}
 
 
-def test_one_round_is_enough_for_what_the_benchmark_says_the_data_decide(tmp_path: Path) -> None:
+def test_one_round_is_enough_for_figures_that_follow_from_the_data_alone(tmp_path: Path) -> None:
     def run(run_id: str, similarity: float, seconds: float) -> Path:
         metrics = {
             "cosine_similarity": rounds_of([similarity], 0),
@@ -167,7 +167,7 @@ def test_one_round_is_enough_for_what_the_benchmark_says_the_data_decide(tmp_pat
     }
 
 
-def test_a_share_is_compared_by_its_own_interval(compared: Callable[..., Comparison]) -> None:
+def test_a_share_is_compared_by_its_interval_over_units(compared: Callable[..., Comparison]) -> None:
     def recall(value: float, reach: float) -> dict[str, Figure]:
         return {"recall_at_10": Figure(value=value, low=value - reach, high=value + reach, rounds=[value])}
 
@@ -178,10 +178,10 @@ def test_a_share_is_compared_by_its_own_interval(compared: Callable[..., Compari
     wide = by_path(compared(recall(0.90, 0.1), recall(0.80, 0.1)))["recall_at_10"]
     assert wide.verdict == "inconclusive"
     same = by_path(compared(recall(0.90, 0.1), recall(0.90, 0.1)))["recall_at_10"]
-    assert same.verdict == "unchanged"  # the same questions, the same answers
+    assert same.verdict == "unchanged"  # The same questions had the same answers.
 
 
-def test_the_interval_over_units_counts_only_where_the_figure_says_that_it_is_one(
+def test_an_interval_over_units_counts_only_where_the_figure_names_it_as_one(
     compared: Callable[..., Comparison],
 ) -> None:
     def recall(values: Sequence[float], interval_from: Any) -> dict[str, Figure]:
@@ -203,13 +203,13 @@ def test_a_rate_that_was_zero_can_get_worse(compared: Callable[..., Comparison])
     assert verdicts(compared({"error_rate": zero}, {"error_rate": zero})) == {"error_rate": "unchanged"}
 
 
-def test_what_is_only_in_one_run_is_new_or_missing(compared: Callable[..., Comparison]) -> None:
+def test_a_metric_of_one_run_only_is_new_or_missing(compared: Callable[..., Comparison]) -> None:
     found = compared(times() | {"old_ms": rounds_of([1.0] * 6)}, times() | {"new_ms": rounds_of([1.0] * 6)})
     assert verdicts(found)["old_ms"] == "missing"
     assert verdicts(found)["new_ms"] == "new"
 
 
-def test_nothing_in_common_is_an_error(compared: Callable[..., Comparison]) -> None:
+def test_two_runs_without_a_common_metric_are_an_error(compared: Callable[..., Comparison]) -> None:
     with pytest.raises(NothingMeasured, match="no metric in common"):
         compared({"a_ms": rounds_of([1.0, 2.0])}, {"b_ms": rounds_of([1.0, 2.0])})
 
@@ -255,7 +255,7 @@ def test_a_damaged_result_is_named_and_the_rest_is_compared(tmp_path: Path) -> N
     assert found.of("unchanged")
 
 
-def test_the_noise_that_was_calibrated_is_used(tmp_path: Path) -> None:
+def test_the_calibrated_noise_is_used(tmp_path: Path) -> None:
     one, two = saved(tmp_path, BASE, times()), saved(tmp_path, NOW, times(1.15))
     assert compare_runs(one, two).of("regressed")
     floors = {
@@ -270,7 +270,7 @@ def test_the_noise_that_was_calibrated_is_used(tmp_path: Path) -> None:
     assert {each.floor for each in calm.of("unchanged")} == {0.3}
 
 
-def test_a_machine_that_changed_as_a_whole_is_suspected(tmp_path: Path) -> None:
+def test_a_note_says_that_everything_became_slower(tmp_path: Path) -> None:
     def results(factor: float) -> list[Any]:
         names = ("read_latency", "write", "search")
         return [make_result(times(factor, seed=n), benchmark=name) for n, name in enumerate(names)]
@@ -309,7 +309,7 @@ def compare(where: Path, *arguments: object) -> Done:
     return membench("compare", *arguments, cwd=where)
 
 
-def test_the_documents_command_finds_a_regression_in_folders_of_runs(tmp_path: Path) -> None:
+def test_compare_finds_a_regression_between_two_folders_of_runs(tmp_path: Path) -> None:
     saved(tmp_path / "results/baseline", BASE, times())
     current = tmp_path / "results/current"
     saved(current, "20260801_235959_cccc", times())
@@ -320,7 +320,7 @@ def test_the_documents_command_finds_a_regression_in_folders_of_runs(tmp_path: P
     assert done.code == 2, done.err
     assert "REGRESSED (4)" in done.out
     assert "% slower (" in done.out
-    assert "passed over: 20260803_101500_dddd is failed" in done.out
+    assert "skipped: 20260803_101500_dddd is failed" in done.out
     assert "4 of 4 metrics regressed." in done.out
     assert compare(tmp_path, *folders, "--threshold", "0.5").code == 0
 
@@ -333,7 +333,7 @@ def test_another_environment_is_exit_code_3_and_can_be_forced(elsewhere: tuple[P
     assert compare(one.parent, one, two, "--force").code == 2
 
 
-def test_what_is_not_decided_is_exit_code_4_where_strict(tmp_path: Path) -> None:
+def test_an_undecided_metric_is_exit_code_4_with_strict(tmp_path: Path) -> None:
     saved(tmp_path / "benchmark_results", BASE, times(rounds=1))
     saved(tmp_path / "benchmark_results", NOW, times(rounds=1))
     assert compare(tmp_path, "--last").code == 0
@@ -378,7 +378,7 @@ def test_bad_input_is_one_clear_line(
     assert error.count("\n") == 1
 
 
-def test_no_complete_run_is_a_failure_that_says_what_to_do(tmp_path: Path) -> None:
+def test_without_a_complete_run_the_error_names_the_command_to_finish_one(tmp_path: Path) -> None:
     saved(tmp_path / "base", BASE, times())
     saved(tmp_path / "now", NOW, times(), status="failed")
     done = compare(tmp_path, "--baseline-dir", "base", "--current-dir", "now")
@@ -387,7 +387,7 @@ def test_no_complete_run_is_a_failure_that_says_what_to_do(tmp_path: Path) -> No
     assert "--resume" in done.error
 
 
-def test_every_form_is_written_by_the_ending_of_its_file(tmp_path: Path) -> None:
+def test_the_format_of_a_file_follows_from_its_ending(tmp_path: Path) -> None:
     saved(tmp_path / "benchmark_results", BASE, times())
     saved(tmp_path / "benchmark_results", NOW, times(1.3))
     files = ["report.md", "report.xml", "report.json", "report.txt"]
@@ -402,7 +402,7 @@ def test_every_form_is_written_by_the_ending_of_its_file(tmp_path: Path) -> None
     assert "::error title=Benchmark regressed::" in compare(tmp_path, "--last", "--format", "github").out
 
 
-def test_thresholds_come_from_the_configuration_and_the_command_line_counts_more(tmp_path: Path) -> None:
+def test_the_command_line_overrides_the_thresholds_of_the_configuration(tmp_path: Path) -> None:
     saved(tmp_path / "benchmark_results", BASE, times())
     saved(tmp_path / "benchmark_results", NOW, times(1.3))
     config = write(

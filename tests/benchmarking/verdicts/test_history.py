@@ -1,4 +1,4 @@
-"""One metric over many runs: series, changes of level, and what a person sees of them."""
+"""One metric over many runs: series, changes of level, and how they are shown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from memory.benchmarking.errors import NothingMeasured, UnknownName
 from memory.benchmarking.metrics import Metric
 from memory.benchmarking.text.display import text_width
 from memory.benchmarking.verdicts.changes import SHORTEST, best_step, find_changes, needed
-from memory.benchmarking.verdicts.history import Point, Series, level_changes, series_of
+from memory.benchmarking.verdicts.history import HistoryPoint, Series, level_changes, series_of
 from memory.benchmarking.verdicts.history_text import FINE, PLAIN, history_text, signs_for
 
 FIVE_PERCENT = math.log(1.05)
@@ -47,19 +47,19 @@ def test_a_step_is_found_where_it_is() -> None:
         assert abs(place - 40) <= 1
 
 
-def test_up_and_down_again_are_two_changes() -> None:
+def test_a_step_up_and_a_step_down_are_two_changes() -> None:
     points = stepped(stepped(noise(1), 20, 0.2), 40, -0.2)
     assert find_changes(points, FIVE_PERCENT) == [20, 40]
 
 
 @pytest.mark.parametrize("phi", [0.0, 0.6])
-def test_series_without_a_change_rarely_show_one(phi: float) -> None:
+def test_a_change_is_rarely_found_in_a_series_without_one(phi: float) -> None:
     false = sum(bool(find_changes(noise(seed, spread=0.05, phi=phi), 0.03)) for seed in range(100))
     assert false <= 8  # the script finds 2 to 4 %
 
 
 @pytest.mark.parametrize("phi", [0.0, 0.6])
-def test_what_a_step_needs_is_what_series_without_one_rarely_reach(phi: float) -> None:
+def test_the_limit_for_a_step_is_rarely_reached_without_one(phi: float) -> None:
     import numpy as np
 
     reached = [best_step(np.array(noise(seed, phi=phi, spread=1.0))) for seed in range(600)]
@@ -85,20 +85,22 @@ def test_levels_are_never_shorter_than_three_points(points: list[float], magnitu
         assert min(end - start for start, end in pairwise(bounds)) >= SHORTEST
 
 
-def test_figures_without_any_noise_change_where_they_change() -> None:
+def test_a_step_without_any_noise_is_found_exactly() -> None:
     assert find_changes([1.0] * 30, FIVE_PERCENT) == []
     assert find_changes([1.0] * 20 + [2.0] * 10, FIVE_PERCENT) == [20]
     assert find_changes([1.0] * 20 + [1.01] * 10, FIVE_PERCENT) == []
 
 
-def test_too_few_runs_show_nothing() -> None:
+def test_too_few_runs_have_no_changes() -> None:
     assert find_changes([1.0, 1.0, 5.0, 5.0, 5.0], FIVE_PERCENT) == []
     assert find_changes([], FIVE_PERCENT) == []
 
 
-def points_of(values: list[float]) -> list[Point]:
+def points_of(values: list[float]) -> list[HistoryPoint]:
     return [
-        Point(run_id=f"run {number}", started_at=f"2026-08-{1 + number % 28:02d}", revision="", value=value)
+        HistoryPoint(
+            run_id=f"run {number}", started_at=f"2026-08-{1 + number % 28:02d}", revision="", value=value
+        )
         for number, value in enumerate(values)
     ]
 
@@ -166,7 +168,7 @@ def test_metrics_are_named_by_leaf_path_or_benchmark(many: Path) -> None:
     assert [len(each.points) for each in series_of(many, "p50_ms", last=5)] == [5]
 
 
-def test_what_is_not_there_is_named(many: Path, tmp_path: Path) -> None:
+def test_an_unknown_name_is_an_error_that_names_it(many: Path, tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match="did you mean 'p50_ms'"):
         series_of(many, "p5_ms")
     with pytest.raises(UnknownName, match="did you mean 'read_latency'"):
@@ -175,7 +177,7 @@ def test_what_is_not_there_is_named(many: Path, tmp_path: Path) -> None:
         series_of(tmp_path, "p50_ms")
 
 
-def test_other_machines_and_other_parameters_are_series_of_their_own(tmp_path: Path) -> None:
+def test_runs_of_another_machine_or_with_other_parameters_are_another_series(tmp_path: Path) -> None:
     for number in range(4):
         add_run(tmp_path, number, 1.0)
     elsewhere = msgspec.structs.replace(ENVIRONMENT, fingerprint="beef")
@@ -187,7 +189,7 @@ def test_other_machines_and_other_parameters_are_series_of_their_own(tmp_path: P
     assert [series.values for series in series_of(tmp_path, "p50_ms")] == [[1.0] * 4, [9.0], [5.0]]
 
 
-def test_times_of_rounds_side_by_side_and_damaged_runs_are_left_out(tmp_path: Path) -> None:
+def test_times_of_parallel_rounds_and_damaged_runs_are_left_out(tmp_path: Path) -> None:
     add_run(tmp_path, 0, 1.0)
     add_run(tmp_path, 1, 7.0, parallel=4)
     (add_run(tmp_path, 2, 1.0) / "run.json").write_text("{")
@@ -195,7 +197,7 @@ def test_times_of_rounds_side_by_side_and_damaged_runs_are_left_out(tmp_path: Pa
     assert [len(series.points) for series in series_of(tmp_path, "recall_at_10")] == [2]
 
 
-# -- what a person sees -----------------------------------------------------------------------
+# -- as text and as a picture -----------------------------------------------------------------
 
 
 def drawn(values: list[float], **changes: Any) -> Series:
@@ -226,12 +228,12 @@ def test_one_odd_run_does_not_flatten_the_plot() -> None:
 
 @given(st.lists(st.floats(1e-9, 1e12), min_size=1, max_size=300), st.integers(20, 200))
 @settings(max_examples=50)
-def test_a_plot_is_never_wider_than_asked_whatever_the_figures(values: list[float], width: int) -> None:
+def test_a_plot_is_never_wider_than_its_limit(values: list[float], width: int) -> None:
     plot = history_text([drawn(values, changes=[])], width=width).splitlines()[1:11]
     assert max(map(text_width, plot)) <= max(width, 40)
 
 
-def test_many_series_are_a_line_each_those_that_changed_first() -> None:
+def test_many_series_are_one_line_each_with_changed_ones_first() -> None:
     calm = [drawn([1.0] * 10, path=f"calm {number}", changes=[]) for number in range(5)]
     changed = drawn([1.0] * 10 + [2.0] * 10, path="changed")
     lines = history_text([*calm, changed]).splitlines()
@@ -239,7 +241,7 @@ def test_many_series_are_a_line_each_those_that_changed_first() -> None:
     assert "6 series, 1 with changes" in lines[-1]
 
 
-def test_a_plain_terminal_gets_plain_signs() -> None:
+def test_a_terminal_without_unicode_gets_ascii_characters() -> None:
     assert signs_for("utf-8") is FINE
     assert signs_for("ascii") is PLAIN
     assert signs_for(None) is PLAIN
@@ -248,7 +250,7 @@ def test_a_plain_terminal_gets_plain_signs() -> None:
     history_text([series] * 5, signs=PLAIN).encode("ascii")
 
 
-def test_the_command(many: Path, tmp_path: Path) -> None:
+def test_the_history_command(many: Path, tmp_path: Path) -> None:
     picture = tmp_path / "history.png"
     done = membench("history", "*/p50_ms", "--output-dir", many, "--png", picture, cwd=tmp_path)
     assert done.code == 0, done.err

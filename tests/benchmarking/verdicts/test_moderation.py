@@ -1,4 +1,4 @@
-"""Variances that know of each other: what is learnt, and that intervals and alarms stay honest."""
+"""Moderated variances: the estimated prior, and the rates of intervals and false alarms."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def rounds(source: random.Random, spread: float, count: int) -> list[float]:
     return [source.gauss(0, spread) for _ in range(count)]
 
 
-def test_alike_metrics_are_recognised_with_their_common_spread() -> None:
+def test_the_prior_of_metrics_with_equal_noise_has_their_variance() -> None:
     source = random.Random(1)
     prior = prior_of([(statistics.variance(rounds(source, 0.05, 5)), 4) for _ in range(300)])
     assert math.sqrt(prior.variance) == pytest.approx(0.05, rel=0.1)
     assert prior.freedom > 15
 
 
-def test_the_freedom_of_the_prior_comes_back_out() -> None:
+def test_the_freedom_of_a_known_prior_is_estimated() -> None:
     """Variances drawn from a scaled inverse chi-squared distribution of 4 degrees of freedom."""
     source = random.Random(2)
     found = []
@@ -36,13 +36,13 @@ def test_the_freedom_of_the_prior_comes_back_out() -> None:
     assert math.sqrt(prior.variance) == pytest.approx(0.05, rel=0.1)
 
 
-def test_too_few_metrics_teach_nothing() -> None:
+def test_too_few_metrics_give_an_empty_prior() -> None:
     assert prior_of([(0.1, 4)] * 9) == Prior()
     assert prior_of([]) == Prior()
     assert prior_of([(0.0, 4)] * 50) == Prior()
 
 
-def test_without_a_prior_it_is_welchs_test() -> None:
+def test_without_a_prior_the_test_is_welchs() -> None:
     now, before = [3.1, 2.9, 3.4, 3.3], [2.5, 2.7, 2.2, 2.6, 2.4]
     plain, moderated = welch(now, before), moderated_welch(now, before, Prior())
     assert moderated.value == pytest.approx(plain.value)
@@ -50,7 +50,7 @@ def test_without_a_prior_it_is_welchs_test() -> None:
     assert moderated.freedom == pytest.approx(plain.freedom)
 
 
-def test_rounds_that_agree_by_luck_are_not_believed() -> None:
+def test_rounds_that_agree_by_chance_are_not_a_regression() -> None:
     lucky = ([0.500, 0.501], [0.0, 0.001])
     plain, moderated = welch(*lucky), moderated_welch(*lucky, Prior(0.2**2, 2.0))
     assert plain.error is not None
@@ -67,7 +67,7 @@ def test_equal_rounds_of_a_coarse_clock_are_not_taken_for_exact() -> None:
 
 
 @pytest.mark.parametrize("count", [3, 5])
-def test_intervals_and_alarms_stay_honest_where_metrics_differ_in_their_noise(count: int) -> None:
+def test_intervals_and_false_alarms_keep_their_rate_where_noise_differs(count: int) -> None:
     source = random.Random(count)
     metrics, repeats = 60, 60
     held = alarms = 0

@@ -1,4 +1,4 @@
-"""What decides: tests, Holm's correction, floors. Laws, figures worked out by hand, and simulations."""
+"""From evidence to verdicts: tests, Holm's correction, floors. Laws, known results and simulations."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ def test_a_verdict_needs_both_a_clear_test_and_an_effect_beyond_the_floor(
     assert verdict_of(seen(log_ratio, error)) == expected
 
 
-def test_more_is_worse_or_better_as_the_metric_says() -> None:
+def test_the_direction_of_the_metric_decides_what_is_worse() -> None:
     assert verdict_of(seen(0.3, better="higher", unit="/s")) == "improved"
     assert verdict_of(seen(-0.3, better="higher", unit="/s")) == "regressed"
     assert verdict_of(seen(0.3, better="neither")) is None
 
 
 @given(evidence)
-def test_a_time_and_the_rate_that_it_is_the_inverse_of_get_the_same_verdict(each: Evidence) -> None:
+def test_a_time_and_its_inverse_rate_get_the_same_verdict(each: Evidence) -> None:
     assert each.log_ratio is not None
     other = "higher" if each.better == "lower" else "lower"
     inverse = replace(each, log_ratio=-each.log_ratio, better=other)
@@ -113,7 +113,7 @@ def test_swapping_the_sides_mirrors_every_verdict(each: list[Evidence]) -> None:
 
 
 @given(evidence)
-def test_no_effect_at_all_is_never_a_regression(each: Evidence) -> None:
+def test_no_effect_is_never_a_regression(each: Evidence) -> None:
     assert verdict_of(replace(each, log_ratio=0.0)) in ("unchanged", "inconclusive")
 
 
@@ -124,7 +124,7 @@ def test_a_larger_floor_never_makes_a_regression(each: Evidence, floor: float, m
         assert verdict_of(each, threshold=large) != "regressed"
 
 
-def test_what_can_be_detected_is_found_four_times_out_of_five() -> None:
+def test_a_detectable_effect_is_found_in_four_of_five_comparisons() -> None:
     random_ = random.Random(3)
     error, rounds = 0.02, 6
     (plan,) = judged(seen(0.0, error, 2 * rounds - 2))
@@ -153,7 +153,7 @@ def test_figures_that_are_the_same_in_every_round_are_decided_by_their_size_alon
     assert verdict_of(seen(0.0, 0.0, math.inf, unit="B")) == "unchanged"
 
 
-def test_what_does_not_gate_is_shown_and_not_judged() -> None:
+def test_a_metric_that_does_not_gate_is_shown_and_not_judged() -> None:
     (only,) = judged(seen(0.5, gates=False, reason="a tail"))
     assert only.verdict is None
     assert only.reason == "a tail"
@@ -161,12 +161,12 @@ def test_what_does_not_gate_is_shown_and_not_judged() -> None:
 
 
 @pytest.mark.parametrize("settled", ["new", "missing", "incomparable"])
-def test_what_is_on_one_side_only_is_said_to_be(settled: Verdict) -> None:
+def test_a_metric_on_one_side_only_keeps_its_settled_verdict(settled: Verdict) -> None:
     (only,) = judged(seen(settled=settled, base=None, current=None, log_ratio=None, error=None))
     assert only.verdict == settled
 
 
-def test_numbers_beyond_all_numbers_decide_nothing() -> None:
+def test_infinite_effects_and_errors_are_inconclusive() -> None:
     (only,) = judged(seen(math.inf, math.inf, scale="difference"))
     assert only.verdict == "inconclusive"
 
@@ -207,14 +207,14 @@ def test_holms_correction_keeps_the_order_and_only_adds(chances: list[float]) ->
     assert [corrected for _, corrected in ranked] == sorted(adjusted)
 
 
-def test_many_metrics_ask_for_more_of_each() -> None:
+def test_a_larger_number_of_metrics_needs_stronger_evidence() -> None:
     borderline = seen(math.log(1.2), 0.06)
     assert verdict_of(borderline) == "regressed"
     crowd = [seen(0.0, 0.01, path=f"{number}/p50_ms") for number in range(100)]
     assert judged(borderline, *crowd)[0].verdict == "inconclusive"
 
 
-def test_what_is_not_judged_or_left_to_chance_costs_the_others_nothing() -> None:
+def test_metrics_that_are_exact_or_not_judged_do_not_count_in_the_correction() -> None:
     borderline = seen(math.log(1.2), 0.06)
     bystanders = [
         seen(0.0, 0.0, math.inf, unit="B"),
@@ -225,8 +225,8 @@ def test_what_is_not_judged_or_left_to_chance_costs_the_others_nothing() -> None
     assert judged(borderline, *bystanders * 30)[0].p == judged(borderline)[0].p
 
 
-def test_identical_code_rarely_raises_an_alarm_whatever_the_number_of_metrics() -> None:
-    """Without any floor, 60 metrics, 5 rounds a side: at most 1 in 20 comparisons may see anything."""
+def test_identical_code_rarely_raises_an_alarm_over_many_metrics() -> None:
+    """Without a floor, with 60 metrics and 5 rounds a side, at most 1 in 20 comparisons has an alarm."""
     random_ = random.Random(11)
     alarms = 0
     for _ in range(150):
@@ -286,21 +286,21 @@ def test_pairs_by_the_book() -> None:
 # -- noise ------------------------------------------------------------------------------------
 
 
-def test_the_noise_of_a_stored_baseline_is_no_news() -> None:
+def test_a_change_within_the_noise_of_stored_runs_is_not_a_regression() -> None:
     drift = seen(math.log(1.15), 0.005)
     assert verdict_of(drift) == "regressed"
     assert verdict_of(drift, noise=NoiseFloor("stored", {KEY: 0.2})) == "unchanged"
-    # Beyond the noise by a hair: more rounds would not make it clearer.
+    # Hardly beyond the noise, so more rounds would not make it clearer.
     assert verdict_of(seen(math.log(1.21), 0.01), noise=NoiseFloor("stored", {KEY: 0.2})) == "inconclusive"
     assert verdict_of(seen(math.log(1.3), 0.01), noise=NoiseFloor("stored", {KEY: 0.2})) == "regressed"
 
 
-def test_in_lockstep_noise_is_a_floor_and_no_excuse() -> None:
+def test_in_lockstep_noise_raises_the_floor_and_not_the_test() -> None:
     assert verdict_of(seen(math.log(1.21), 0.01), noise=NoiseFloor("lockstep", {KEY: 0.2})) == "regressed"
     assert verdict_of(seen(math.log(1.15), 0.01), noise=NoiseFloor("lockstep", {KEY: 0.2})) != "regressed"
 
 
-def test_an_uncalibrated_machine_is_taken_for_a_noisy_one_where_a_clock_is_read() -> None:
+def test_times_of_an_uncalibrated_machine_are_assumed_to_be_noisy() -> None:
     noise = uncalibrated("stored")
     assert noise.floor("any", "ms") == 0.05
     assert noise.floor("any", "B") == 0
@@ -310,7 +310,7 @@ def test_an_uncalibrated_machine_is_taken_for_a_noisy_one_where_a_clock_is_read(
 # -- thresholds -------------------------------------------------------------------------------
 
 
-def test_a_threshold_for_some_metrics() -> None:
+def test_a_pattern_sets_the_threshold_of_some_metrics() -> None:
     thresholds = Thresholds(0.1, patterns={"p50_ms": 0.5, "storage.read_latency:stm/*": 0.02})
     assert thresholds.of("storage.read_latency", "stm/p50_ms", "ratio") == 0.02
     assert thresholds.of("storage.read_latency", "im/p50_ms", "ratio") == 0.5
@@ -320,14 +320,14 @@ def test_a_threshold_for_some_metrics() -> None:
 
 
 @pytest.mark.parametrize("bad", [-0.1, math.nan, math.inf])
-def test_a_threshold_must_be_a_number_from_0_on(bad: float) -> None:
+def test_a_negative_or_infinite_threshold_is_refused(bad: float) -> None:
     with pytest.raises(InvalidBenchmarkConfig, match="threshold is"):
         Thresholds(bad)
     with pytest.raises(InvalidBenchmarkConfig, match="p50_ms is"):
         Thresholds(patterns={"p50_ms": bad})
 
 
-# -- what is judged at all --------------------------------------------------------------------
+# -- what is judged ---------------------------------------------------------------------------
 
 TIMING = (
     "throughput_ops_per_second", "total_time_seconds", "items_processed", "mean_ms", "p50_ms", "p95_ms",
@@ -346,13 +346,13 @@ def judged_of(kind: Any, **details: Any) -> list[str]:
     ]
 
 
-def test_of_a_timing_few_figures_decide() -> None:
+def test_a_timing_is_judged_by_few_of_its_figures() -> None:
     assert judged_of("stored", samples=10**6) == ["p50_ms", "cpu_ms"]
     assert judged_of("lockstep", samples=10**6) == ["cpu_ms"]
     assert judged_of("stored", times_count=False) == []
 
 
-def test_a_tail_is_judged_where_it_is_asked_for_and_enough_samples_stand_behind_it() -> None:
+def test_a_tail_is_judged_with_a_threshold_of_its_own_and_enough_samples() -> None:
     asked = Thresholds(patterns={"p99_ms": 0.2})
     assert "p99_ms" in judged_of("stored", samples=1000, thresholds=asked)
     assert "p99_ms" not in judged_of("stored", samples=999, thresholds=asked)
@@ -371,13 +371,13 @@ def test_a_tail_is_judged_where_it_is_asked_for_and_enough_samples_stand_behind_
         ("max_ms", "ms", "lower", False),
     ],
 )
-def test_what_is_measured_is_judged_and_what_is_worked_out_from_it_is_not(
+def test_measured_figures_are_judged_and_derived_ones_are_not(
     leaf: str, unit: str, better: Any, is_judged: bool
 ) -> None:
     assert (not why_not(f"stm/{leaf}", unit, better, kind="stored", siblings=(leaf,))) is is_judged
 
 
-def test_shares_are_judged_also_where_rounds_ran_side_by_side() -> None:
+def test_shares_are_judged_even_where_rounds_ran_in_parallel() -> None:
     assert not why_not("recall", "", "higher", kind="stored", times_count=False)
     assert why_not("p50_ms", "ms", "lower", kind="stored", times_count=False) == "rounds ran side by side"
 
@@ -425,7 +425,7 @@ def test_the_exit_code_follows_from_the_verdicts(
     assert comparison(*verdicts, comparable=False).exit_code() == 3
 
 
-def test_a_comparison_survives_being_written_down() -> None:
+def test_a_comparison_can_be_written_and_read() -> None:
     whole = comparison("regressed", None, "new")
     whole.metrics.append(judged(seen(0.2, 0.01))[0])
     assert decode(whole.encode()) == whole
