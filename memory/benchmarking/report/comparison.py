@@ -45,6 +45,7 @@ from memory.benchmarking.verdicts.records import Comparison
 
 MOST_CLEAR = 40
 """How many differences between targets are listed."""
+_TONES = {"regressed": "bad", "improved": "good", "inconclusive": "warn"}
 
 
 def comparison_page(
@@ -145,10 +146,16 @@ def _row(each: Difference, sources: Sequence[Source]) -> Markup:
         "tr",
         element("th", element("a", each.name, href=f"#{anchor(each.name)}"), scope="row"),
         element("td", _path(each)),
-        element("td", _figure(each.base, each.unit), class_="n"),
-        element("td", _figure(each.other, each.unit), class_="n"),
+        element("td", _figure(each.base, each.headline.change.unit), class_="n"),
+        element("td", _figure(each.other, each.headline.change.unit), class_="n"),
         element("td", sources[each.source].name) if len(sources) > 2 else None,
-        element("td", mark(each.word, each.tone), " ", _factor(each), class_="change"),
+        element(
+            "td",
+            mark(each.word, _TONES.get(each.headline.verdict or "", "")),
+            " ",
+            _factor(each),
+            class_="change",
+        ),
         data_s=each.source,
     )
 
@@ -164,7 +171,7 @@ def _figure(found: Figure, unit: str) -> str:
 
 def _factor(each: Difference) -> str:
     """Return the change of the figure: `+8.1 % (+6.9 to +9.4)` or `× 2.1 (1.9 to 2.3)`."""
-    interval: tuple[float, ...] = each.interval or ()
+    interval: tuple[float, ...] = each.headline.change.ratio_interval or ()
     if each.ratio == 1 and set(interval) == {1}:
         return ""
     if 0.5 < round(each.ratio, 9) < 2:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import msgspec
 
-from memory.benchmarking.metrics import Better
 from memory.benchmarking.model.loaded_result import LoadedResult
 from memory.benchmarking.model.paths import join, leaf_of, read_path, where_of
 from memory.benchmarking.model.records import Figure, Result
@@ -35,6 +35,14 @@ class Compared:
     between_targets: bool
     """Two systems are compared, not two runs of one system."""
 
+    @cached_property
+    def by_path(self) -> dict[CaseKey, dict[str, MetricVerdict]]:
+        """The verdicts by case and path."""
+        found: dict[CaseKey, dict[str, MetricVerdict]] = {}
+        for each in self.comparison.metrics:
+            found.setdefault((each.category, each.benchmark, each.target), {})[each.path] = each
+        return found
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -44,8 +52,6 @@ class Difference:
     path: str
     base_path: str
     """Differs from `path` where the base has no such tier: then its own headline is compared."""
-    unit: str
-    better: Better
     base: Figure
     other: Figure
     base_source: int
@@ -59,35 +65,22 @@ class Difference:
         return self.headline.change.ratio or 1.0
 
     @property
-    def interval(self) -> tuple[float, float] | None:
-        return self.headline.change.ratio_interval
-
-    @property
     def goodness(self) -> tuple[float, float | None, float | None]:
         """The ratio and its interval, turned so that above 1 is better."""
-        low, high = self.interval or (None, None)
-        if self.better != "lower":
+        low, high = self.headline.change.ratio_interval or (None, None)
+        if self.headline.change.better != "lower":
             return self.ratio, low, high
         return 1 / self.ratio, _inverse(high), _inverse(low)
 
     @property
     def word(self) -> str:
         """The verdict, in the words for two systems where two are compared."""
-        verdict = self.headline.verdict
-        if verdict is None:
-            return "not judged"
+        verdict = self.headline.verdict or "not judged"
         return BETWEEN_TARGETS.get(verdict, verdict) if self.between_targets else verdict
 
     @property
     def is_clear(self) -> bool:
         return self.headline.verdict in ("regressed", "improved")
-
-    @property
-    def tone(self) -> str:
-        """The class that colours the word."""
-        return {"regressed": "bad", "improved": "good", "inconclusive": "warn"}.get(
-            self.headline.verdict or "", ""
-        )
 
 
 def compare_sources(gathered: Sequence[Gathered], sources: Sequence[Source]) -> list[Compared]:
@@ -109,29 +102,21 @@ def differences(
 ) -> list[Difference]:
     """Return the differences of the headline figures, or of all figures that are judged."""
     found = []
-    verdicts = {pair: (each, _by_path(each.comparison)) for each in compared for pair in each.pairs}
+    by_pair = {pair: each for each in compared for pair in each.pairs}
     for each in gathered:
         results = dict(each.results)
-        for pair in _pairs(each):
+        for pair in (pair for pair in _pairs(each) if pair in by_pair):
             base, other = (results[number] for number in pair)
-            if pair not in verdicts:
-                continue
-            of, by_path = verdicts[pair]
-            metrics = by_path.get((each.category, each.benchmark, other.target), {})
+            metrics = by_pair[pair].by_path.get((each.category, each.benchmark, other.target), {})
             for path in [other.headline] if headlines else metrics:
-                before = _base_path(base, other, path)
                 verdict = headline_verdict(path, metrics)
+                before = _base_path(base, path)
                 if before is None or verdict is None or not _has_ratio(verdict.change):
                     continue
                 if headlines or verdict.change.verdict is not None:
                     figures = base.result.metrics[before], other.result.metrics[path]
-                    metric = each.metric(leaf_of(path))
-                    found.append(
-                        Difference(
-                            each.name, path, before, metric.unit, metric.better, *figures, *pair, verdict,
-                            of.between_targets,
-                        )
-                    )  # fmt: skip
+                    kind = by_pair[pair].between_targets
+                    found.append(Difference(each.name, path, before, *figures, *pair, verdict, kind))
     return found
 
 
@@ -187,42 +172,31 @@ def _compare(gathered: Sequence[Gathered], sources: Sequence[Source], pairs: Seq
     base, source = pairs[0]
     before, now = sources[base], sources[source]
     between_targets = before.target != now.target
-    bases: dict[CaseKey, Measured] = {}
-    others: dict[CaseKey, Measured] = {}
+    sides: tuple[dict[CaseKey, Measured], dict[CaseKey, Measured]] = ({}, {})
     noise = uncalibrated("stored")
     for each in gathered:
         results = dict(each.results)
         for number, loaded in each.results:
-            run = sources[number].run
+            of = sources[number]
+            whole_run = not between_targets and of.run_id
+            is_base = number == base or (whole_run and of.run_id == before.run_id)
+            if not is_base and number != source and not (whole_run and of.run_id == now.run_id):
+                continue
+            result = loaded.result
+            if is_base and between_targets:
+                result = _with_headline_of(loaded, results.get(source))
+            elif not is_base and of.run is not None:
+                folder = loaded.file.path.parent.parent.parent
+                noise = load_noise(folder, of.run.environment.fingerprint, "stored")
             # Both targets get one name here, so that their cases are the same.
             case = (each.category, each.benchmark, now.target if between_targets else loaded.target)
-            if number == base or (not between_targets and _same_run(sources[number], before)):
-                result = (
-                    _with_headline_of(loaded, results.get(source)) if between_targets else loaded.result
-                )
-                bases[case] = Measured.of(result, run)
-            elif number == source or (not between_targets and _same_run(sources[number], now)):
-                others[case] = Measured.of(loaded.result, run)
-                if run is not None:
-                    folder = loaded.file.path.parent.parent.parent
-                    noise = load_noise(folder, run.environment.fingerprint, "stored")
-    comparison = compare_sides(_side(before, bases), _side(now, others), noise=noise)
+            sides[not is_base][case] = Measured.of(result, of.run)
+    comparison = compare_sides(_side(before, sides[0]), _side(now, sides[1]), noise=noise)
     return Compared(tuple(pairs), comparison, between_targets)
 
 
 def _side(source: Source, results: dict[CaseKey, Measured]) -> Side:
     return Side(source.name if source.run is None else run_label(source.run), results, source.run)
-
-
-def _same_run(one: Source, other: Source) -> bool:
-    return bool(one.run_id) and one.run_id == other.run_id
-
-
-def _by_path(comparison: Comparison) -> dict[CaseKey, dict[str, MetricVerdict]]:
-    found: dict[CaseKey, dict[str, MetricVerdict]] = {}
-    for each in comparison.metrics:
-        found.setdefault((each.category, each.benchmark, each.target), {})[each.path] = each
-    return found
 
 
 def _with_headline_of(base: LoadedResult, other: LoadedResult | None) -> Result:
@@ -235,7 +209,7 @@ def _with_headline_of(base: LoadedResult, other: LoadedResult | None) -> Result:
     return msgspec.structs.replace(base.result, metrics=moved | metrics)
 
 
-def _base_path(base: LoadedResult, other: LoadedResult, path: str) -> str | None:
+def _base_path(base: LoadedResult, path: str) -> str | None:
     """Return where the base has the figure that is compared with this one."""
     if path in base.result.metrics:
         return path

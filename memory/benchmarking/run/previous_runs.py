@@ -9,13 +9,14 @@ from pathlib import Path
 
 from memory.benchmarking.errors import BenchmarkError
 from memory.benchmarking.model.aggregate import params_digest
-from memory.benchmarking.model.files import read_result, read_run, run_folders
+from memory.benchmarking.model.files import read_result, run_folders
 from memory.benchmarking.model.profiles import EXPECTED_SECONDS
 from memory.benchmarking.model.records import Case, Result, ResultRef, Run
 from memory.benchmarking.verdicts.compare import judge
 from memory.benchmarking.verdicts.evidence import CaseKey, Measured
 from memory.benchmarking.verdicts.noise import load_noise
 from memory.benchmarking.verdicts.records import MetricVerdict
+from memory.benchmarking.verdicts.runs import readable_runs
 
 _MOST_RUNS = 100
 """How many of the newest runs are read: reading thousands of files would take seconds."""
@@ -23,14 +24,8 @@ _HARNESS_SECONDS = 0.7
 """What a round takes besides the benchmark: start, imports and saving. Measured on two virtual cores."""
 
 
-def _runs(output_dir: Path, without: str = "") -> Iterator[tuple[Path, Run]]:
-    """Yield the readable runs, the newest first."""
-    for folder in islice(reversed(run_folders(output_dir)), _MOST_RUNS):
-        if folder.name != without:
-            try:
-                yield folder, read_run(folder)
-            except BenchmarkError:
-                continue  # `results list` names it. A damaged run must not hide the others.
+def _newest_runs(output_dir: Path) -> Iterator[tuple[Path, Run]]:
+    return readable_runs(islice(reversed(run_folders(output_dir)), _MOST_RUNS))
 
 
 class Estimator:
@@ -44,7 +39,7 @@ class Estimator:
     def __init__(self, output_dir: Path, profile: str) -> None:
         self._profile = profile
         self._known: dict[tuple[str, str, str], float] = {}
-        for _, run in _runs(output_dir):
+        for _, run in _newest_runs(output_dir):
             for ref in run.results:
                 key = (f"{ref.category}.{ref.benchmark}", ref.target, ref.params_digest)
                 self._known.setdefault(key, ref.seconds + _HARNESS_SECONDS)
@@ -96,9 +91,10 @@ def _previous_results(
     """Return run id and result of the newest previous run of each case, where there is one."""
     found: dict[CaseKey, tuple[str, Measured]] = {}
     wanted = {(_key(ref), ref.params_digest, ref.headline) for ref in refs} if run.gates else set()
-    for previous_folder, previous in _runs(folder.parent, without=folder.name) if wanted else ():
+    for previous_folder, previous in _newest_runs(folder.parent) if wanted else ():
         same_machine = previous.environment.fingerprint == run.environment.fingerprint
-        if not same_machine or not previous.gates or previous.started_at > run.started_at:
+        is_before = previous_folder.name != folder.name and previous.started_at <= run.started_at
+        if not (same_machine and is_before and previous.gates):
             continue
         for ref in previous.results:
             identity = (_key(ref), ref.params_digest, ref.headline)

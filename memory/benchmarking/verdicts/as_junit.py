@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memory.benchmarking.text.display import clean
 from memory.benchmarking.verdicts.records import UNDECIDED, Comparison, MetricVerdict
-from memory.benchmarking.verdicts.words import change_text, conclusion, figures_text, has_targets
+from memory.benchmarking.verdicts.words import conclusion, figures_text, has_targets, reasoned_text
 
 
 def as_junit(comparison: Comparison, *, strict: bool = False) -> str:
@@ -37,7 +37,7 @@ def as_junit(comparison: Comparison, *, strict: bool = False) -> str:
             case = SubElement(
                 suite, "testcase", classname=clean(name), name=clean(each.path or "the whole benchmark")
             )
-            message = clean(", ".join(part for part in (change_text(each), each.reason) if part))
+            message = clean(reasoned_text(each))
             if _fails(each, strict):
                 failure = SubElement(case, "failure", type=str(each.verdict), message=message)
                 failure.text = clean(figures_text(each))

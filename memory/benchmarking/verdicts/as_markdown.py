@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from memory.benchmarking.text.display import clean
 from memory.benchmarking.verdicts.records import Comparison, MetricVerdict, Verdict
 from memory.benchmarking.verdicts.words import (
-    change_text,
     conclusion,
     count_text,
     figures_text,
     has_targets,
     in_order,
+    reasoned_text,
     sees_text,
 )
 
@@ -82,7 +82,7 @@ def _table(comparison: Comparison, found: Sequence[MetricVerdict], show_all: boo
     ]
     for each in shown:
         name = each.name + (f" on {each.target}" if with_target else "")
-        said = ", ".join(part for part in (change_text(each), each.reason) if part)
+        said = reasoned_text(each)
         cells = (
             _code(name),
             _code(each.path) if each.path else "",

@@ -9,12 +9,12 @@ from memory.benchmarking.text.display import clean, table, text_width
 from memory.benchmarking.verdicts.records import Comparison, MetricVerdict
 from memory.benchmarking.verdicts.words import (
     ORDER,
-    change_text,
     conclusion,
     figures_text,
     has_targets,
     in_order,
     place_text,
+    reasoned_text,
     sees_text,
 )
 
@@ -74,7 +74,7 @@ def _lines(comparison: Comparison, found: Sequence[MetricVerdict], width: int | 
         (
             place_text(each, with_target=with_target),
             figures_text(each) if each.path else "",
-            ", ".join(part for part in (change_text(each), each.reason) if part),
+            reasoned_text(each),
             sees_text(each) if each.path else "",
         )
         for each in found

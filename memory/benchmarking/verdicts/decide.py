@@ -46,11 +46,12 @@ class Evidence:
     category: str
     benchmark: str
     target: str
-    path: str
-    unit: str
-    better: Better
-    base: float | None
-    current: float | None
+    path: str = ""
+    """Empty where it is about a whole case."""
+    unit: str = ""
+    better: Better = "neither"
+    base: float | None = None
+    current: float | None = None
     log_ratio: float | None = None
     error: float | None = None
     """None where it is unknown: a single round, or figures that have no ratio."""

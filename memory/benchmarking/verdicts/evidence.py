@@ -101,18 +101,7 @@ def _evidence(base: Results, current: Results, thresholds: Thresholds, prior: Pr
 
 def _whole_case(case: CaseKey, verdict: Verdict, reason: str) -> Evidence:
     category, benchmark, target = case
-    return Evidence(
-        category=category,
-        benchmark=benchmark,
-        target=target,
-        path="",
-        unit="",
-        better="neither",
-        base=None,
-        current=None,
-        reason=reason,
-        settled=verdict,
-    )
+    return Evidence(category=category, benchmark=benchmark, target=target, reason=reason, settled=verdict)
 
 
 def _differing(before: Any, now: Any) -> str:

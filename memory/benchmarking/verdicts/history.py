@@ -15,12 +15,14 @@ from typing import Literal
 import msgspec
 
 from memory.benchmarking.errors import BenchmarkError, NothingMeasured, UnknownName, nearest
-from memory.benchmarking.metrics import Better, Metric, is_timed, metric_of
-from memory.benchmarking.model.files import read_result, read_run, run_folders
+from memory.benchmarking.metrics import Better, Metric, is_timed
+from memory.benchmarking.model.files import read_result, run_folders
 from memory.benchmarking.model.paths import leaf_of
 from memory.benchmarking.model.records import Figure, ResultRef, Run
 from memory.benchmarking.verdicts.changes import SHORTEST, find_changes
+from memory.benchmarking.verdicts.evidence import metric_in
 from memory.benchmarking.verdicts.patterns import fits
+from memory.benchmarking.verdicts.runs import readable_runs
 
 RUNS = 60
 """How many of the newest runs are read by default."""
@@ -95,7 +97,7 @@ def series_of(
         magnitude: The smallest step that counts; by default `MAGNITUDE`, or `MAGNITUDE_OF_SHARES`.
     """
     found: dict[tuple[str, ...], list[tuple[HistoryPoint, Metric]]] = {}
-    for folder, run in _runs(output_dir, last):
+    for folder, run in readable_runs(run_folders(output_dir)[-last:]):
         for ref in run.results:
             if benchmark in (None, ref.benchmark, f"{ref.category}.{ref.benchmark}"):
                 for path, metric, figure in _figures(folder, run, ref, pattern):
@@ -110,15 +112,6 @@ def series_of(
     return sorted(made, key=lambda each: -len(each.points))
 
 
-def _runs(output_dir: Path, last: int) -> Iterator[tuple[Path, Run]]:
-    """Yield the readable runs, the oldest first."""
-    for folder in run_folders(output_dir)[-last:]:
-        try:
-            yield folder, read_run(folder)
-        except BenchmarkError:
-            continue  # `results list` names it. A damaged run must not hide the others.
-
-
 def _figures(folder: Path, run: Run, ref: ResultRef, pattern: str) -> Iterator[tuple[str, Metric, Figure]]:
     try:
         result = read_result(folder / ref.file)
@@ -126,9 +119,7 @@ def _figures(folder: Path, run: Run, ref: ResultRef, pattern: str) -> Iterator[t
         return
     for path, figure in result.metrics.items():
         if fits(pattern, f"{ref.category}.{ref.benchmark}", path):
-            leaf = leaf_of(path)
-            unit = result.units.get(leaf)
-            metric = metric_of(leaf) if unit is None else Metric(unit.unit, unit.better)
+            metric = metric_in(result, path)
             if run.gates or not is_timed(metric.unit):
                 yield path, metric, figure
 
@@ -202,7 +193,7 @@ def _nothing(output_dir: Path, pattern: str, benchmark: str | None, last: int) -
     """Return the error that explains why there is no series."""
     benchmarks: set[str] = set()
     leaves: set[str] = set()
-    for folder, run in _runs(output_dir, last):
+    for folder, run in readable_runs(run_folders(output_dir)[-last:]):
         for ref in run.results:
             benchmarks.add(ref.benchmark)
             if benchmark in (None, ref.benchmark, f"{ref.category}.{ref.benchmark}"):

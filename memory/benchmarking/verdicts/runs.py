@@ -1,12 +1,22 @@
-"""Find the newest complete runs of a folder."""
+"""Read the runs of a folder, and find the newest complete ones."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from memory.benchmarking.errors import BenchmarkError, NothingMeasured, UnknownName
 from memory.benchmarking.model.files import RUN_FILE, read_run, run_folders
 from memory.benchmarking.model.records import Run
+
+
+def readable_runs(folders: Iterable[Path]) -> Iterator[tuple[Path, Run]]:
+    """Yield the runs of these folders. Damaged ones are left out: `results list` names them."""
+    for folder in folders:
+        try:
+            yield folder, read_run(folder)
+        except BenchmarkError:
+            continue
 
 
 def newest_complete(folder: Path) -> tuple[Path, list[str]]:

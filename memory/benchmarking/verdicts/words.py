@@ -12,7 +12,7 @@ ORDER: tuple[Verdict, ...] = (
     "regressed", "missing", "incomparable", "improved", "inconclusive", "new", "unchanged",
 )  # fmt: skip
 """The verdicts, the most important first."""
-BETWEEN_TARGETS: dict[Verdict, str] = {
+BETWEEN_TARGETS: dict[str, str] = {
     "regressed": "worse",
     "improved": "better",
     "unchanged": "no difference",
@@ -32,12 +32,17 @@ def change_text(each: MetricVerdict) -> str:
         return ""
     if change == 0 and each.low == each.high:
         return "the same"
-    text = f"{_amount(change, each)} {_word(change, each)}"
+    text = f"{_size(change, each)} {_word(change, each)}"
     if each.low is not None and each.high is not None and each.low < each.high:
         text += f" ({_interval(each)})"
     if each.confirmed is not None:
         text += ", confirmed" if each.confirmed else ", not confirmed"
     return text
+
+
+def reasoned_text(each: MetricVerdict) -> str:
+    """Return the change and the reason for the verdict."""
+    return ", ".join(part for part in (change_text(each), each.reason) if part)
 
 
 def figures_text(each: MetricVerdict) -> str:
@@ -49,9 +54,7 @@ def figures_text(each: MetricVerdict) -> str:
 
 def sees_text(each: MetricVerdict) -> str:
     """Return the smallest effect that would have been found."""
-    if each.detectable is None:
-        return NOTHING
-    return _size(each.detectable, each)
+    return NOTHING if each.detectable is None else _size(each.detectable, each)
 
 
 def place_text(each: MetricVerdict, *, with_target: bool) -> str:
@@ -109,14 +112,11 @@ def _effect(each: MetricVerdict) -> float:
     return abs(each.change or 0.0)
 
 
-def _amount(change: float, each: MetricVerdict) -> str:
-    return _size(abs(change), each)
-
-
-def _size(size: float, each: MetricVerdict) -> str:
+def _size(change: float, each: MetricVerdict) -> str:
+    """Return how large a change is, in either direction."""
     if each.scale == "difference":
-        return figure_text(size, each.unit)
-    return f"{_percent(size)} %"
+        return figure_text(abs(change), each.unit)
+    return f"{_percent(abs(change))} %"
 
 
 def _percent(share: float) -> str:
@@ -141,7 +141,7 @@ def _interval(each: MetricVerdict) -> str:
     assert each.high is not None
     low, high = (each.low - 1, each.high - 1) if each.scale == "ratio" else (each.low, each.high)
     if low * high < 0:
-        return f"{_amount(low, each)} {_word(low, each)} to {_amount(high, each)} {_word(high, each)}"
+        return f"{_size(low, each)} {_word(low, each)} to {_size(high, each)} {_word(high, each)}"
     near, far = sorted((abs(low), abs(high)))
     if each.scale == "difference":
         return f"{figure_text(near, each.unit)} to {figure_text(far, each.unit)}"

@@ -1,4 +1,4 @@
-"""Runs metric by metric: what got better or worse first, in the words of `membench compare`."""
+"""The page that compares runs metric by metric, with the verdicts of `membench compare`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from memory.benchmarking.verdicts.compare import compare_runs
 from memory.benchmarking.verdicts.records import UNDECIDED, Comparison, MetricVerdict
 from memory.benchmarking.verdicts.words import (
     ORDER,
-    change_text,
     conclusion,
     count_text,
     has_targets,
     in_order,
+    reasoned_text,
     sees_text,
 )
 from memory.benchmarking.view.index import RunIndex, RunLine
@@ -28,8 +28,9 @@ from memory.benchmarking.view.layout import Page, field, history_address, run_ad
 from memory.benchmarking.view.run_filter import LONGEST
 
 MOST_RUNS = 8
+"""How many runs one page compares."""
 SHOWN = 100
-"""Metrics of one comparison, unless all are asked for."""
+"""How many metrics of a comparison are listed, unless all are shown."""
 NOT_JUDGED = "not judged"
 _TONES = {
     "regressed": "bad",
@@ -42,7 +43,7 @@ _TONES = {
 
 @dataclass(frozen=True)
 class ChosenRuns:
-    """What is compared, and with what."""
+    """The runs that are compared, and their base."""
 
     runs: tuple[RunLine, ...]
     base: RunLine
@@ -53,12 +54,12 @@ class ChosenRuns:
 
     @property
     def fields(self) -> list[tuple[str, str]]:
-        """Of an address that means the same runs."""
+        """The query of an address with the same runs."""
         return [*(("run", line.id) for line in self.runs), ("base", self.base.id)]
 
 
 def chosen_runs(index: RunIndex, query: Mapping[str, Sequence[str]]) -> ChosenRuns | None:
-    """None where there are too few or too many to compare; without a base, the oldest is the base."""
+    """Return the runs of an address; None for too few or too many. The oldest is the base by default."""
     ids = sorted(dict.fromkeys(query.get("run", ())))
     if not 2 <= len(ids) <= MOST_RUNS:
         return None
@@ -66,19 +67,21 @@ def chosen_runs(index: RunIndex, query: Mapping[str, Sequence[str]]) -> ChosenRu
     asked = query.get("base", [ids[0]])[-1]
     base = next((line for line in runs if line.id == asked), None)
     if base is None:
-        raise UnknownName(f"the base {asked!r} is none of the runs that are compared")
+        raise UnknownName(f"the base {asked!r} is not one of the runs: choose one of {', '.join(ids)}")
     return ChosenRuns(runs, base)
 
 
 def choose_first() -> Page:
-    """For an address that names too few runs, or too many."""
+    """Return the page for an address with too few or too many runs."""
     text = f"Choose from two to {MOST_RUNS} runs in "
     body = (element("h1", "Comparison"), note(text, element("a", "the list", href="/"), "."))
     return Page("Comparison", join(body), here="Runs")
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _Filter:
+    """What the form on the page asks for."""
+
     chosen: ChosenRuns
     text: str
     verdict: str
@@ -86,17 +89,18 @@ class _Wanted:
 
     @property
     def address_of_all(self) -> str:
-        """Of the same, with every metric."""
+        """The address of the same page with all metrics."""
         fields = [("text", self.text), ("verdict", self.verdict), ("all", "1")]
         asked = [*self.chosen.fields, *((name, value) for name, value in fields if value)]
         return f"/compare?{urlencode(asked, errors='surrogateescape')}"
 
 
 def compare_page(index: RunIndex, query: Mapping[str, Sequence[str]]) -> Page:
+    """Return the page for the query of an address."""
     chosen = chosen_runs(index, query)
     if chosen is None:
         return choose_first()
-    wanted = _Wanted(
+    filters = _Filter(
         chosen,
         text=query.get("text", [""])[-1].strip()[:LONGEST],
         verdict=query.get("verdict", [""])[-1],
@@ -104,32 +108,34 @@ def compare_page(index: RunIndex, query: Mapping[str, Sequence[str]]) -> Page:
     )
     found = element(
         "section",
-        _ways(chosen),
-        [section for line in chosen.others for section in _section(index, wanted, line)],
+        _links(chosen),
+        [section for line in chosen.others for section in _section(index, filters, line)],
         id="comparison",
         data_live=True,
         aria_label="Verdicts",
     )
-    return Page("Comparison", join((element("h1", "Comparison"), _form(wanted), found)), here="Runs")
+    return Page("Comparison", join((element("h1", "Comparison"), _form(filters), found)), here="Runs")
 
 
-def _ways(chosen: ChosenRuns) -> Markup:
+def _links(chosen: ChosenRuns) -> Markup:
     address = f"/side-by-side?{urlencode(chosen.fields, errors='surrogateescape')}"
     return element("p", element("a", "Charts side by side", href=address, class_="button"), class_="ways")
 
 
-def _form(wanted: _Wanted) -> Markup:
+def _form(filters: _Filter) -> Markup:
     search = element(
-        "input", type="search", name="text", id="text", value=wanted.text, autocomplete="off",
+        "input", type="search", name="text", id="text", value=filters.text, autocomplete="off",
         placeholder="benchmark, metric …",
     )  # fmt: skip
     verdicts = [("", "all that are judged"), *((each, each) for each in ORDER), (NOT_JUDGED, NOT_JUDGED)]
     return element(
         "form",
-        [element("input", type="hidden", name="run", value=line.id) for line in wanted.chosen.runs],
-        select("Base", "base", [(line.id, line.id) for line in wanted.chosen.runs], wanted.chosen.base.id),
+        [element("input", type="hidden", name="run", value=line.id) for line in filters.chosen.runs],
+        select(
+            "Base", "base", [(line.id, line.id) for line in filters.chosen.runs], filters.chosen.base.id
+        ),
         field("Search", "text", search),
-        select("Verdict", "verdict", verdicts, wanted.verdict),
+        select("Verdict", "verdict", verdicts, filters.verdict),
         element("button", "Show", data_without_scripts=True),
         method="get",
         action="/compare",
@@ -139,58 +145,58 @@ def _form(wanted: _Wanted) -> Markup:
     )
 
 
-def _section(index: RunIndex, wanted: _Wanted, line: RunLine) -> Iterator[Markup]:
-    yield element("h2", _run(line), " against ", _run(wanted.chosen.base))
+def _section(index: RunIndex, filters: _Filter, line: RunLine) -> Iterator[Markup]:
+    yield element("h2", _run(line), " against ", _run(filters.chosen.base))
     try:
-        comparison = compared(wanted.chosen.base.folder, line.folder, index.version)
+        comparison = compared(filters.chosen.base.folder, line.folder, index.version)
     except BenchmarkError as problem:
         yield note(f"{problem}.", tone="warn")
         return
     if comparison.environment_differences:
         differing = [element("li", each) for each in comparison.environment_differences]
-        text = "The environments differ; what differs there may be the machine and not the code:"
+        text = "The environments differ, so a difference may come from the machine and not from the code:"
         yield element("div", element("p", text), element("ul", differing), class_="note warn")
     undecided = len(comparison.of(*UNDECIDED))
     tone = "bad" if comparison.of("regressed") else "warn"
     if tone == "warn" and len(comparison.of("improved", "unchanged")) > undecided:
         tone = "good"
-    # Of `--force`, which the words for the terminal speak of, there is no such thing here.
-    said = conclusion(comparison).partition(";")[0] if not comparison.comparable else conclusion(comparison)
-    yield note(element("strong", said), " ", count_text(comparison), ".", tone=tone)
+    # The page has no `--force`, which the text for the terminal names after the semicolon.
+    text = conclusion(comparison) if comparison.comparable else conclusion(comparison).partition(";")[0]
+    yield note(element("strong", text), " ", count_text(comparison), ".", tone=tone)
     if comparison.notes:
         notes = element("ul", [element("li", each) for each in comparison.notes])
         count = f"{len(comparison.notes)} note{'s' if len(comparison.notes) > 1 else ''} on this comparison"
         yield element("details", element("summary", count), notes, id=f"notes-{line.id}")
-    chosen = _chosen(comparison, wanted)
-    shown = chosen if wanted.everything else chosen[:SHOWN]
+    metrics = _metrics(comparison, filters)
+    shown = metrics if filters.everything else metrics[:SHOWN]
     if not shown:
         yield element("p", "No metric fits.", class_="soft")
         return
     yield _table(shown, with_target=has_targets(comparison))
-    if len(shown) < len(chosen):
-        link = element("a", f"Show all {len(chosen):,}", href=wanted.address_of_all)
-        yield element("p", f"{len(shown):,} of {len(chosen):,} metrics. ", link)
+    if len(shown) < len(metrics):
+        link = element("a", f"Show all {len(metrics):,}", href=filters.address_of_all)
+        yield element("p", f"{len(shown):,} of {len(metrics):,} metrics. ", link)
 
 
 def _run(line: RunLine) -> Markup:
     link = element("a", line.id, href=run_address(line.id))
-    # A run that is whole needs no word.
+    # Only a run that is not complete shows its status.
     return link if line.status == "complete" else join((link, " ", status_mark(line)))
 
 
 @lru_cache(maxsize=MOST_RUNS)
 def compared(base: Path, current: Path, version: int) -> Comparison:
-    """Kept until a run changes, so that searching in it does not compare again."""
+    """Compare two runs; cached until a run changes, so that a search on the page is quick."""
     return compare_runs(base, current)
 
 
-def _chosen(comparison: Comparison, wanted: _Wanted) -> list[MetricVerdict]:
-    """What matters first."""
-    verdicts = [each for each in ORDER if wanted.verdict in ("", each)]
+def _metrics(comparison: Comparison, filters: _Filter) -> list[MetricVerdict]:
+    """Return the metrics to list, the most important first."""
+    verdicts = [each for each in ORDER if filters.verdict in ("", each)]
     found = [each for verdict in verdicts for each in in_order(comparison, verdict)]
-    if wanted.verdict == NOT_JUDGED:
+    if filters.verdict == NOT_JUDGED:
         found = in_order(comparison, None)
-    words = wanted.text.casefold().split()
+    words = filters.text.casefold().split()
     if not words:
         return found
     return [
@@ -206,13 +212,12 @@ def _table(metrics: Sequence[MetricVerdict], *, with_target: bool) -> Markup:
         case = (each.category, each.benchmark, each.target)
         benchmark = f"{each.name} on {each.target}" if with_target else each.name
         path = element("a", each.path, href=history_address(case, each.path)) if each.path else None
-        said = ", ".join(part for part in (change_text(each), each.reason) if part)
         rows.append(
             element(
                 "tr",
                 element("th", element("span", benchmark, class_="soft place"), path, scope="row"),
                 element("td", mark(each.verdict or NOT_JUDGED, _TONES.get(each.verdict or "", ""))),
-                element("td", said),
+                element("td", reasoned_text(each)),
                 _number("Base", figure_text(each.base, each.unit)),
                 _number("This run", figure_text(each.current, each.unit)),
                 _number("Sees from", sees_text(each)),

@@ -21,6 +21,7 @@ from memory.benchmarking.view.run_page import load
 
 
 def side_by_side_page(index: RunIndex, query: Mapping[str, Sequence[str]]) -> Page:
+    """Return the page for the query of an address."""
     chosen = chosen_runs(index, query)
     if chosen is None:
         return choose_first()
