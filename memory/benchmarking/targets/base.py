@@ -42,7 +42,7 @@ class Item:
     step: int | None = None
     """The agent's step in its world or conversation."""
     importance: float = 1.0
-    """From 0 to 1."""
+    """A finite number ≥ 0; a higher one is more important."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     kind: str | None = None
     """What sort of memory it is, such as "message"."""
