@@ -1,6 +1,6 @@
 """The command line: `membench`, `python -m memory.benchmarking.cli`, `python scripts/benchmark.py`.
 
-Only what a command needs is loaded, and only when it runs: `--help` answers at once.
+A command imports what it needs when it runs, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ _COMMANDS = (run, ab, compare, baseline, history, calibrate, selftest, listing, 
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse ends with 2 on bad input, which is the exit code of a regression here."""
+    """A parser that exits with 1 on bad input: argparse's 2 is the exit code of a regression here."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_FAILED, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of `membench` with all its commands."""
     from memory import __version__
 
     parser = _Parser(
         prog="membench",
         description="Measure agent memories: quality, latency, throughput, footprint, durability.",
-        epilog="`membench run --profile quick` is a good start; `membench COMMAND --help` says more.",
+        epilog="Start with `membench run --profile quick`. `membench COMMAND --help` explains a command.",
     )
     parser.add_argument("--version", action="version", version=f"membench {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -54,7 +55,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code."""
+    """Run one command and return its exit code. `argv` replaces the command line."""
     replace_unencodable(sys.stdout, sys.stderr)
     arguments = make_parser().parse_args(argv)
     try:
@@ -67,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("membench: stopped", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has enough; what is still buffered has nowhere to go.
+        # The reader closed the pipe. Redirect the rest, so that the flush at exit does not fail too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
     return code

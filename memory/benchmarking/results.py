@@ -1,10 +1,10 @@
-"""The results that are on disk: saving, finding, comparing, plotting and reporting them.
+"""Save, find, compare, plot, export and report the results on disk.
 
     results = BenchmarkResults("benchmark_results")
     files = results.list_results(category="storage")
     table = results.compare_results(files)
 
-pandas and matplotlib are loaded by the methods that need them.
+pandas and matplotlib are imported only by the methods that need them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from memory.benchmarking.errors import (
     BenchmarkError,
@@ -56,24 +54,27 @@ if TYPE_CHECKING:
     from memory.benchmarking.verdicts.records import Comparison
 
 Ref = ResultFile | os.PathLike[str] | str
-"""A result as `list_results` gives it, or its path, which may start inside the folder."""
+"""A result: what `list_results` returns, or the path of its file, relative to `output_dir` or not."""
 PLOTS = "plots"
 REPORTS = "reports"
+"""The folders inside `output_dir` for plots and pages."""
 _TIMESTAMP = re.compile(r"\d{8}_\d{6}")
 _PLOT_FORMATS = ("png", "svg", "pdf")
 
 
 class BenchmarkResults:
-    """All results below one folder."""
+    """The results below one folder.
+
+    Most methods take `refs`: results as `list_results` returns them, paths of result files, or run ids.
+    Files that can't be read are left out with a warning, and listed in `problems`.
+    """
 
     def __init__(self, output_dir: str | os.PathLike[str] = DEFAULT_FOLDER) -> None:
         self.output_dir = Path(output_dir)
         if self.output_dir.is_file():
-            raise InvalidBenchmarkConfig(
-                f"{self.output_dir} is a file: name the folder that has the results"
-            )
+            raise InvalidBenchmarkConfig(f"{self.output_dir} is a file: name the folder with the results")
         self.problems: list[DamagedResult] = []
-        """Files that the last loading had to leave out."""
+        """The files that the last call could not read."""
 
     # -- one result -----------------------------------------------------------------------------
 
@@ -85,7 +86,12 @@ class BenchmarkResults:
         metadata: Mapping[str, Any] | None = None,
         timestamp: str | None = None,
     ) -> ResultFile:
-        """Save what a benchmark returned, outside of any run: `<category>/<benchmark>_<timestamp>.json`."""
+        """Save a result outside of any run, as `<category>/<benchmark>_<timestamp>.json`.
+
+        - `results`: the measured values, as nested dictionaries; numbers become figures.
+        - `metadata`: anything else to store with them, such as the parameters.
+        - `timestamp`: like `20250323_145623`; by default now.
+        """
         for what, name in (("category", category), ("benchmark", benchmark)):
             _check_name(what, name)
         timestamp = timestamp_now() if timestamp is None else timestamp
@@ -94,9 +100,9 @@ class BenchmarkResults:
             or time_of(timestamp) is None
             or not _TIMESTAMP.fullmatch(timestamp)
         ):
-            raise InvalidResult(f"timestamp {timestamp!r} is not a time like '20250323_145623'")
+            raise InvalidResult(f"timestamp {timestamp!r} is not a time: use the form '20250323_145623'")
         if not isinstance(results, Mapping) or not results:
-            raise InvalidResult(f"results is {results!r:.60}: give a dictionary with at least one entry")
+            raise InvalidResult(f"results is {results!r:.60}: use a dictionary with at least one entry")
         not_available: dict[str, str] = {}
         tree = plain(results, not_available)
         details = plain(metadata or {}, {}, "metadata")
@@ -117,15 +123,16 @@ class BenchmarkResults:
         return ResultFile(timestamp, path, category, benchmark, _run_id(path))
 
     def load_result(self, ref: Ref) -> Result:
-        """Read one result. A result that has no `metrics` gets them from its numbers."""
+        """Read one result. Numbers become figures if the file has no `metrics`."""
         return self._load(ref).result
 
     def list_results(
         self, category: str | None = None, benchmark: str | None = None, run: str | None = None
     ) -> list[ResultFile]:
-        """The results, the oldest first, by their names alone: no file is opened.
+        """List results, oldest first, by their file names: no file is opened.
 
-        `run` is an id, a part of one that no other run has, or `latest`.
+        - `category`, `benchmark`: only results of these.
+        - `run`: only results of this run: its id, a unique part of its id, its folder, or `latest`.
         """
         folder = self.output_dir if run is None else find_run(self.output_dir, run)
         return sorted(
@@ -137,7 +144,7 @@ class BenchmarkResults:
     # -- several results ------------------------------------------------------------------------
 
     def find(self, ref: Ref) -> list[ResultFile]:
-        """The result of a path, or all results of a run."""
+        """Return the result at a path, or all results of a run."""
         path = self._path(ref)
         if isinstance(ref, ResultFile):
             return [ref]
@@ -146,10 +153,10 @@ class BenchmarkResults:
         name = os.fspath(ref)
         if not name.endswith(".json"):
             return self.list_results(run=name)
-        raise UnknownName(f"there is no file {name}, and none in {self.output_dir}")
+        raise UnknownName(f"there is no file {name}, here or in {self.output_dir}")
 
     def load_results(self, refs: Iterable[Ref]) -> list[LoadedResult]:
-        """Read all that can be read; `problems` tells which files are damaged."""
+        """Read all results that can be read; `problems` lists the damaged files."""
         self.problems = []
         loaded = []
         for ref in [refs] if isinstance(refs, str | os.PathLike) else refs:
@@ -160,11 +167,11 @@ class BenchmarkResults:
         return loaded
 
     def run_of(self, file: ResultFile) -> Run | None:
-        """The run that a result is from; None for one that was saved by hand."""
+        """Return the run of a result; None if it was saved with `save_result`."""
         return read_run(file.path.parent.parent) if file.run_id else None
 
     def runs_of(self, results: Iterable[LoadedResult]) -> dict[str, Run]:
-        """The runs of these results, by id; a damaged `run.json` is one more problem."""
+        """Return the runs of results, by id; a damaged `run.json` is added to `problems`."""
         runs: dict[str, Run] = {}
         for file in {each.file.run_id: each.file for each in results if each.file.run_id}.values():
             try:
@@ -177,10 +184,7 @@ class BenchmarkResults:
         return runs
 
     def compare_results(self, refs: Iterable[Ref]) -> DataFrame:
-        """One row per result and metric; parameters such as batch_size and complexity are columns.
-
-        Damaged files are left out with a warning, and listed in `problems`.
-        """
+        """Return a table with one row for each figure; parameters such as batch_size are columns."""
         try:
             import pandas as pd
         except ImportError:
@@ -196,19 +200,26 @@ class BenchmarkResults:
         return frame.astype({**types, "timestamp": "datetime64[s]"})
 
     def plot_comparison(self, refs: Iterable[Ref], metric: str, x_axis: str | None = None) -> Plot:
-        """A metric over a parameter (or over the runs), one line for each combination of the others."""
+        """Plot a metric, with one line for each combination of the parameters that differ.
+
+        - `metric`: the name of the metric, as in `p50_ms`.
+        - `x_axis`: a parameter, `run_id` or `timestamp`; by default the parameter with the most values.
+        """
         from memory.benchmarking.report.plots import plot
 
         return plot(self.compare_results(refs), metric, x_axis)
 
     def save_plot(self, fig: Plot, filename: str | os.PathLike[str]) -> Path:
-        """Save a figure as PNG, SVG or PDF; a name that is not absolute goes into `plots` in the folder."""
+        """Save a plot and return its path. `filename` ends in .png, .svg or .pdf; by default in .png.
+
+        A relative name is a file in `plots` inside `output_dir`.
+        """
         path = self.output_dir / PLOTS / Path(filename)
         path = path if path.suffix else path.with_suffix(".png")
         kind = path.suffix[1:].lower()
         if kind not in _PLOT_FORMATS:
             raise InvalidBenchmarkConfig(
-                f"{path.name} can't be drawn: use a name that ends in .png, .svg or .pdf"
+                f"{path.name} has an unknown format: use a name that ends in .png, .svg or .pdf"
             )
         try:
             from matplotlib import rc_context
@@ -216,9 +227,9 @@ class BenchmarkResults:
             raise needs("matplotlib", "bench", "saving a plot") from None
         buffer = io.BytesIO()
         with warnings.catch_warnings():
-            # A name in a script that the font lacks is drawn as boxes; that is no reason to fail.
+            # Letters that the font lacks are drawn as boxes: no reason to warn.
             warnings.filterwarnings("ignore", message="Glyph .* missing")
-            # Publishers refuse the fonts that matplotlib puts into a PDF by default (Type 3).
+            # Publishers refuse Type 3 fonts, matplotlib's default in a PDF; 42 is TrueType.
             with rc_context({"pdf.fonttype": 42}):
                 fig.savefig(buffer, format=kind, dpi=200)
         write_whole(path, buffer.getvalue())
@@ -231,17 +242,20 @@ class BenchmarkResults:
         path: str | os.PathLike[str] | None = None,
         baseline: str | None = None,
     ) -> Path:
-        """Write a page that shows results, and say where it is.
+        """Write an HTML page of results and return its path.
 
-        Without `run`: the newest run that has results of the category, and all that were saved by hand.
-        `baseline` is a run or the name of one, shown beside it, with a verdict on every figure.
+        - `category`: only results of this category.
+        - `run`: the runs to show; by default the newest one, and all results saved with `save_result`.
+        - `path`: the file to write; by default one in `reports` inside `output_dir`.
+        - `baseline`: a run or the name of a baseline, to compare the newest of the runs with.
         """
         from memory.benchmarking.report.page import page
 
-        asked = None if run is None else [run] if isinstance(run, str) else list(run)
-        files, left_out = self._for_report(category, asked)
-        # A run that was asked for is shown even if all of it failed.
-        runs = {folder.name: read_run(folder) for folder in self._folders(asked or ())}
+        named = None if run is None else [run] if isinstance(run, str) else list(run)
+        files, left_out = self._for_report(category, named)
+        # A run that is named is shown even if all of its rounds failed.
+        folders = [find_run(self.output_dir, name) for name in named or ()]
+        runs = {folder.name: read_run(folder) for folder in folders}
         if not files and not any(each.failures for each in runs.values()):
             raise self.nothing_of(category)
         comparison = None
@@ -249,7 +263,7 @@ class BenchmarkResults:
             base, comparison = self._against(baseline, files, category)
             files += base
             if left_out and any(file.path.parents[2] == self.output_dir for file in base):
-                left_out -= 1  # one of the older runs is on the page after all
+                left_out -= 1  # the baseline is one of the older runs, and is on the page
         loaded = self._load_or_warn(files)
         runs |= self.runs_of(each for each in loaded if each.file.run_id not in runs)
         text = page(
@@ -260,7 +274,7 @@ class BenchmarkResults:
             older_runs=left_out,
             baseline=comparison,
         )
-        return self._write_page(text, path, [category, *(asked or ())])
+        return self._write_page(text, path, [category, *(named or ())])
 
     def compare_report(
         self,
@@ -268,31 +282,33 @@ class BenchmarkResults:
         category: str | None = None,
         path: str | os.PathLike[str] | None = None,
     ) -> Path:
-        """Write a page that shows runs, baselines or targets side by side; the first is compared with.
+        """Write an HTML page that compares runs, baselines or targets, and return its path.
 
-        A target by itself is that of the newest run that has it; `latest@sqlite-baseline` names both.
+        - `names`: two or more; the others are compared with the first. A target alone means the newest run
+          that has it; `latest@sqlite-baseline` names the run and the target.
+        - `category`, `path`: as in `generate_report`.
         """
         from memory.benchmarking.report.comparison import comparison_page
         from memory.benchmarking.report.run_references import resolve_names
 
-        asked = list(names)
-        chosen = resolve_names(self.output_dir, asked)
+        names = list(names)
+        chosen = resolve_names(self.output_dir, names)
         loaded: list[LoadedResult] = []
         problems: list[DamagedResult] = []
-        for choice in chosen:
-            found = self.load_results(self.list_results(category, run=str(choice.folder)))
+        for reference in chosen:
+            found = self.load_results(self.list_results(category, run=str(reference.folder)))
             problems += self.problems
-            loaded += [each for each in found if choice.target in (None, each.target)]
+            loaded += [each for each in found if reference.target in (None, each.target)]
         self.problems = problems
         if not loaded:
             raise self.nothing_of(category)
         text = comparison_page(loaded, self.runs_of(loaded), problems=self.problems)
-        return self._write_page(text, path, ["compare", category, *asked])
+        return self._write_page(text, path, ["compare", category, *names])
 
     def _against(
         self, baseline: str, files: list[ResultFile], category: str | None
     ) -> tuple[list[ResultFile], Comparison]:
-        """The results of a baseline, and what the newest run of these says against it."""
+        """Return the results of a baseline, and the comparison of the newest run of `files` with it."""
         from memory.benchmarking.report.run_references import find_run_or_baseline
         from memory.benchmarking.verdicts.compare import compare_runs
 
@@ -311,16 +327,16 @@ class BenchmarkResults:
     ) -> Path:
         name = "_".join(filter(None, parts)) or "all"
         out = Path(path) if path is not None else self.output_dir / REPORTS / f"{_as_file_name(name)}.html"
-        # What is no text in any language, half a surrogate pair, must not cost the page.
+        # Replace half surrogate pairs, which can't be encoded, instead of failing.
         write_whole(out, text.encode("utf-8", "replace"))
         return out
 
     def nothing_of(self, category: str | None, benchmark: str | None = None) -> BenchmarkError:
-        """Why a list is empty: nothing was measured yet, or the name is not one of those that were."""
+        """Return the error for an empty list: nothing was measured yet, or a name is unknown."""
         files = self.list_results()
         if not files:
             return NothingMeasured(
-                f"there are no results in {self.output_dir}: make some with `membench run`"
+                f"there are no results in {self.output_dir}: measure some with `membench run`"
             )
         categories = {file.category for file in files}
         if category is not None and category not in categories:
@@ -332,10 +348,13 @@ class BenchmarkResults:
             return UnknownName(
                 f"there are no results of benchmark {benchmark!r}: {nearest(benchmark, known)}"
             )
-        return NothingMeasured("no run has such results; `membench results list --all` shows all runs")
+        return NothingMeasured("no run has such results: `membench results list --all` lists all runs")
 
     def export(self, refs: Iterable[Ref], format: str, path: str | os.PathLike[str]) -> Path:
-        """Write results for another tool: csv, parquet, json, pytest-benchmark or bmf."""
+        """Export results to a file for another tool, and return its path.
+
+        `format` is csv, parquet, json, pytest-benchmark or bmf (Bencher).
+        """
         from memory.benchmarking.report.export import export
 
         loaded = self._load_or_warn(refs)
@@ -359,7 +378,7 @@ class BenchmarkResults:
                 result.metrics = {name: Figure(value=value) for name, value in values.items()}
                 result.units = _units(values)
         except (InvalidResult, OverflowError, RecursionError) as problem:
-            raise DamagedResult(f"{path} is no result of ours: {problem}") from problem
+            raise DamagedResult(f"{path} is not a valid result: {problem}") from problem
         if isinstance(ref, ResultFile):
             return LoadedResult(ref, result)
         file = ResultFile(result.timestamp, path, result.category, result.benchmark, _run_id(path))
@@ -376,7 +395,7 @@ class BenchmarkResults:
         return loaded
 
     def _for_report(self, category: str | None, runs: list[str] | None) -> tuple[list[ResultFile], int]:
-        """The results that a report shows, and how many older runs it does not."""
+        """Return the results that a report shows, and the number of older runs that it leaves out."""
         if runs is not None:
             return [file for run in runs for file in self.list_results(category, run=run)], 0
         files = self.list_results(category)
@@ -384,16 +403,6 @@ class BenchmarkResults:
         ids = [folder.name for folder in run_folders(self.output_dir) if folder.name in with_results]
         newest = ids[-1:]
         return [file for file in files if file.run_id in ("", *newest)], len(ids) - len(newest)
-
-    def _folders(self, runs: Iterable[str]) -> list[Path]:
-        return [find_run(self.output_dir, run) for run in runs]
-
-
-def as_dict(result: Result) -> dict[str, Any]:
-    """A result as plain dictionaries, as it stands in its file."""
-    found = msgspec.to_builtins(result)
-    assert isinstance(found, dict)
-    return found
 
 
 def _units(values: Iterable[str]) -> dict[str, Unit]:
@@ -408,16 +417,16 @@ def _run_id(path: Path) -> str:
 
 
 def _check_name(what: str, name: str) -> None:
-    """A name that makes a file which is found again under the same name."""
+    """Raise InvalidResult if a file with this name would not be found again under the same name."""
     if not isinstance(name, str) or not name.strip():
-        raise InvalidResult(f"{what} is {name!r}: give it a name")
-    bad = next((sign for sign in name if sign in "/\\" or not sign.isprintable()), None)
+        raise InvalidResult(f"{what} is {name!r}: use a text that is not empty")
+    bad = next((letter for letter in name if letter in "/\\" or not letter.isprintable()), None)
     if bad is not None:
         raise InvalidResult(f"{what} {name!r} contains {bad!r}: use letters, digits, '_' and '-'")
     if name.startswith("."):
-        raise InvalidResult(f"{what} {name!r} starts with a dot, and would be hidden")
+        raise InvalidResult(f"{what} {name!r} starts with a dot, which hides the file: use another name")
     if re.search(r"_\d{8}_\d{6}", name):
-        raise InvalidResult(f"{what} {name!r} contains a time: that is the file's business")
+        raise InvalidResult(f"{what} {name!r} contains a time, which the file name adds: leave it out")
 
 
 def _as_file_name(text: str) -> str:

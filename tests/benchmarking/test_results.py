@@ -30,7 +30,7 @@ from memory.benchmarking.model.paths import ROW_COLUMNS, flatten, read_path
 from memory.benchmarking.model.records import Figure
 from memory.benchmarking.report.markup import asset
 from memory.benchmarking.report.palette import COLOURS
-from memory.benchmarking.results import BenchmarkResults, as_dict
+from memory.benchmarking.results import BenchmarkResults
 
 SPEC_RESULT = {
     "complexity_1": {
@@ -129,7 +129,7 @@ def test_what_is_saved_is_loaded(tmp_path_factory: pytest.TempPathFactory, tree:
     loaded = results.load_result(file)
     assert loaded.results == tree
     assert {path: fig.value for path, fig in loaded.metrics.items()} == flatten(tree)
-    assert as_dict(loaded) == json.loads(file.path.read_text())
+    assert msgspec.to_builtins(loaded) == json.loads(file.path.read_text())
 
 
 @given(name=st.text(max_size=12))

@@ -1,1 +1,1 @@
-"""Text for people: numbers, tables, terminal features, remarks."""
+"""Text for people: numbers, tables, terminal features, notes of results."""

@@ -1,4 +1,4 @@
-"""Figures and tables as plain text, the same in every command."""
+"""Format figures and tables as plain text, the same way in every command."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from collections.abc import Collection, Sequence
 from unicodedata import combining, east_asian_width
 
 NOTHING = "—"
+"""Stands where there is no value."""
 DIGITS = 3
-"""Significant ones: more than that is noise in nearly every measurement."""
+"""Significant digits: further ones are noise in nearly every measurement."""
 TOO_FEW = "too few rounds"
-"""In place of bounds that say nothing."""
+"""Stands in place of an interval that is too wide to be useful."""
 _FAR = 10
-"""Times up or down, from which on bounds say how few rounds there were and nothing of the figure."""
+"""Bounds more than this factor away from the figure are shown as `TOO_FEW`."""
+_LEAST_WIDTH = 8
+"""Columns of a table are not cut below this width."""
 
-# Units that are the same thing in other sizes, from small to large.
+# Units of one kind, from small to large.
 _SCALES: tuple[tuple[tuple[str, float], ...], ...] = (
     (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)),
     (("B", 1.0), ("KB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12)),
@@ -22,9 +25,9 @@ _SCALES: tuple[tuple[tuple[str, float], ...], ...] = (
 
 
 def figure_text(value: float | None, unit: str = "") -> str:
-    """A figure for people: `1.23 µs` for 0.00123 ms, `12,300 /s` for 12345 /s, `—` for None.
+    """Format a figure: `1.23 µs` for 0.00123 ms, `12,300 /s` for 12345 /s, `—` for None.
 
-    Whole numbers without a unit are counts, and shown to the last digit.
+    Whole numbers without a unit are counts: all their digits are shown.
     """
     if value is None or math.isnan(value):
         return NOTHING
@@ -33,9 +36,9 @@ def figure_text(value: float | None, unit: str = "") -> str:
 
 
 def interval_text(value: float, low: float | None, high: float | None, unit: str = "") -> str:
-    """The bounds in the unit that `figure_text` gives the value: `1.20–1.27`; empty where there are none.
+    """Format an interval in the unit of `figure_text(value)`: `1.20–1.27`.
 
-    A figure that is the same in every round needs no bounds.
+    Empty if there are no bounds, or if they are equal: the figure was the same in every round.
     """
     if low is None or high is None or low == high:
         return ""
@@ -47,10 +50,10 @@ def interval_text(value: float, low: float | None, high: float | None, unit: str
 
 
 def is_too_wide(value: float, low: float, high: float, unit: str = "") -> bool:
-    """Whether the bounds of a positive figure reach more than ten times up or down.
+    """Return whether a bound of a positive figure is more than ten times away from it.
 
-    Bounds below zero are those of a difference, bounds of a share end at 1, and nothing is below zero: such
-    bounds tell something, however small the figure is.
+    False for differences, which have a negative bound, and for shares, whose bounds end at 1: a factor
+    means nothing there.
     """
     if value <= 0 or low < 0 or (not unit and high <= 1):
         return False
@@ -58,7 +61,7 @@ def is_too_wide(value: float, low: float, high: float, unit: str = "") -> bool:
 
 
 def with_interval(value: float | None, low: float | None, high: float | None, unit: str = "") -> str:
-    """`1.23 µs (1.20–1.27)`, or the figure alone where nothing bounds it."""
+    """Format a figure with its interval: `1.23 µs (1.20–1.27)`; without one, the figure alone."""
     if value is None:
         return NOTHING
     bounds = interval_text(value, low, high, unit)
@@ -66,12 +69,12 @@ def with_interval(value: float | None, low: float | None, high: float | None, un
 
 
 def unit_for(value: float, unit: str) -> str:
-    """The unit that `figure_text` gives a value: `µs` for 0.00123 ms."""
+    """Return the unit that `figure_text` uses for a value: `µs` for 0.00123 ms."""
     return _scaled(value, unit)[1]
 
 
 def in_other_unit(value: float, unit: str, other: str) -> float:
-    """The same amount in another unit of its kind."""
+    """Convert a value to another unit of the same kind."""
     return value if unit == other else value * _factor(unit, other)
 
 
@@ -83,9 +86,10 @@ def table(
     indent: str = "",
     width: int | None = None,
 ) -> str:
-    """Aligned columns, two spaces between them; `right` names the columns of figures.
+    """Format rows as aligned columns with two spaces between them.
 
-    Where the lines would be wider than `width`, the widest left-aligned column is cut, with an ellipsis.
+    `right` are the numbers of the right-aligned columns. Where the lines would be wider than `width`, the
+    widest left-aligned column is shortened, with an ellipsis.
     """
     lines = [[clean(cell) for cell in row] for row in ((headers, *rows) if headers else rows)]
     if not lines:
@@ -105,7 +109,7 @@ def table(
 
 
 def shorten(text: str, width: int) -> str:
-    """Cut to this many columns, with an ellipsis where something was lost."""
+    """Shorten a text to `width` terminal columns; an ellipsis marks what was cut."""
     if text_width(text) <= width:
         return text
     kept, used = "", 1
@@ -118,33 +122,34 @@ def shorten(text: str, width: int) -> str:
 
 
 def clean(text: str) -> str:
-    """Without what a terminal would obey: a name from a file can't move the cursor or colour the screen."""
+    """Replace control characters, so that a name from a file can't move the cursor or colour the screen."""
     return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
 def text_width(text: str) -> int:
-    """Columns on a terminal."""
+    """Return how many terminal columns a text takes."""
     return sum(
         0 if combining(letter) else 2 if east_asian_width(letter) in ("W", "F") else 1 for letter in text
     )
 
 
 def _fit(widths: list[int], right: Collection[int], most: int) -> None:
+    """Narrow the widest left-aligned columns, in place, until all columns together fit into `most`."""
     left = [number for number in range(len(widths)) if number not in right]
     while left and sum(widths) > most:
         widest = max(left, key=lambda number: widths[number])
-        if widths[widest] <= 8:
+        if widths[widest] <= _LEAST_WIDTH:
             return
         widths[widest] -= 1
 
 
 def _scaled(value: float, unit: str) -> tuple[float, str]:
-    """The value in the largest unit of its kind in which it is not below 1, as it will be rounded."""
+    """Return the value in the largest unit in which it is at least 1 after rounding, and that unit."""
     for scale in _SCALES:
         sizes = dict(scale)
         if unit in sizes and value and math.isfinite(value):
             base = value * sizes[unit]
-            # Rounded first, so that 999.9 µs becomes 1.00 ms and not 1,000 µs.
+            # Round first, so that 999.9 µs becomes 1.00 ms and not 1,000 µs.
             size = abs(float(f"{base:.{DIGITS}g}"))
             name, factor = next(
                 ((name, factor) for name, factor in reversed(scale) if size >= factor), scale[0]
@@ -154,7 +159,7 @@ def _scaled(value: float, unit: str) -> tuple[float, str]:
 
 
 def _factor(unit: str, other: str) -> float:
-    """What turns figures of one unit into figures of another of the same kind."""
+    """Return the factor from one unit to another unit of the same kind."""
     for scale in _SCALES:
         sizes = dict(scale)
         if unit in sizes:

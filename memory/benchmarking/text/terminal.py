@@ -1,4 +1,4 @@
-"""What a terminal can show: signs that it has, small plots where it has them, and bytes for machines.
+"""Output to a terminal: characters that it can show, small plots, and exact bytes for programs.
 
 bar(3, of=4, width=8)            ██████
 sparkline([1, 5, 2, 8])          ▁▅▂█
@@ -18,33 +18,33 @@ from typing import TextIO
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _STEPS = "▁▂▃▄▅▆▇█"
 PLOT_CHARACTERS = re.compile(f"[{_EIGHTHS[1:]}{_STEPS}]+")
-"""What `bar` and `sparkline` are made of."""
-_PLAIN = {
+"""Matches what `bar` and `sparkline` draw."""
+_REPLACEMENTS = {
     "—": "-", "–": "-", "−": "-", "·": "-", "µ": "u", "×": "x", "÷": "/", "±": "+-", "…": "...", "▸": ">",
     "→": "->", "←": "<-", "⟷": "<->", "≥": ">=", "≤": "<=", "∞": "inf", "∕": "/", "²": "2", "✓": "ok",
     "’": "'", "‘": "'", "“": '"', "”": '"',
 }  # fmt: skip
-"""What stands for a sign that the terminal does not have."""
+"""ASCII text for characters that the terminal's encoding may lack."""
 _HANDLER = "membench-plain"
 
 
 def replace_unencodable(*streams: TextIO) -> None:
-    """From now on a sign that a stream can't show is written as one that it can; none is an error."""
-    codecs.register_error(_HANDLER, _plain)
+    """Make streams write ASCII for characters that their encoding lacks, instead of raising an error."""
+    codecs.register_error(_HANDLER, _replace)
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=_HANDLER)
 
 
-def _plain(problem: UnicodeError) -> tuple[str, int]:
+def _replace(problem: UnicodeError) -> tuple[str, int]:
     if not isinstance(problem, UnicodeEncodeError):
         raise problem
     letters = problem.object[problem.start : problem.end]
-    return "".join(_PLAIN.get(letter, "?") for letter in letters), problem.end
+    return "".join(_REPLACEMENTS.get(letter, "?") for letter in letters), problem.end
 
 
 def print_for_machines(text: str) -> None:
-    """JSON and the like: UTF-8, whatever the terminal can show, and to the last byte."""
+    """Print JSON and other text for programs: always as UTF-8, without replacing any character."""
     sys.stdout.flush()
     binary = getattr(sys.stdout, "buffer", None)
     if binary is None:
@@ -55,7 +55,7 @@ def print_for_machines(text: str) -> None:
 
 
 def can_draw(stream: TextIO) -> bool:
-    """Whether small plots can be shown: a terminal that has the signs for them."""
+    """Return whether a stream is a terminal that can show `bar` and `sparkline`."""
     if not stream.isatty() or os.environ.get("TERM") == "dumb":
         return False
     try:
@@ -66,7 +66,10 @@ def can_draw(stream: TextIO) -> bool:
 
 
 def bar(value: float, of: float, width: int) -> str:
-    """A bar as long as the value's share of `of`, to an eighth of a letter. Something is never nothing."""
+    """Draw a bar: `width` cells for `of`, less for a smaller value, to an eighth of a cell.
+
+    A positive value draws at least one eighth of a cell.
+    """
     if not math.isfinite(value) or not of > 0 or value <= 0:
         return ""
     eighths = max(1, round(8 * width * min(1.0, value / of)))
@@ -75,14 +78,14 @@ def bar(value: float, of: float, width: int) -> str:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """A letter for each value, as high as it is between the smallest and the largest."""
+    """Draw one character for each value, between ▁ for the smallest and █ for the largest."""
     known = [value for value in values if math.isfinite(value)]
     if not known:
         return ""
     low, high = min(known), max(known)
     if low == high:
         return _STEPS[3] * len(known)
-    # Halved first: the difference of two huge numbers may be beyond the numbers.
+    # Halve first: the difference of two huge numbers could overflow a float.
     span = high / 2 - low / 2
     steps = len(_STEPS) - 1
     return "".join(_STEPS[round(min(1.0, (value / 2 - low / 2) / span) * steps)] for value in known)
