@@ -1,1 +1,1 @@
-"""What people look at: plots and pages."""
+"""Plots, pages and exports of results."""

@@ -1,4 +1,4 @@
-"""A chart as a figure of a page: title, what it shows in words, legend, panels, and its data as a table."""
+"""A chart as an HTML figure: title, findings, legend, panels, and its data as a table."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from memory.benchmarking.report.svg import COLOURS, SHAPES, draw, x_text
 from memory.benchmarking.text.display import NOTHING, figure_text, with_interval
 
 MOST_KEYS = 12
-"""Lines and sources that charts.css can switch off."""
+"""Number of lines and sources for which charts.css has rules to hide them."""
 
 
 def figure(chart: Chart, sources: Sequence[str] = ("",)) -> Markup:
-    """The whole figure. `sources` are the names of the runs or targets that lines may be of."""
+    """Return the whole figure. `sources` are the names of the runs or targets, by a line's `source`."""
     several = len(sources) > 1
     return element(
         "figure",
@@ -44,18 +44,18 @@ def _panel(chart: Chart, panel: Panel, sources: Sequence[str]) -> Markup:
 
 
 def _legend(chart: Chart, sources: Sequence[str]) -> Markup | None:
-    """A button for each line, which the script makes work; and which dash is which run."""
+    """Return a button for each line, which charts.js enables, and the dash of each source."""
     names = chart.names
     keys: list[Markup] = []
     if len(names) > 1:
         for number, name in enumerate(names):
             line = next(each for each in chart.lines if each.name == name)
-            shown = [_sample(chart.colour_of(line), 0, line.drawn), element("span", name or NOTHING)]
+            content = [_sample(chart.colour_of(line), 0, line.drawn), element("span", name or NOTHING)]
             switchable = number < MOST_KEYS
             keys.append(
                 element(
-                    "button", shown, type="button", class_="key", aria_pressed="true", data_key=number,
-                    disabled=True, title="Switch this line off or on" if switchable else None,
+                    "button", content, type="button", class_="key", aria_pressed="true", data_key=number,
+                    disabled=True, title="Hide or show this line" if switchable else None,
                 )
             )  # fmt: skip
     if len(chart.sources) > 1:
@@ -67,7 +67,7 @@ def _legend(chart: Chart, sources: Sequence[str]) -> Markup | None:
 
 
 def _sample(colour: int, source: int, drawn: str, shape: int | None = None) -> Markup:
-    """A piece of the line with its mark."""
+    """Draw a short piece of a line with its marker."""
     shape = colour if shape is None else shape
     line = element("path", class_="stroke", d="M1 7H25") if drawn != "dots" else None
     mark = element("use", class_="pt", href=f"#m{shape % len(SHAPES)}", x=13, y=7)
@@ -81,12 +81,11 @@ def _sample(colour: int, source: int, drawn: str, shape: int | None = None) -> M
 
 
 def data_table(chart: Chart, sources: Sequence[str] = ("",)) -> Markup:
-    """All points of a chart: a row for each place, a column for each line."""
+    """Return all points of a chart as a table: a row for each x, a column for each line."""
     if any(point.text for line in chart.lines for point in line.points):
         return _named_points(chart, sources)
     columns = [*dict.fromkeys((line.source, line.name) for line in chart.lines if line.drawn != "fit")]
-    paneled = len(chart.panels) > 1 or bool(chart.panels and chart.panels[0].title)
-    head: list[Child] = [element("th", "", scope="col")] if paneled else []
+    head: list[Child] = [element("th", "", scope="col")] if chart.has_panel_titles else []
     head.append(element("th", chart.x.label, scope="col"))
     for source, name in columns:
         several = len(sources) > 1 and sources[source]
@@ -102,7 +101,7 @@ def data_table(chart: Chart, sources: Sequence[str] = ("",)) -> Markup:
         }
         for number, x in enumerate(sorted({x for _, _, x in points})):
             cells: list[Child] = []
-            if paneled:
+            if chart.has_panel_titles:
                 cells.append(element("th", panel.title if number == 0 else "", scope="row"))
             cells.append(element("th", _x_cell(chart, x), scope="row"))
             cells += [
@@ -110,24 +109,23 @@ def data_table(chart: Chart, sources: Sequence[str] = ("",)) -> Markup:
                 for source, name in columns
             ]
             rows.append(element("tr", cells))
-    return _table(head, rows, f"{chart.title}: {chart.y.label}, with 95 % intervals where there are some")
+    return _table(head, rows, f"{chart.title}: {chart.y.label}, with 95 % intervals where known")
 
 
 def _named_points(chart: Chart, sources: Sequence[str]) -> Markup:
-    """Points that have names: a row each."""
+    """Return the table of a chart whose points have names: a row for each point."""
     several = len(sources) > 1
-    titles = ["", "what", *(["run"] if several else []), chart.x.label, chart.y.label]
-    paneled = len(chart.panels) > 1 or bool(chart.panels and chart.panels[0].title)
+    titles = ["", "name", *(["run"] if several else []), chart.x.label, chart.y.label]
     head: list[Child] = [
         element("th", title, scope="col", class_="n" if place >= len(titles) - 2 else None)
         for place, title in enumerate(titles)
-        if place or paneled
+        if place or chart.has_panel_titles
     ]
     rows = []
     for panel in chart.panels:
         for line, point in _pairs(panel):
             name = point.text or line.name
-            cells: list[Child] = [element("th", panel.title, scope="row")] if paneled else []
+            cells: list[Child] = [element("th", panel.title, scope="row")] if chart.has_panel_titles else []
             cells.append(element("th", name, scope="row"))
             if several:
                 cells.append(element("td", sources[line.source]))
@@ -138,6 +136,7 @@ def _named_points(chart: Chart, sources: Sequence[str]) -> Markup:
 
 
 def _pairs(panel: Panel) -> list[tuple[Line, Point]]:
+    """Return all measured points, each with its line."""
     return [(line, point) for line in panel.lines if line.drawn != "fit" for point in line.points]
 
 
@@ -154,7 +153,7 @@ def _y_cell(chart: Chart, point: Point | None) -> str:
 
 
 def _table(head: Child, rows: Sequence[Markup], caption: str) -> Markup:
-    # It can be scrolled, so it can be reached by key.
+    # A region that scrolls needs a tab stop, for people who use the keyboard.
     return element(
         "div",
         element(

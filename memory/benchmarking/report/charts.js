@@ -1,26 +1,26 @@
-// What a script adds to charts that are complete without one: the value under the pointer or on the arrow keys,
-// and lines and sources that can be switched off. All texts are set as texts.
+// Adds to charts, which are complete without a script: a tooltip for the point under the pointer or chosen with
+// the arrow keys, and hiding of lines and sources. Texts are set with textContent, never as HTML.
 (() => {
   "use strict";
-  const REACH = 40; // pixels around a point
-  let told, here;
+  const REACH = 40; // largest distance from the pointer to its point, in pixels
+  let tooltip, current;
 
-  const place = () => {
-    const box = here.getBoundingClientRect();
-    const left = box.left + box.width / 2 - told.offsetWidth / 2;
-    const above = box.top - told.offsetHeight - 8;
-    told.style.left = `${Math.max(4, Math.min(left, innerWidth - told.offsetWidth - 4))}px`;
-    told.style.top = `${above > 4 ? above : box.bottom + 8}px`;
+  const placeTooltip = () => {
+    const box = current.getBoundingClientRect();
+    const left = box.left + box.width / 2 - tooltip.offsetWidth / 2;
+    const above = box.top - tooltip.offsetHeight - 8;
+    tooltip.style.left = `${Math.max(4, Math.min(left, innerWidth - tooltip.offsetWidth - 4))}px`;
+    tooltip.style.top = `${above > 4 ? above : box.bottom + 8}px`;
   };
 
-  const tell = (point) => {
-    if (here) here.classList.remove("here");
-    here = point;
-    told.hidden = !point;
+  const showTooltip = (point) => {
+    if (current) current.classList.remove("here");
+    current = point;
+    tooltip.hidden = !point;
     if (!point) return;
     point.classList.add("here");
-    told.textContent = point.dataset.text;
-    place();
+    tooltip.textContent = point.dataset.text;
+    placeTooltip();
   };
 
   const middle = (point) => {
@@ -39,14 +39,14 @@
     return best;
   };
 
-  // Left and right go along a line, up and down to the point above or below.
+  // Left and right move along a line; up and down move to the nearest point above or below.
   const step = (plot, key) => {
     const points = visible(plot);
     if (!points.length) return null;
-    if (!here || !plot.contains(here)) return points[0];
-    const [x, y] = middle(here);
-    const line = points.filter((point) => point.parentNode === here.parentNode);
-    const place = line.indexOf(here);
+    if (!current || !plot.contains(current)) return points[0];
+    const [x, y] = middle(current);
+    const line = points.filter((point) => point.parentNode === current.parentNode);
+    const place = line.indexOf(current);
     if (key === "ArrowRight") return line[Math.min(place + 1, line.length - 1)];
     if (key === "ArrowLeft") return line[Math.max(place - 1, 0)];
     if (key === "Home") return line[0];
@@ -54,10 +54,10 @@
     const up = key === "ArrowUp";
     const others = points.filter((point) => {
       const top = middle(point)[1];
-      return point !== here && (up ? top < y - 0.5 : top > y + 0.5);
+      return point !== current && (up ? top < y - 0.5 : top > y + 0.5);
     });
     const away = (point) => Math.abs(middle(point)[0] - x) * 3 + Math.abs(middle(point)[1] - y);
-    return others.sort((one, other) => away(one) - away(other))[0] || here;
+    return others.sort((one, other) => away(one) - away(other))[0] || current;
   };
 
   const prepare = (plot) => {
@@ -65,19 +65,19 @@
       const title = point.querySelector("title");
       if (!title) continue;
       point.dataset.text = title.textContent;
-      title.remove(); // the browser would show it too
+      title.remove(); // else the browser would show it as a second tooltip
     }
     plot.setAttribute("tabindex", "0");
     for (const kind of ["pointermove", "pointerdown"]) {
-      plot.addEventListener(kind, (event) => tell(nearest(plot, event.clientX, event.clientY)));
+      plot.addEventListener(kind, (event) => showTooltip(nearest(plot, event.clientX, event.clientY)));
     }
-    plot.addEventListener("pointerleave", () => tell(null));
-    plot.addEventListener("blur", () => tell(null));
+    plot.addEventListener("pointerleave", () => showTooltip(null));
+    plot.addEventListener("blur", () => showTooltip(null));
     plot.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") return tell(null);
+      if (event.key === "Escape") return showTooltip(null);
       if (!/^(Arrow(Left|Right|Up|Down)|Home|End)$/.test(event.key)) return undefined;
       event.preventDefault();
-      return tell(step(plot, event.key));
+      return showTooltip(step(plot, event.key));
     });
   };
 
@@ -87,14 +87,14 @@
   };
 
   document.addEventListener("DOMContentLoaded", () => {
-    told = document.createElement("div");
-    told.className = "told";
-    told.hidden = true;
-    told.setAttribute("role", "status");
-    document.body.append(told);
+    tooltip = document.createElement("div");
+    tooltip.className = "tooltip";
+    tooltip.hidden = true;
+    tooltip.setAttribute("role", "status");
+    document.body.append(tooltip);
     enhance(document);
-    // It stays with its point: focusing a plot by key may scroll, and says so only after the next key.
-    addEventListener("scroll", () => { if (here) place(); }, { passive: true });
+    // Keep the tooltip at its point when the page scrolls, as it may when a plot gets the focus.
+    addEventListener("scroll", () => { if (current) placeTooltip(); }, { passive: true });
   });
   document.addEventListener("click", (event) => {
     const key = event.target.closest(".legend button.key");
@@ -107,6 +107,6 @@
     const box = event.target.closest("[data-source-switch]");
     if (box) document.body.classList.toggle(`off-s${box.dataset.sourceSwitch}`, !box.checked);
   });
-  // For pages that bring in charts later on.
+  // live.js sends this event after it has put new charts into the page.
   document.addEventListener("charts", (event) => enhance(event.target));
 })();

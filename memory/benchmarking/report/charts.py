@@ -1,7 +1,7 @@
-"""What a picture shows, apart from how it is drawn: lines of points with intervals, in panels.
+"""The content of a chart, apart from how it is drawn: panels with lines of points with intervals.
 
-`svg.py` draws a chart, `chart_html.py` puts its legend and its data beside it. Nothing here knows of
-benchmarks; `pictures/` makes charts from results.
+`svg.py` draws a chart, and `chart_html.py` adds its legend and its data. `pictures.py` makes charts from
+results; this module does not depend on benchmarks.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Scale = Literal["linear", "log", "nines", "names"]
-"""`nines` is for percentiles: as far from 90 to 99 as from 99 to 99.9. `names` counts 0, 1, 2, …"""
+"""`nines` is for percentiles: 90 to 99 takes as much room as 99 to 99.9. `names` has one place per name."""
 Drawn = Literal["line", "curve", "dots", "fit"]
-"""A line with its points; many points without marks; marks alone; a fitted line, dashed."""
+"""`line` has markers, `curve` only small dots, `dots` only markers, and `fit` is a dashed fitted line."""
 
 WIDTH = 360
+"""Width of a panel, in pixels."""
 LOG_FROM = 1.5
-"""Decades between the smallest and the largest value, from which on a linear axis hides the small ones."""
+"""Values that span more decades than this get a logarithmic axis: a linear one hides the small ones."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One direction of a chart. Bounds that are not given follow from the points."""
+    """One axis of a chart. Without `low` and `high` it spans all points."""
 
     label: str
     unit: str = ""
@@ -32,38 +33,41 @@ class Axis:
     low: float | None = None
     high: float | None = None
     ticks: tuple[float, ...] = ()
-    """Where to put marks, if not at round numbers: at the sizes that were measured, say."""
+    """Values to mark instead of round numbers, such as the sizes that were measured."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """A figure with its interval. On the axis of names `x` counts; percentiles are shares below 1."""
+    """A figure with its interval. `x` is a number, the index of a name, or a percentile as a share."""
 
     x: float
     y: float
     low: float | None = None
     high: float | None = None
     rounds: tuple[float, ...] = ()
-    """The figure of each round, for what is computed over rounds."""
+    """The figure of each round, for computations over rounds."""
     text: str = ""
-    """Stands beside the point, and for it in the table: the name of a codec, say."""
+    """A name that stands beside the point and in the table, such as that of a codec."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """Points that belong together. Lines of one name have one colour; the source tells runs apart."""
+    """Points that belong together. Lines with the same name have the same colour.
+
+    `source` is the number of the run or target that the points come from.
+    """
 
     name: str
     points: tuple[Point, ...]
     source: int = 0
     drawn: Drawn = "line"
     colour: int | None = None
-    """None: by the order of the names in the chart."""
+    """None: chosen by the order of the names in the chart."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One frame; the panels of a chart have the same axes."""
+    """One plot of a chart. All panels of a chart have the same axes."""
 
     lines: tuple[Line, ...]
     title: str = ""
@@ -71,26 +75,26 @@ class Panel:
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture that answers one question."""
+    """One or more panels that answer one question."""
 
     title: str
     x: Axis
     y: Axis
     panels: tuple[Panel, ...]
     findings: tuple[str, ...] = ()
-    """What it shows, in words."""
+    """Sentences that say what the chart shows."""
     note: str = ""
     """How to read it."""
     horizontal: bool = False
-    """The x axis goes down and the y axis to the right: for names, which are long."""
+    """The x axis goes down and the y axis to the right, which leaves room for long names."""
     limits: tuple[tuple[float, str], ...] = ()
-    """Values of y with a name, drawn across: a goal."""
+    """Values of y with a name, drawn as lines across, such as a goal."""
     width: int = WIDTH
-    """Of a panel, in pixels; a long series needs more."""
+    """Width of a panel, in pixels."""
 
     @property
     def names(self) -> list[str]:
-        """Of the lines, each once, fitted ones apart; the order gives the colours."""
+        """The distinct names of the lines, without fitted ones. Their order gives the colours."""
         return [*dict.fromkeys(line.name for line in self.lines if line.drawn != "fit")]
 
     @property
@@ -101,8 +105,12 @@ class Chart:
     def sources(self) -> list[int]:
         return sorted({line.source for line in self.lines})
 
+    @property
+    def has_panel_titles(self) -> bool:
+        return len(self.panels) > 1 or bool(self.panels and self.panels[0].title)
+
     def colour_of(self, line: Line) -> int:
-        """Where all lines have one name, the source is what must be told apart."""
+        """Return the number of a line's colour: by its name, or by its source if all names are the same."""
         if line.colour is not None:
             return line.colour
         names = self.names
@@ -112,7 +120,7 @@ class Chart:
 
 
 def fitting_scale(values: Iterable[float]) -> Scale:
-    """Logarithmic where the values are positive and span decades."""
+    """Return `log` if all values are positive and span decades, else `linear`."""
     found = [value for value in values if math.isfinite(value)]
     if found and min(found) > 0 and math.log10(max(found) / min(found)) > LOG_FROM:
         return "log"
@@ -120,14 +128,14 @@ def fitting_scale(values: Iterable[float]) -> Scale:
 
 
 def with_fitting_y(chart: Chart) -> Chart:
-    """The chart with the scale of y that suits its points."""
+    """Return the chart with the scale of y that fits its points."""
     return replace(
         chart, y=replace(chart.y, scale=fitting_scale(p.y for line in chart.lines for p in line.points))
     )
 
 
 def thinned(points: tuple[Point, ...], most: int) -> tuple[Point, ...]:
-    """At most so many points, the first and the last among them, evenly chosen."""
+    """Return at most `most` evenly spaced points, including the first and the last."""
     if len(points) <= most:
         return points
     step = (len(points) - 1) / (most - 1)
@@ -135,7 +143,7 @@ def thinned(points: tuple[Point, ...], most: int) -> tuple[Point, ...]:
 
 
 def averaged(points: tuple[Point, ...], most: int) -> tuple[Point, ...]:
-    """At most so many points, each the mean of its neighbours: what was between two is not lost."""
+    """Return at most `most` points, each the mean of its neighbours, so that no peak is dropped."""
     if len(points) <= most:
         return points
     found = []

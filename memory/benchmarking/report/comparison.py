@@ -19,13 +19,13 @@ from memory.benchmarking.report.document import document
 from memory.benchmarking.report.gather import Gathered, gather
 from memory.benchmarking.report.markup import Child, Markup, element
 from memory.benchmarking.report.page import (
-    about,
-    asides,
-    in_order,
+    environment_section,
+    how_to_read,
     links,
-    reading,
-    run_line,
+    problem_notes,
+    run_paragraph,
     sections,
+    sort_benchmarks,
     switches,
 )
 from memory.benchmarking.report.parts import (
@@ -59,13 +59,13 @@ def comparison_page(
     `runs` are the runs of the results by id; `problems` are results that could not be read.
     """
     sources, numbered = sources_of(results, runs)
-    gathered = in_order(gather(numbered))
+    gathered = sort_benchmarks(gather(numbered))
     title = f"Comparison: {', '.join(names(sources))}"
     body: list[Child] = [
         element("h1", "Comparison"),
         comparison_body(gathered, sources, results, runs, problems=problems),
-        about(runs.values()),
-        reading(),
+        environment_section(runs.values()),
+        how_to_read(),
     ]
     bar = [("#differences", "differences"), *links(gathered, runs, has_baseline=False)]
     return document(title, body, bar)
@@ -86,8 +86,8 @@ def comparison_body(
     picture = forest(found, shown)
     return [
         element("p", _what(found, shown), class_="lede"),
-        [run_line(run, sum(each.file.run_id == key for each in results)) for key, run in runs.items()],
-        asides(problems, 0),
+        [run_paragraph(run, sum(each.file.run_id == key for each in results)) for key, run in runs.items()],
+        problem_notes(problems, 0),
         _environments(runs),
         [failures(run) for run in runs.values()],
         element("h2", "Differences", id="differences"),

@@ -1,7 +1,8 @@
-"""Distributions of latencies from the raw samples: percentiles of each round, and what the rounds agree on.
+"""Percentile curves of latencies, from the raw samples.
 
-A point of a curve is the centre over the rounds with its interval, as the figures p50, p95 and p99 are, so
-that a curve goes through them. Samples of different rounds are never thrown together.
+Each round has its own percentiles; a point of the curve is their centre over the rounds, with its interval.
+The figures p50, p95 and p99 are computed in the same way, so the curve goes through them. Samples of
+different rounds are never pooled.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ SHARES = (
     0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99,
     0.995, 0.998, 0.999, 0.9995, 0.9999,
 )  # fmt: skip
-_BEYOND = 2
-"""Samples of a round that must lie beyond a percentile for it to be drawn."""
+_LEAST_BEYOND = 2
+"""A percentile is drawn only if this many samples of each round lie beyond it."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One timing: milliseconds over the share of calls that took no longer."""
+    """The curve of one timing: y milliseconds were enough for the share x of the calls."""
 
     source: int
     path: str
@@ -37,7 +38,7 @@ class Curve:
 
 
 def curves(gathered: Gathered, keep: Callable[[Place], bool]) -> list[Curve]:
-    """The curves of all timings that are kept; none where the raw samples are gone."""
+    """Return the curves of the timings that `keep` accepts; none for results without raw samples."""
     found = []
     for source, each in gathered.results:
         chosen = {}
@@ -65,7 +66,7 @@ def _points(rounds: Iterable[tuple[int, Any]]) -> tuple[Point, ...]:
 
     times = [wall_ns / (1e6 * calls) for calls, wall_ns in rounds]
     fewest = min(each.size for each in times)
-    shares = [share for share in SHARES if share <= 0.5 or (1 - share) * fewest >= _BEYOND]
+    shares = [share for share in SHARES if share <= 0.5 or (1 - share) * fewest >= _LEAST_BEYOND]
     by_round = np.array([np.quantile(each, shares) for each in times])
     points = []
     for share, values in zip(shares, by_round.T.tolist(), strict=True):

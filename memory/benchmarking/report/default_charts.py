@@ -1,4 +1,4 @@
-"""Pictures for a benchmark that nobody made any for: what its paths and names say is enough."""
+"""Charts for a benchmark that declares none, chosen by its metrics and parameters."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from memory.benchmarking.report.gather import FigureRow, Gathered, plain, short_
 from memory.benchmarking.report.makers import MOST_LINES, Shown, bars, over, percentiles
 
 MOST_CHARTS = 4
-_TIMED = "p50_ms"
-_OF_THE_SAME_TIMES = ("mean_ms", "p95_ms", "p99_ms", "max_ms", "cpu_ms", "min_ms", "std_dev_ms")
-"""Said by the median and the distribution already."""
+_MEDIAN = "p50_ms"
+_OTHER_TIMES = ("mean_ms", "p95_ms", "p99_ms", "max_ms", "cpu_ms", "min_ms", "std_dev_ms")
+"""Metrics of a timing that get no chart: the median and the distribution have one."""
 
 
 def default_charts(gathered: Gathered) -> list[Chart]:
-    """A chart for each of the figures that say most, over the parameter that varies most."""
+    """Return a chart for each important metric, over the parameter with the most values."""
     charts = []
-    for leaf in _chosen(gathered):
+    for leaf in _important_metrics(gathered):
         rows = gathered.select(leaf)
         metric = gathered.metric(leaf)
         x = _parameter(rows)
@@ -45,15 +45,15 @@ def default_charts(gathered: Gathered) -> list[Chart]:
     return charts[:MOST_CHARTS]
 
 
-def _chosen(gathered: Gathered) -> list[str]:
-    """The headline's figure first, then the others that have a direction."""
+def _important_metrics(gathered: Gathered) -> list[str]:
+    """Return the metrics to draw: the headline's first, then the others that have a better direction."""
     metrics = gathered.metrics
-    timed = _TIMED in metrics
+    timed = _MEDIAN in metrics
     useful = [
         leaf
         for leaf in metrics
         if gathered.metric(leaf) != Metric() and gathered.metric(leaf).better != "neither"
-        and not (timed and leaf in _OF_THE_SAME_TIMES)
+        and not (timed and leaf in _OTHER_TIMES)
     ]  # fmt: skip
     headline = leaf_of(gathered.headline)
     first = [headline] if headline in metrics else []
@@ -61,7 +61,7 @@ def _chosen(gathered: Gathered) -> list[str]:
 
 
 def _parameter(rows: list[FigureRow]) -> str:
-    """The parameter with the most values; none where all have one."""
+    """Return the parameter with the most values; empty if none has two."""
     names = dict.fromkeys(name for row in rows for name in row.place.parameters)
     counts = {name: len({row.of(name) for row in rows} - {None}) for name in names}
     best = max(counts, key=lambda name: counts[name], default="")
@@ -69,12 +69,13 @@ def _parameter(rows: list[FigureRow]) -> str:
 
 
 def _varying(rows: list[FigureRow], without: str) -> list[str]:
+    """Return the dimensions with several values, except `without`."""
     names = dict.fromkeys(["tier", "part", *(name for row in rows for name in row.place.parameters)])
     return [name for name in names if name != without and len({row.of(name) for row in rows}) > 1]
 
 
 def _split(rows: list[FigureRow], names: list[str]) -> tuple[list[str], list[str]]:
-    """What becomes a line and what a panel, so that no panel has too many lines."""
+    """Split dimensions into those of lines and those of panels, so that no panel has too many lines."""
     lines, panels = [*names], list[str]()
     while len(lines) > 1 and len({tuple(row.of(name) for name in lines) for row in rows}) > MOST_LINES:
         panels.append(lines.pop())

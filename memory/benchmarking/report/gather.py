@@ -1,6 +1,6 @@
-"""The figures of one benchmark from all sources of a page, ready to be drawn.
+"""Gather the figures of a benchmark from all sources of a page.
 
-A source is a run, or one target of a run: what a reader wants to see side by side.
+A source is a run, or one target of a run. A page shows sources side by side.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _COUNTED = {
     "threads": "{} threads",
     "tools": "{} tools",
 }
-"""How to say the values of parameters whose name and number in a row would be no English."""
-_CALLED = {"p50_ms": "median", "mean_ms": "mean", "min_ms": "fastest", "max_ms": "slowest"}
+"""How to write the values of parameters; others are written as name and number."""
+_METRIC_NAMES = {"p50_ms": "median", "mean_ms": "mean", "min_ms": "fastest", "max_ms": "slowest"}
 _UNIT_ENDINGS = (
     "_ops_per_second", "_per_second", "_per_mb", "_seconds", "_ms", "_us", "_ns", "_bytes", "_mb",
 )  # fmt: skip
@@ -34,7 +34,7 @@ _UNIT_ENDINGS = (
 
 @dataclass(frozen=True)
 class FigureRow:
-    """One figure, and where it was measured."""
+    """One figure, its source, and its path in parts."""
 
     source: int
     path: str
@@ -47,16 +47,20 @@ class FigureRow:
 
     @property
     def where(self) -> str:
-        """The path without the figure's own name."""
+        """The path without its leaf."""
         return where_of(self.path)
 
     def of(self, dimension: str) -> Value:
-        """`tier`, `part` (all that is neither tier nor parameter), `part0` and so on, `metric`, or a
-        parameter; None where the path does not say."""
+        """Return the value of a dimension; see `value_of`."""
         return value_of(self.place, dimension)
 
 
 def value_of(place: Place, dimension: str) -> Value:
+    """Return the value of one dimension of a path; None if the path does not have it.
+
+    A dimension is `metric`, `tier`, `part` (all that is neither tier nor parameter), a segment of the part
+    (`part0`, `part1`, …), or the name of a parameter.
+    """
     if dimension == "metric":
         return place.metric
     if dimension == "tier":
@@ -72,7 +76,7 @@ def value_of(place: Place, dimension: str) -> Value:
 
 @dataclass(frozen=True)
 class Gathered:
-    """One benchmark: its results, each with the number of its source."""
+    """All results of one benchmark, each with the number of its source."""
 
     category: str
     benchmark: str
@@ -94,7 +98,7 @@ class Gathered:
         return [row for row in self.rows if row.metric == metric and (keep is None or keep(row.place))]
 
     def metric(self, leaf: str) -> Metric:
-        """How to read a figure of this name: as the first file says that has it."""
+        """Return unit and direction of a metric: from the first result that has it, else by its name."""
         for _, each in self.results:
             if leaf in each.result.units:
                 return each.metric(leaf)
@@ -109,22 +113,22 @@ class Gathered:
         return next((each.headline for _, each in self.results if each.headline), "")
 
     def leaves(self, name: str) -> Iterator[tuple[int, tuple[str, ...], Any]]:
-        """What was recorded beside the figures under this name: texts, lists. With the path to it."""
+        """Yield source, path and value of each text or list that the results have under this name."""
         for source, each in self.results:
             for path, value in _named(each.result.results, name):
                 yield source, path, value
 
 
 def gather(results: Iterable[tuple[int, LoadedResult]]) -> list[Gathered]:
-    """By category and benchmark, in the order in which they come."""
+    """Group results by category and benchmark, in the order of their first results."""
     found: dict[tuple[str, str], list[tuple[int, LoadedResult]]] = {}
     for source, each in results:
         found.setdefault((each.result.category, each.result.benchmark), []).append((source, each))
     return [Gathered(*key, tuple(members)) for key, members in found.items()]
 
 
-def in_order(values: Iterable[Value]) -> list[Value]:
-    """Numbers by size, tiers from the upper to the lower one, the rest as they come."""
+def sort_values(values: Iterable[Value]) -> list[Value]:
+    """Sort numbers by size and tiers from upper to lower; leave other values in their order."""
     distinct = [*dict.fromkeys(values)]
     if all(isinstance(value, int | float) for value in distinct):
         return sorted(distinct, key=lambda value: float(value or 0))
@@ -132,7 +136,7 @@ def in_order(values: Iterable[Value]) -> list[Value]:
 
 
 def words(*values: Value, names: Sequence[str] = ()) -> str:
-    """`stm, one by one` for the values of dimensions; a number says of what it is the number."""
+    """Join the values of dimensions: `stm, one by one`. `names` are the dimensions, to explain numbers."""
     shown = []
     for value, name in zip(values, names or [""] * len(values), strict=True):
         if value is None or value == "":
@@ -145,9 +149,9 @@ def words(*values: Value, names: Sequence[str] = ()) -> str:
 
 
 def short_name(leaf: str) -> str:
-    """`throughput` for `throughput_ops_per_second`, `median` for `p50_ms`: units stand at the figures."""
-    if leaf in _CALLED:
-        return _CALLED[leaf]
+    """Return a metric's name without its unit: `throughput` for `throughput_ops_per_second`."""
+    if leaf in _METRIC_NAMES:
+        return _METRIC_NAMES[leaf]
     return plain(without_unit(leaf))
 
 
@@ -158,7 +162,7 @@ def without_unit(leaf: str) -> str:
 
 
 def plain(name: str) -> str:
-    """`one by one` for `one_by_one`."""
+    """Return a name as words: `one by one` for `one_by_one`."""
     return ", ".join(segments_of(name)).replace("_", " ").strip()
 
 

@@ -26,7 +26,7 @@ from memory.benchmarking.report.charts import (
     with_fitting_y,
 )
 from memory.benchmarking.report.curves import curves
-from memory.benchmarking.report.gather import FigureRow, Gathered, Value, in_order, value_of, words
+from memory.benchmarking.report.gather import FigureRow, Gathered, Value, sort_values, value_of, words
 from memory.benchmarking.text.display import figure_text
 
 Maker = Callable[[Gathered], Chart | None]
@@ -416,7 +416,7 @@ def _colour(name: str, names: Iterable[str]) -> int | None:
 
 def _sorted(rows: Sequence[FigureRow], names: Sequence[str]) -> list[FigureRow]:
     """By the order of the values of each dimension, the first dimension first."""
-    places = {name: in_order(row.of(name) for row in rows) for name in names}
+    places = {name: sort_values(row.of(name) for row in rows) for name in names}
     return sorted(rows, key=lambda row: [places[name].index(row.of(name)) for name in names])
 
 

@@ -1,4 +1,4 @@
-"""HTML that can't be broken by what it shows: every text is escaped, unless it was made here.
+"""Build HTML. Every text is escaped, except HTML that was built here.
 
 element("td", name, class_="n")     <td class="n">&lt;b&gt;</td> for a name that holds markup
 """
@@ -10,11 +10,11 @@ from functools import cache
 from html import escape
 from pathlib import Path
 
-_WITHOUT_END = frozenset({"br", "hr", "img", "input", "link", "meta"})
+_VOID_TAGS = frozenset({"br", "hr", "img", "input", "link", "meta"})
 
 
 class Markup(str):
-    """Text that is HTML already. Only this module and constants of ours make one."""
+    """Text that is already HTML. Only this module and our own constants may create it."""
 
     __slots__ = ()
 
@@ -23,30 +23,30 @@ Child = str | Iterable["Child"] | None
 
 
 def element(tag: str, /, *children: Child, **attributes: str | int | bool | None) -> Markup:
-    """An element. `class_` is `class`, `data_live` is `data-live`.
+    """Return an element. The attribute `class_` becomes `class`, and `data_live` becomes `data-live`.
 
-    An attribute that is True stands without a value; one that is False or None is left out.
+    True writes an attribute without a value; False and None leave it out.
     """
     shown = "".join(
         f" {_name(key)}" if value is True else f' {_name(key)}="{escape(str(value))}"'
         for key, value in attributes.items()
         if value is not None and value is not False
     )
-    if tag in _WITHOUT_END:
+    if tag in _VOID_TAGS:
         return Markup(f"<{tag}{shown}>")
     return Markup(f"<{tag}{shown}>{join(children)}</{tag}>")
 
 
 def with_code(text: str) -> Markup:
-    """A sentence whose `commands` stand between backticks."""
+    """Return a text as HTML, with `code` for what stands between backticks."""
     pieces = text.split("`")
-    if len(pieces) % 2 == 0:  # one backtick too many: it is a text like any other
+    if len(pieces) % 2 == 0:  # an odd number of backticks: no code
         return join(text)
     return join([element("code", piece) if place % 2 else piece for place, piece in enumerate(pieces)])
 
 
 def join(children: Child) -> Markup:
-    """Several pieces, one after the other; what is no Markup is text."""
+    """Join pieces of HTML; plain texts are escaped."""
     if children is None:
         return Markup()
     if isinstance(children, Markup):
@@ -62,5 +62,5 @@ def _name(key: str) -> str:
 
 @cache
 def asset(name: str) -> str:
-    """A file of this folder: the stylesheet or a script."""
+    """Read a stylesheet or script of this folder."""
     return Path(__file__).with_name(name).read_text(encoding="utf-8")

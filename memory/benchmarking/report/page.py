@@ -1,4 +1,4 @@
-"""The report: one self-contained page of runs. What stands out comes first, every figure comes along."""
+"""The report: one self-contained page of runs, with the important findings first and every figure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memory.benchmarking.report.charts import Chart
 from memory.benchmarking.report.document import document
 from memory.benchmarking.report.gather import Gathered, gather
 from memory.benchmarking.report.insights import insights
-from memory.benchmarking.report.markup import Child, Markup, element, join
+from memory.benchmarking.report.markup import Child, Markup, element, join, with_code
 from memory.benchmarking.report.parts import (
     MOST_COLUMNS,
     Judged,
@@ -35,9 +35,9 @@ from memory.benchmarking.text.remarks import GROWTH, Remark, remarks
 from memory.benchmarking.verdicts.records import Comparison
 
 ORDER = (*CATEGORIES,)
-"""Of the categories that we know; a user's own come after them."""
-MOST_REMARKS = 24
-"""Texts of one benchmark that are shown."""
+"""Order of the built-in categories; a user's own come after them."""
+MOST_NOTES = 24
+"""Notes that are shown for one benchmark; the others are counted."""
 
 
 def page(
@@ -49,18 +49,23 @@ def page(
     older_runs: int = 0,
     baseline: Comparison | None = None,
 ) -> str:
-    """The whole page. A run without a single result is on it too, with what failed."""
+    """Return the whole page. It also shows runs without results, with their failures.
+
+    - `problems`: files that could not be read; they are named on the page.
+    - `older_runs`: how many runs the page leaves out; it says so.
+    - `baseline`: the comparison of the newest run with a baseline.
+    """
     title = f"Benchmark results: {category}" if category else "Benchmark results"
     sources, numbered = sources_of(results, runs)
-    gathered = in_order(gather(numbered))
+    gathered = sort_benchmarks(gather(numbered))
     body: list[Child] = [
         element("h1", title),
-        [run_line(run, sum(each.file.run_id == key for each in results)) for key, run in runs.items()],
+        [run_paragraph(run, sum(each.file.run_id == key for each in results)) for key, run in runs.items()],
         _by_hand_line(results),
-        asides(problems, older_runs),
+        problem_notes(problems, older_runs),
         [failures(run) for run in runs.values()],
         _baseline(baseline),
-        stands_out(gathered, sources, [] if baseline is None else [*runs][-1:]),
+        insights_section(gathered, sources, [] if baseline is None else [*runs][-1:]),
     ]
     if gathered:
         body += [
@@ -69,22 +74,22 @@ def page(
             headlines(gathered, sources),
             sections(gathered, sources, baseline),
         ]
-    body.append(about(runs.values()))
-    body.append(reading())
+    body.append(environment_section(runs.values()))
+    body.append(how_to_read())
     return document(title, body, links(gathered, runs, has_baseline=baseline is not None))
 
 
 def links(
     gathered: Sequence[Gathered], runs: Mapping[str, Run], has_baseline: bool
 ) -> list[tuple[str, str]]:
-    """The bar at the top: the parts of the page."""
+    """Return the links of the bar at the top, to the sections of the page."""
     found = [("#baseline", "baseline")] if has_baseline else []
     found += [(f"#{anchor(name)}", name) for name in dict.fromkeys(each.category for each in gathered)]
     return [*found, ("#environment", "environment")] if runs else found
 
 
-def in_order(gathered: Iterable[Gathered]) -> list[Gathered]:
-    """Categories and benchmarks as the documents have them, then others as they come."""
+def sort_benchmarks(gathered: Iterable[Gathered]) -> list[Gathered]:
+    """Sort benchmarks: built-in ones as in the documentation, then others in their order."""
     stories = [*STORIES]
     return sorted(
         gathered,
@@ -97,7 +102,7 @@ def in_order(gathered: Iterable[Gathered]) -> list[Gathered]:
 
 
 def switches(sources: Sequence[Source]) -> Markup | None:
-    """A box for each source, which the script makes work."""
+    """Return a check box for each source, to hide and show it; charts.js handles them."""
     if len(sources) < 2:
         return None
     boxes = [
@@ -118,19 +123,19 @@ def switches(sources: Sequence[Source]) -> Markup | None:
 def sections(
     gathered: Sequence[Gathered], sources: Sequence[Source], baseline: Comparison | None = None
 ) -> Markup:
-    """A section for each category: its question, then each benchmark with its pictures and figures."""
+    """Return a section for each category: its question, then its benchmarks with charts and figures."""
     judged: dict[str, Judged] = {}
     for each in baseline.metrics if baseline else ():
         judged.setdefault(each.name, {})[each.target, each.path] = each
     parts: list[Child] = []
     for category in dict.fromkeys(each.category for each in gathered):
         members = [each for each in gathered if each.category == category]
-        asked = CATEGORIES.get(category, "")
+        category_question = CATEGORIES.get(category, "")
         parts.append(
             element(
                 "section",
                 element("h2", category),
-                element("p", asked, class_="soft") if asked else None,
+                element("p", category_question, class_="soft") if category_question else None,
                 element(
                     "div",
                     [_benchmark(each, sources, judged.get(each.name, {})) for each in members],
@@ -152,18 +157,19 @@ def _benchmark(each: Gathered, sources: Sequence[Source], judged: Judged) -> Mar
     ]
     columns = min(MOST_COLUMNS, sum(map(span_of, charts)))
     missing = {
-        f"{path or 'all of it'}": why
+        path or "the whole benchmark": why
         for _, result in each.results
         for path, why in result.not_available.items()
     }
-    na = [element("li", element("code", path), ": ", why) for path, why in missing.items()]
+    reasons = [element("li", element("code", path), ": ", why) for path, why in missing.items()]
+    not_available = (element("p", "Not available:"), element("ul", reasons))
     return element(
         "section",
         element("h3", each.benchmark),
         element("p", asked, class_="soft asked") if asked else None,
         element("div", figures, class_="charts") if figures else None,
-        _in_words(each, shown, charts),
-        element("div", element("p", "n/a:"), element("ul", na), class_="soft missing") if na else None,
+        _notes(each, shown, charts),
+        element("div", not_available, class_="soft missing") if reasons else None,
         all_figures(each, sources, judged),
         _details(each, sources),
         id=anchor(each.name),
@@ -171,27 +177,27 @@ def _benchmark(each: Gathered, sources: Sequence[Source], judged: Judged) -> Mar
     )
 
 
-def _in_words(each: Gathered, sources: Sequence[str], charts: Sequence[Chart]) -> Markup | None:
-    """What the benchmark says beside its figures, without what its charts have told already."""
-    told = "\n".join(text for chart in charts for text in chart.findings)
-    # A chart with fitted lines says how they grow; a second sentence with another interval would confuse.
+def _notes(each: Gathered, sources: Sequence[str], charts: Sequence[Chart]) -> Markup | None:
+    """Return the notes of a benchmark, without those that its charts already show as findings."""
+    findings = "\n".join(text for chart in charts for text in chart.findings)
+    # A chart with fitted lines states the growth; a second sentence with another interval would confuse.
     has_slope = any(line.drawn == "fit" for chart in charts for line in chart.lines)
-    said: dict[Remark, list[int]] = {}
+    found: dict[Remark, list[int]] = {}
     for number, result in each.results:
         for remark in remarks(result.result.results):
-            is_told = remark.text in told or (has_slope and remark.name == GROWTH)
-            if not remark.is_detail and not is_told:
-                said.setdefault(remark, []).append(number)
-    if not said:
+            is_shown = remark.text in findings or (has_slope and remark.name == GROWTH)
+            if not remark.is_detail and not is_shown:
+                found.setdefault(remark, []).append(number)
+    if not found:
         return None
     items = []
-    for remark, numbers in [*said.items()][:MOST_REMARKS]:
+    for remark, numbers in [*found.items()][:MOST_NOTES]:
         of = f" ({', '.join(sources[number] for number in numbers)})" if len(sources) > 1 else None
         words: Child = element("strong", remark.short, class_="bad") if remark.is_warning else remark.short
         items.append(element("li", element("code", remark.where), ": ", words, of))
-    if len(said) > MOST_REMARKS:
-        items.append(element("li", f"and {len(said) - MOST_REMARKS} more, in the file"))
-    return element("div", element("p", "In words:"), element("ul", items), class_="words")
+    if len(found) > MOST_NOTES:
+        items.append(element("li", f"and {len(found) - MOST_NOTES} more in the result file"))
+    return element("div", element("p", "Notes:"), element("ul", items), class_="words")
 
 
 def _details(each: Gathered, sources: Sequence[Source]) -> Markup:
@@ -200,24 +206,24 @@ def _details(each: Gathered, sources: Sequence[Source]) -> Markup:
         element(
             "div",
             element("p", sources[number].name) if several else None,
-            facts(result_facts(result) | _small_print(result)),
+            facts(result_facts(result) | _details_of_notes(result)),
         )
         for number, result in each.results
     ]
     return element("details", element("summary", "Parameters and file"), parts)
 
 
-def _small_print(result: LoadedResult) -> dict[str, str]:
-    """Checksums and the like."""
+def _details_of_notes(result: LoadedResult) -> dict[str, str]:
+    """Return the notes that are details, such as checksums."""
     details = [remark for remark in remarks(result.result.results) if remark.is_detail]
-    return {"texts": "; ".join(f"{remark.where}: {remark.short}" for remark in details)}
+    return {"notes": "; ".join(f"{remark.where}: {remark.short}" for remark in details)}
 
 
 # -- the summary ------------------------------------------------------------------------------
 
 
-def run_line(run: Run, benchmarks: int) -> Markup:
-    """What ran, on what, when: one paragraph."""
+def run_paragraph(run: Run, benchmarks: int) -> Markup:
+    """Return one paragraph: what ran, on which machine, and when."""
     where = run.environment
     ran = [
         element("strong", f"Run {run.id}"),
@@ -227,7 +233,7 @@ def run_line(run: Run, benchmarks: int) -> Markup:
         f"{duration_of(run)}, on {where.cpu}, {count(where.cores, 'core')}, "
         f"{where.memory_gb:g} GB, {where.os}; {where.python}. ",
     ]
-    status = {"running": "It is still going on.", "interrupted": "It was interrupted."}.get(run.status)
+    status = {"running": "It is still running.", "interrupted": "It was interrupted."}.get(run.status)
     return element("p", ran, element("strong", status) if status else None, class_="lede")
 
 
@@ -240,7 +246,8 @@ def _by_hand_line(results: Sequence[LoadedResult]) -> Markup | None:
     )
 
 
-def asides(problems: Iterable[Exception], older_runs: int) -> list[Child]:
+def problem_notes(problems: Iterable[Exception], older_runs: int) -> list[Child]:
+    """Return notes about files that could not be read, and about runs that the page leaves out."""
     parts: list[Child] = [note("Left out: ", str(problem), tone="bad") for problem in problems]
     if older_runs:
         more = f"{older_runs} older run{'s are' if older_runs > 1 else ' is'} not on this page; "
@@ -264,17 +271,17 @@ def _baseline(comparison: Comparison | None) -> Markup | None:
     )
 
 
-def stands_out(
+def insights_section(
     gathered: Sequence[Gathered], sources: Sequence[Source], without: Sequence[str] = ()
 ) -> Markup | None:
-    """Of each source by itself, but not of runs without; with many it would be a page of its own."""
+    """Return the insights of the first three sources, except those of the runs in `without`."""
     shown = [(number, source) for number, source in enumerate(sources) if source.run_id not in without]
     parts: list[Child] = []
-    told: set[str] = set()
+    seen_runs: set[str] = set()
     for number, source in shown[:3]:
-        # What holds for a run is told once, with the first of its targets.
-        run = None if source.run_id in told else source.run
-        told.add(source.run_id)
+        # Insights about a run, not about a target, are shown once, with its first target.
+        run = None if source.run_id in seen_runs else source.run
+        seen_runs.add(source.run_id)
         listed = insight_list(insights(gathered, run, number))
         if listed is not None:
             parts.append(element("h3", source.name) if len(shown) > 1 else None)
@@ -282,25 +289,24 @@ def stands_out(
     return element("section", element("h2", "What stands out"), parts, id="out") if parts else None
 
 
-def about(runs: Iterable[Run]) -> Markup | None:
+def environment_section(runs: Iterable[Run]) -> Markup | None:
     parts = [join((element("h3", f"Run {run.id}"), about_run(run))) for run in runs]
     if not parts:
         return None
     return element("section", element("h2", "Environment and command"), parts, id="environment")
 
 
-def reading() -> Markup:
+def how_to_read() -> Markup:
     texts = (
-        "A figure is the centre of its rounds, each a fresh process; the interval is Student's 95 % "
-        "interval over the rounds. It says "
-        "where the figure lies, of this code on this machine at this time.",
-        f"“{TOO_FEW.capitalize()}” stands in place of an interval that would reach more than ten times up "
-        "or down: the rounds differ and are too few to say more. More --rounds narrow it.",
-        "Percentile curves are made of the raw samples: each point is the centre over the rounds, and the "
-        "band its interval.",
-        "Whether two runs differ can't be seen by comparing intervals by eye: membench compare judges it.",
+        "A figure is the centre over its rounds; each round is a fresh process. The interval is Student's "
+        "95 % interval over the rounds. It holds for this code on this machine at this time.",
+        f"“{TOO_FEW.capitalize()}” replaces an interval with a bound more than ten times away from the "
+        "figure. The rounds differ too much for their number; more --rounds make the interval smaller.",
+        "Percentile curves are made from the raw samples. Each point is the centre over the rounds, "
+        "and the band is its interval.",
+        "Do not judge by eye whether two runs differ: use `membench compare`.",
     )
-    items = [element("li", text) for text in texts]
+    items = [element("li", with_code(text)) for text in texts]
     return element(
         "section", element("h2", "How to read this"), element("ul", items, class_="soft"), class_="reading"
     )

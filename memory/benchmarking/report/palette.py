@@ -1,7 +1,7 @@
-"""Colours that people with any colour vision can tell apart, the same on paper and on pages.
+"""Colours of lines that people with any colour vision can distinguish, for plots and pages.
 
-Okabe and Ito's, with those that are too faint for a line on white made darker. `style.css` has them as
-`--series-1` and so on, with lighter ones for dark pages; a test keeps the two together.
+They are Okabe and Ito's colours; those too faint for a line on white are darker here. `style.css` has them
+as `--series-1` and so on, with lighter ones for dark pages. A test checks that both are the same.
 """
 
 from __future__ import annotations

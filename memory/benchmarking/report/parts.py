@@ -1,4 +1,4 @@
-"""Pieces that pages of results are made of: tables of figures, failures, facts, verdicts."""
+"""Parts of pages: tables of figures, failures, facts and verdicts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memory.benchmarking.report.charts import Chart
 from memory.benchmarking.report.gather import Gathered, short_name, words
 from memory.benchmarking.report.insights import Insight
 from memory.benchmarking.report.markup import Child, Markup, element, join, with_code
-from memory.benchmarking.report.run_facts import run_facts
+from memory.benchmarking.report.run_facts import failures_by_error, run_facts
 from memory.benchmarking.report.sources import Source, names
 from memory.benchmarking.text.display import NOTHING, figure_text, interval_text, with_interval
 from memory.benchmarking.verdicts.records import Comparison, MetricVerdict, Verdict
@@ -20,11 +20,11 @@ from memory.benchmarking.verdicts.words import change_text, count_text, in_order
 Judged = dict[tuple[str, str], MetricVerdict]
 """The verdicts on one benchmark, by target and path."""
 MOST_VERDICTS = 40
-"""Of one kind that are listed at once."""
+"""Verdicts of one kind that are listed; the others are folded."""
 MOST_COLUMNS = 3
-"""Of charts beside each other, on a wide screen."""
+"""Columns of charts on a wide screen."""
 UNFOLDED = 3
-"""Kinds of failures that are shown at once."""
+"""Different errors that are shown; a longer list is folded."""
 _BETTER = {"higher": "higher is better", "lower": "lower is better", "neither": ""}
 _TONES: dict[Verdict, str] = {"regressed": "bad", "improved": "good", "inconclusive": "warn"}
 
@@ -36,9 +36,11 @@ def table(
     numbers: Iterable[int] = (),
     kind: str | None = None,
 ) -> Markup:
-    """Scrolls by itself where it is too wide, so it can be reached by key and has a name.
+    """Return a table that scrolls where it is too wide; so it has a tab stop and a label.
 
-    `kind` is a class of the table, for what a stylesheet does with it.
+    - `label`: the name for screen readers.
+    - `numbers`: the right-aligned columns.
+    - `kind`: a CSS class of the table.
     """
     right = set(numbers)
     cells = [
@@ -63,16 +65,17 @@ def mark(text: str, tone: str = "") -> Markup:
 
 
 def anchor(name: str) -> str:
-    """An id for a part of the page; what is no letter or digit would be no address."""
+    """Return an id for a part of the page, safe to use in a link."""
     return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
 
 
 def count(number: int, what: str) -> str:
+    """Return `1 round`, `2 rounds`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def path_words(path: str) -> str:
-    """`median: stm, single` for `stm/single/p50_ms`; raw paths stand in the tables of all figures."""
+    """Return a path for people: `median: stm, single` for `stm/single/p50_ms`."""
     place = read_path(path)
     where = words(
         place.tier, place.part, *place.parameters.values(), names=("", "", *place.parameters)
@@ -88,25 +91,25 @@ def insight_list(found: Sequence[Insight]) -> Markup | None:
     if not found:
         return None
     signs = {"bad": "✕", "warn": "!", "good": "✓", "": "·"}
-    spoken = {"bad": "Wrong: ", "warn": "Mind: ", "good": "Good: ", "": ""}
+    spoken = {"bad": "Bad: ", "warn": "Warning: ", "good": "Good: ", "": ""}
     items = []
     for each in found:
-        link = element("a", "see it", href=f"#{anchor(each.about)}") if each.about else None
+        link = element("a", "show", href=f"#{anchor(each.about)}") if each.about else None
         sign = element("span", signs[each.tone], class_=f"sign {each.tone}", aria_hidden="true")
-        said = element("span", spoken[each.tone], class_="hidden-text") if each.tone else None
-        text = element("span", said, with_code(each.text), " " if link else None, link)
+        prefix = element("span", spoken[each.tone], class_="hidden-text") if each.tone else None
+        text = element("span", prefix, with_code(each.text), " " if link else None, link)
         items.append(element("li", sign, text))
     return element("ul", items, class_="insights")
 
 
 def failures(run: Run) -> Markup | None:
-    """What failed, the same failure once, with the rounds that it cost."""
+    """Return the errors of a run, each once, with the rounds that failed because of it."""
     if not run.failures:
         return None
-    alike: dict[tuple[str, str], list[str]] = {}
-    for each in run.failures:
-        where = f"{each.case}, round {each.round + 1}"
-        alike.setdefault((each.reason, each.message), []).append(where)
+    alike = {
+        error: [f"{each.case}, round {each.round + 1}" for each in failed]
+        for error, failed in failures_by_error(run).items()
+    }
     rows = [
         element(
             "tr",
@@ -118,7 +121,7 @@ def failures(run: Run) -> Markup | None:
         )
         for (reason, message), places in alike.items()
     ]
-    shown = table(("message", "why", "where"), rows, "What failed")
+    shown = table(("message", "reason", "round"), rows, "Failed rounds")
     everywhere = [
         element("li", place)
         for places in alike.values()
@@ -128,8 +131,8 @@ def failures(run: Run) -> Markup | None:
     return element(
         "div",
         element("p", element("strong", f"{count(len(run.failures), 'round')} failed"), class_="bad"),
-        shown if len(alike) <= UNFOLDED else _folded("What failed, and why", shown),
-        _folded("All of them", element("ul", everywhere)) if everywhere else None,
+        shown if len(alike) <= UNFOLDED else _folded("All errors", shown),
+        _folded("All failed rounds", element("ul", everywhere)) if everywhere else None,
         class_="note bad",
     )
 
@@ -146,12 +149,12 @@ def headlines(
     sources: Sequence[Source],
     leads_to: Callable[[Gathered], str] | None = None,
 ) -> Markup:
-    """The figure of each benchmark that says most, a column for each source.
+    """Return a table of the headline figure of each benchmark, with a column for each source.
 
-    `leads_to` gives the address of more about a headline, for pages that have more.
+    `leads_to` returns the address of a page about a headline, such as its history.
     """
     several = len(sources) > 1
-    head = ["Benchmark", *(names(sources) if several else ["Figure", "95 % interval"]), "What", ""]
+    head = ["Benchmark", *(names(sources) if several else ["Figure", "95 % interval"]), "Metric", ""]
     cells = [
         element("th", text, scope="col", class_="n" if 0 < place < len(head) - 2 else None,
                 data_s=place - 1 if several and 0 < place <= len(sources) else None)
@@ -178,7 +181,7 @@ def _headline_row(
     leaf = leaf_of(path)
     link = element("a", each.benchmark, href=f"#{anchor(each.name)}")
     metric = each.metric(leaf)
-    # Each by its own headline: a target without tiers has that figure at another place.
+    # Use each result's own headline: a target without tiers has the metric under another path.
     found = {
         number: result.result.metrics.get(result.headline)
         for number, result in each.results
@@ -219,7 +222,7 @@ def _whole(figure: Figure | None, metric: Metric) -> str:
 
 
 def all_figures(each: Gathered, sources: Sequence[Source], judged: Judged) -> Markup:
-    """Every figure of a benchmark with its interval, a column for each source that has some."""
+    """Return a table of every figure of a benchmark, with a column for each source that has any."""
     present = sorted({number for number, _ in each.results})
     by_path: dict[str, dict[int, Figure]] = {}
     for row in each.rows:
@@ -228,8 +231,7 @@ def all_figures(each: Gathered, sources: Sequence[Source], judged: Judged) -> Ma
         return element("p", "No figures.", class_="soft")
     several = len(present) > 1
     titles = [sources[number].name for number in present] if several else ["value and 95 % interval"]
-    changes = bool(judged)
-    head = ["figure", *titles, *(["since the baseline"] if changes else []), "better"]
+    head = ["figure", *titles, *(["since the baseline"] if judged else []), "better"]
     width = len(head)
     rows = []
     group = None
@@ -248,9 +250,9 @@ def all_figures(each: Gathered, sources: Sequence[Source], judged: Judged) -> Ma
             )
             for number in present
         ]
-        if changes:
+        if judged:
             target = sources[next(iter(figures))].target
-            cells.append(element("td", _judged(judged.get((target, path)))))
+            cells.append(element("td", _verdict_cell(judged.get((target, path)))))
         better = metric.better if metric.better != "neither" else NOTHING
         rows.append(element("tr", element("th", leaf, scope="row"), cells, element("td", better)))
     shown = table(head, rows, f"All figures of {each.name}", range(1, 1 + len(titles)))
@@ -258,23 +260,22 @@ def all_figures(each: Gathered, sources: Sequence[Source], judged: Judged) -> Ma
 
 
 def span_of(chart: Chart) -> int:
-    """How many columns of the page a chart takes: one for each of its panels, as far as there are any."""
+    """Return how many columns of the page a chart takes: one for each panel, up to `MOST_COLUMNS`."""
     return min(MOST_COLUMNS, len(chart.panels))
 
 
 # -- verdicts ---------------------------------------------------------------------------------
 
 
-def _judged(each: MetricVerdict | None) -> list[Child]:
+def _verdict_cell(each: MetricVerdict | None) -> list[Child]:
     if each is None:
         return [NOTHING]
-    said = change_text(each)
-    word = mark(each.verdict, _TONES.get(each.verdict, "")) if each.verdict else None
-    return [word, " " if word else None, said]
+    badge = mark(each.verdict, _TONES.get(each.verdict, "")) if each.verdict else None
+    return [badge, " " if badge else None, change_text(each)]
 
 
 def verdict_tables(comparison: Comparison) -> Markup:
-    """What a comparison says: its notes, then what regressed and improved, the largest effects first."""
+    """Return the notes of a comparison, then what regressed and improved, largest changes first."""
     parts: list[Child] = [element("p", element("strong", count_text(comparison)), ".")]
     if not comparison.comparable:
         differences = "; ".join(comparison.environment_differences)
@@ -286,16 +287,16 @@ def verdict_tables(comparison: Comparison) -> Markup:
         found = in_order(comparison, verdict)
         if found:
             title = element("h3", f"{count(len(found), 'figure')} {verdict}")
-            parts += [title, verdict_table(found[:MOST_VERDICTS], f"What {verdict}")]
+            parts += [title, verdict_table(found[:MOST_VERDICTS], f"Figures that {verdict}")]
             if len(found) > MOST_VERDICTS:
                 parts.append(
                     _folded(f"{len(found) - MOST_VERDICTS} more",
-                            verdict_table(found[MOST_VERDICTS:], f"What else {verdict}"))
+                            verdict_table(found[MOST_VERDICTS:], f"More figures that {verdict}"))
                 )  # fmt: skip
     undecided = in_order(comparison, "inconclusive")
     if undecided:
-        shown = verdict_table(undecided[:200], "What is not decided")
-        parts.append(_folded(f"{count(len(undecided), 'figure')} not decided", shown))
+        shown = verdict_table(undecided[:200], "Undecided figures")
+        parts.append(_folded(f"{count(len(undecided), 'figure')} undecided", shown))
     return join(parts)
 
 
@@ -307,18 +308,18 @@ def verdict_table(found: Sequence[MetricVerdict], label: str) -> Markup:
             element("td", each.path),
             element("td", figure_text(each.base, each.unit), class_="n"),
             element("td", figure_text(each.current, each.unit), class_="n"),
-            element("td", _judged(each)),
+            element("td", _verdict_cell(each)),
         )
         for each in found
     ]
     return table(("benchmark", "figure", "before", "now", "change"), rows, label, (2, 3))
 
 
-# -- on what ----------------------------------------------------------------------------------
+# -- the run ---------------------------------------------------------------------------------
 
 
 def about_run(run: Run) -> Markup:
-    """The command to repeat it, and on what it ran."""
+    """Return the commands that repeat a run, and the facts about it."""
     known = run_facts(run)
     command = known.pop("command", "")
     revision = run.environment.git_revision
@@ -333,7 +334,7 @@ def about_run(run: Run) -> Markup:
     if run.environment.git_dirty:
         changed = element(
             "p",
-            "It ran with changes that were not committed: the revision alone does not bring it back.",
+            "It ran with uncommitted changes: the revision alone does not reproduce it.",
             class_="soft",
         )
     return element("div", repeat if lines else None, changed, facts(known))

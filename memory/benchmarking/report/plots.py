@@ -1,7 +1,7 @@
-"""A metric over a parameter, as lines with error bars, fit for a paper; many lines are split into panels.
+"""Plot a metric over a parameter, as lines with error bars; many lines are split into panels.
 
-Where nothing varies along an axis, the figures stand below each other, each with its name. Drawn on
-matplotlib's own objects, without pyplot: no display, no global state, nothing to close.
+If no parameter varies, the figures are listed below each other, each with its name. It uses matplotlib's
+objects without pyplot, so it needs no display and has no global state.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 MOST_LINES = 6
-"""In one panel; more can't be told apart."""
+"""Lines in one panel; more could not be distinguished."""
 MOST_PANELS = 12
 MOST_IN_LEGEND = 30
 MOST_NAMES = 60
-"""Below each other."""
+"""Figures that are listed below each other."""
 
 _MARKERS = "os^Dv<>P"
 _DASHES = ("-", "--", ":", "-.")
 _NAMES = ("run", "category", "benchmark", "target", "tier", "part")
 """The dimensions that are not parameters."""
 _LARGE, _NORMAL, _SMALL = 10, 9, 8
-"""Points, as in the text of most papers when the figure is a column or a page wide."""
+"""Font sizes in points, as in the text of most papers."""
 _UNITS = {"/s": "per second", "/MB": "per MB", "×": "ratio"}
 _ASIDE = 0.009
-"""How far lines stand aside of each other, as a share of the axis, so that their intervals can be seen."""
+"""Distance between the points of different lines at the same x, as a share of the axis."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class _PlotLine:
 
 
 def plot(frame: DataFrame, metric: str, x_axis: str | None = None) -> Figure:
-    """Draw one metric of a table as `compare_results` makes it."""
+    """Plot one metric of a table that `compare_results` returned."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -64,7 +64,7 @@ def plot(frame: DataFrame, metric: str, x_axis: str | None = None) -> Figure:
         raise UnknownName(f"no figure of {metric!r} has a {x_axis!r}: {nearest(x, known)}")
     others = [name for name in dimensions if name != x and chosen[name].nunique(dropna=False) > 1]
     if x in ("timestamp", "run_id"):
-        others = [name for name in others if name != "run"]  # the axis says already which run it is
+        others = [name for name in others if name != "run"]  # the x axis already shows the run
     label = _in_readable_units(chosen, metric)
     figure = Figure()
     figure.set_layout_engine("constrained")
@@ -94,16 +94,16 @@ def _draw_lines(figure: Figure, chosen: DataFrame, x: str, others: list[str], la
         if number >= len(panels):
             each.set_visible(False)
         elif number + across >= len(panels):
-            # The lowest of its column, also where the last row is not full.
+            # Label the lowest panel of each column, even if the last row is not full.
             each.set_xlabel(_safe(plain(x)), fontsize=_NORMAL)
             each.tick_params(axis="x", labelbottom=True)
-    _mark(axes[0][0], chosen, x)
+    _set_ticks(axes[0][0], chosen, x)
     figure.supylabel(_safe(label), fontsize=_NORMAL)
     _legend(figure, panels)
 
 
 def _draw_names(figure: Figure, chosen: DataFrame, others: list[str], label: str) -> None:
-    """A name on each line, its figure and interval beside it."""
+    """Draw a row for each name, with its figure and interval."""
     groups = _groups(chosen, others)[:MOST_NAMES]
     figure.set_size_inches(5.2, 0.9 + 0.22 * max(4, len(groups)))
     axes = figure.subplots()
@@ -125,7 +125,7 @@ def _draw_names(figure: Figure, chosen: DataFrame, others: list[str], label: str
 
 
 def _in_readable_units(chosen: DataFrame, metric: str) -> str:
-    """Values in the unit that suits the largest of them; the label of their axis."""
+    """Convert the figures, in place, to the unit that fits the largest one; return the axis label."""
     unit = next((unit for unit in chosen["unit"] if unit), "")
     shown = unit_for(float(chosen["value"].abs().max()), unit)
     for name in ("value", "low", "high"):
@@ -149,10 +149,10 @@ def _select(frame: DataFrame, metric: str) -> DataFrame:
     chosen = frame[frame["metric"] == metric].copy()
     if chosen.empty:
         raise UnknownName(f"no result has the metric {metric!r}: {nearest(metric, frame['metric'])}")
-    # In the order of the tiers, not of their letters.
+    # Sort by the order of the tiers, not by the alphabet.
     known = [tier for tier in TIERS if tier in set(chosen["tier"])]
     chosen["tier"] = chosen["tier"].astype(pd.CategoricalDtype(known, ordered=True))
-    # A result that was saved by hand is a run of its own, told from the others by its time.
+    # A result that was saved by hand counts as its own run, named by its time.
     by_hand = chosen["timestamp"].dt.strftime("%Y-%m-%d %H:%M:%S").fillna("")
     chosen["run"] = chosen["run_id"].where(chosen["run_id"] != "", by_hand)
     return chosen
@@ -170,7 +170,7 @@ def _x_column(chosen: DataFrame, x_axis: str | None, parameters: list[str]) -> s
 
 
 def _split(chosen: DataFrame, others: list[str]) -> tuple[list[str], list[str]]:
-    """Which dimensions get panels of their own, so that no panel has too many lines."""
+    """Split dimensions into those of panels and those of lines, so that no panel has too many lines."""
     panels: list[str] = []
     lines = list(others)
 
@@ -181,7 +181,7 @@ def _split(chosen: DataFrame, others: list[str]) -> tuple[list[str], list[str]]:
         fitting = [name for name in lines if count([*panels, name]) <= MOST_PANELS]
         if not fitting:
             break
-        # The one that leaves the fewest lines in a panel; runs and targets are best seen side by side.
+        # Choose the dimension that leaves the fewest lines; keep runs and targets together in a panel.
         fitting.sort(
             key=lambda name: (name in ("run", "target"), count([line for line in lines if line != name]))
         )
@@ -191,7 +191,7 @@ def _split(chosen: DataFrame, others: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _panels(chosen: DataFrame, panels_by: list[str], lines_by: list[str]) -> dict[str, list[_PlotLine]]:
-    """The lines of each panel; the same label has the same style in all of them."""
+    """Return the lines of each panel. The same label has the same style in all panels."""
     panels: dict[str, list[_PlotLine]] = {}
     styles: dict[str, int] = {}
     for panel, part in _groups(chosen, panels_by):
@@ -207,12 +207,12 @@ def _groups(frame: DataFrame, names: list[str]) -> list[tuple[str, DataFrame]]:
     found = []
     for values, part in frame.groupby(names, dropna=False, sort=True, observed=True):
         known = [None if _is_missing(value) else value for value in values]
-        # Not in words: the name of a run or of someone's target stands as it is.
-        said = [
+        # The names of runs and targets stay as they are; `words` would change them.
+        labels = [
             str(value) if name in ("run", "target") and value is not None else words(value, names=(name,))
             for name, value in zip(names, known, strict=True)
         ]
-        found.append((", ".join(filter(None, said)) or "—", part))
+        found.append((", ".join(filter(None, labels)) or "—", part))
     return found
 
 
@@ -241,7 +241,7 @@ def _draw(axes: Axes, lines: list[_PlotLine], x: str) -> None:
 
 
 def _bounds(points: DataFrame) -> tuple[Any, Any, Any]:
-    """Values, and how far their intervals reach below and above."""
+    """Return the values, and how far their intervals reach below and above."""
     values = points["value"].to_numpy(dtype=float)
     below = (points["value"] - points["low"]).fillna(0).clip(lower=0).to_numpy(dtype=float)
     above = (points["high"] - points["value"]).fillna(0).clip(lower=0).to_numpy(dtype=float)
@@ -249,7 +249,7 @@ def _bounds(points: DataFrame) -> tuple[Any, Any, Any]:
 
 
 def _aside(axes: Axes, positions: Any, steps: float) -> Any:
-    """Numbers moved a little, so that intervals at the same place stand beside each other."""
+    """Move numbers a little, so that intervals at the same x do not cover each other."""
     if not steps or isinstance(positions, list) or positions.dtype.kind != "f":
         return positions
     low, high = axes.get_xlim()
@@ -271,15 +271,15 @@ def _is_number(points: DataFrame, x: str) -> bool:
 
 
 def _scale(axes: Axes, chosen: DataFrame, x: str) -> None:
-    """Scales and limits, set before anything is drawn."""
+    """Set the scales and limits, before anything is drawn."""
     values = chosen["value"].tolist()
     if _spans_decades(values):
         axes.set_yscale("log")
-        axes.set_ylim(*_room(chosen, min(values) / 3, max(values) * 3))
+        axes.set_ylim(*_limits(chosen, min(values) / 3, max(values) * 3))
     else:
         spread = max(abs(value) for value in values) or 1.0
         low = 0.0 if min(values) >= 0 else min(values) - spread / 2
-        axes.set_ylim(*_room(chosen, low, max(values) + spread / 2))
+        axes.set_ylim(*_limits(chosen, low, max(values) + spread / 2))
     if _is_number(chosen, x):
         numbers = sorted({float(value) for value in chosen[x]})
         if _spans_decades(numbers):
@@ -290,8 +290,8 @@ def _scale(axes: Axes, chosen: DataFrame, x: str) -> None:
             axes.set_xlim(numbers[0] - margin, numbers[-1] + margin)
 
 
-def _room(chosen: DataFrame, least: float, most: float) -> tuple[float, float]:
-    """As far as the intervals go, but not so far that the figures can't be told apart."""
+def _limits(chosen: DataFrame, least: float, most: float) -> tuple[float, float]:
+    """Return limits of y that include the intervals, but do not go beyond `least` and `most`."""
     low = min(float(chosen["low"].min()), float(chosen["value"].min()))
     high = max(float(chosen["high"].max()), float(chosen["value"].max()))
     low = least if math.isnan(low) else max(low, least)
@@ -301,15 +301,15 @@ def _room(chosen: DataFrame, least: float, most: float) -> tuple[float, float]:
     return low / 1.1, high * 1.1
 
 
-def _mark(axes: Axes, chosen: DataFrame, x: str) -> None:
-    """What stands at the axes."""
+def _set_ticks(axes: Axes, chosen: DataFrame, x: str) -> None:
+    """Set the ticks and their texts."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     if _is_number(chosen, x):
         numbers = sorted({float(value) for value in chosen[x]})
         if len(numbers) <= 8:
-            # What was measured is what the axis names, not the powers between.
+            # Put the ticks at the measured values, not at powers of ten.
             axes.set_xticks(numbers, [f"{number:,g}" for number in numbers])
             axes.xaxis.set_minor_formatter(NullFormatter())
     elif x == "timestamp" or sum(map(len, {str(value) for value in chosen[x]})) > 30:
@@ -351,6 +351,6 @@ def _legend(figure: Figure, panels: dict[str, list[_PlotLine]]) -> None:
 
 
 def _safe(text: str) -> str:
-    """Text that matplotlib draws as it is: a dollar sign would start a formula, `_` hide it in a legend."""
+    """Escape a text for matplotlib: `$` would start a formula, and `_` would hide it in a legend."""
     cleaned = "".join(letter if letter.isprintable() else "�" for letter in text)
     return (" " if cleaned.startswith("_") else "") + cleaned.replace("$", r"\$")

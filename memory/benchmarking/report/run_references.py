@@ -1,4 +1,4 @@
-"""What a comparison is asked for: runs, baselines, targets of a run, each by its name."""
+"""Resolve the names of runs, baselines and targets that a comparison is given."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from memory.benchmarking.model.files import find_run, read_run, run_folders
 from memory.benchmarking.verdicts.baselines import baseline_folder, list_baselines
 
 AT = "@"
-"""Between a run and one of its targets: `latest@sqlite-baseline`."""
+"""Stands between a run and one of its targets: `latest@sqlite-baseline`."""
 
 
 @dataclass(frozen=True)
 class RunReference:
-    """A run, whole or by one of its targets."""
+    """A run, or only one of its targets."""
 
     folder: Path
     target: str | None = None
 
 
 def resolve_names(output_dir: Path, names: Sequence[str]) -> list[RunReference]:
-    """What the names mean; at least two different things."""
+    """Return the runs that the names stand for. Raises an error unless there are two different ones."""
     if len(names) < 2:
         raise InvalidBenchmarkConfig("name at least two runs or targets to compare")
-    found = [_one(output_dir, name) for name in names]
+    found = [_resolve(output_dir, name) for name in names]
     if len(set(found)) < len(found):
         twice = next(name for name, each in zip(names, found, strict=True) if found.count(each) > 1)
-        raise InvalidBenchmarkConfig(f"{twice!r} is named twice: it can't be compared with itself")
+        raise InvalidBenchmarkConfig(f"{twice!r} is named twice: name two different runs or targets")
     return found
 
 
 def find_run_or_baseline(output_dir: Path, name: str) -> Path:
-    """The folder of a run, by its id or by the name of a baseline."""
+    """Return the folder of a run, from its id or from the name of a baseline."""
     known = [each.name for each in list_baselines(output_dir)]
     if name in known:
         return baseline_folder(output_dir, name)
@@ -45,7 +45,7 @@ def find_run_or_baseline(output_dir: Path, name: str) -> Path:
         raise UnknownName(f"{problem}{hint}") from None
 
 
-def _one(output_dir: Path, name: str) -> RunReference:
+def _resolve(output_dir: Path, name: str) -> RunReference:
     try:
         return RunReference(find_run_or_baseline(output_dir, name))
     except UnknownName as problem:
@@ -57,7 +57,7 @@ def _one(output_dir: Path, name: str) -> RunReference:
         if target not in targets:
             raise UnknownName(f"{run} has no target {target!r}: {nearest(target, targets)}")
         return RunReference(folder, target)
-    # A target by itself is that of the newest run that has it.
+    # A target alone means the newest run that has it.
     seen: set[str] = set()
     for folder in reversed(run_folders(output_dir)):
         try:

@@ -1,4 +1,4 @@
-"""What a page shows side by side: runs, and the targets of a run where it has several."""
+"""The sources of a page: runs, and the targets of a run if it has several."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BY_HAND = "saved by hand"
 
 @dataclass(frozen=True)
 class Source:
-    """A run, or one target of it."""
+    """A run, or one target of a run; the results saved by hand are also a source."""
 
     name: str
     run_id: str
@@ -27,8 +27,10 @@ Numbered = list[tuple[int, LoadedResult]]
 
 
 def sources_of(results: Iterable[LoadedResult], runs: Mapping[str, Run]) -> tuple[list[Source], Numbered]:
-    """The sources in the order in which they come; results that were saved by hand are one, as long as no
-    benchmark is in it twice."""
+    """Return the sources in the order of the results, and each result with the number of its source.
+
+    Results saved by hand are one source; a second result of the same benchmark starts another one.
+    """
     keys: dict[tuple[str, str, int], int] = {}
     seen: dict[tuple[str, ...], int] = {}
     numbered: Numbered = []
@@ -40,21 +42,21 @@ def sources_of(results: Iterable[LoadedResult], runs: Mapping[str, Run]) -> tupl
         key = (each.file.run_id, each.target, again)
         numbered.append((keys.setdefault(key, len(keys)), each))
     by_hand = [key for key in keys if not key[0]]
-    # Targets without a name are those of results by hand: no reason to tell the others apart by theirs.
+    # Names include the target only if one run has several. Results saved by hand may have no target.
     run_ids = {run_id for run_id, _, _ in keys}
     several = any(len({key[1] for key in keys if key[0] == run_id}) > 1 for run_id in run_ids)
     sources = []
     for run_id, target, again in keys:
         name = run_id or BY_HAND
         if not run_id and len(by_hand) > 1:
-            name = _moment(numbered, keys[run_id, target, again]) or f"{BY_HAND} {again + 1}"
+            name = _name_by_time(numbered, keys[run_id, target, again]) or f"{BY_HAND} {again + 1}"
         if several:
             name = target or name if len(run_ids) == 1 else f"{name} · {target}" if target else name
         sources.append(Source(name, run_id, runs.get(run_id), target))
     return sources, numbered
 
 
-def _moment(numbered: Numbered, number: int) -> str:
+def _name_by_time(numbered: Numbered, number: int) -> str:
     times = {each.result.timestamp for source, each in numbered if source == number}
     time = time_of(times.pop()) if len(times) == 1 else None
     return f"{BY_HAND} {time:%Y-%m-%d %H:%M:%S}" if time else ""

@@ -1,7 +1,7 @@
-"""A chart's panels as SVG that stands in a page: no style of its own, every text a text.
+"""Draw a chart's panels as inline SVG. Texts stay texts, and styles come from the page.
 
-Colours, dashes and fonts are classes of `charts.css`. A point holds its text as its title, so that it is
-told under the pointer also without a script. Scales and shapes are D3's, by way of `detroit`.
+Colours, dashes and fonts are classes of `charts.css`. The description of a point is its title, so that the
+browser shows it under the pointer even without a script. Scales and shapes are D3's, through `detroit`.
 
     ┌─ label of y ────────────┐
     │ 10k ┤        ╭──●       │
@@ -19,32 +19,32 @@ from functools import cache
 
 from memory.benchmarking.report.charts import Axis, Chart, Line, Panel, Point
 from memory.benchmarking.report.markup import Markup, element, join
-from memory.benchmarking.report.ticks import Marks, load_d3, marks
+from memory.benchmarking.report.ticks import AxisLayout, lay_out_axis, load_d3
 from memory.benchmarking.text.display import clean, figure_text, interval_text, shorten
 
 HEIGHT = 224
 COLOURS = 7
 SHAPES = ("circle", "square", "triangle", "diamond2", "cross", "star", "wye")
 _LETTER = 6.2
-"""Pixels that a letter of an axis takes, about."""
+"""Average width of a letter, in pixels."""
 _TOP, _RIGHT, _BOTTOM = 26, 12, 40
 _ROW = 15
-"""Height of one bar of a chart that lies."""
+"""Height of one bar of a horizontal chart, in pixels."""
 _LONGEST_NAME = 24
 _LABEL_HEIGHT = 12
 _MANY = 40
-"""Points of a curve, from which on they are drawn smaller."""
+"""A curve with more points than this has smaller dots."""
 _MOST_MINOR = 40
 _BEYOND = 3.0
-"""How far, as a factor, a logarithmic axis goes beyond the figures to show intervals."""
+"""A logarithmic axis goes at most this factor beyond the figures to show their intervals."""
 
 
 @dataclass(frozen=True)
 class _Frame:
-    """Where things are in one panel."""
+    """The axes of a panel and the pixels that it covers."""
 
-    x: Marks
-    y: Marks
+    x: AxisLayout
+    y: AxisLayout
     left: float
     right: float
     top: float
@@ -56,7 +56,11 @@ class _Frame:
 
 
 def draw(chart: Chart, panel: Panel, label: str = "", sources: Sequence[str] = ()) -> Markup:
-    """One panel. `label` is read aloud in its place, `sources` are the runs that lines may be of."""
+    """Draw one panel.
+
+    - `label`: the text for screen readers; by default the titles.
+    - `sources`: the names of the runs or targets, by a line's `source`.
+    """
     height = _height(chart)
     frame = _frame(chart, height)
     parts: list[Markup | None] = [_grid(frame), *_axes(frame), *_limits(chart, frame)]
@@ -77,7 +81,7 @@ def draw(chart: Chart, panel: Panel, label: str = "", sources: Sequence[str] = (
 
 @cache
 def shapes() -> Markup:
-    """The marks of all lines; a page has this once, before its first chart."""
+    """Return the shapes of the markers; a page needs them once, before its first chart."""
     d3 = load_d3()
     defs = []
     for number, name in enumerate(SHAPES):
@@ -96,7 +100,7 @@ def shapes() -> Markup:
 
 
 def point_text(chart: Chart, line: Line, point: Point, source: str = "") -> str:
-    """`stm, batch size 100: 12,300 /s (11,900–12,700)`"""
+    """Describe a point: `stm, batch size 100: 12,300 /s (11,900–12,700)`."""
     where = [source, line.name if len(chart.names) > 1 or not point.text else "", point.text]
     if not point.text:
         where.append(x_text(chart.x, point.x))
@@ -108,7 +112,7 @@ def point_text(chart: Chart, line: Line, point: Point, source: str = "") -> str:
 
 
 def x_text(axis: Axis, value: float) -> str:
-    """A place on the x axis in words."""
+    """Describe a place on the x axis."""
     if axis.scale == "names":
         return axis.names[int(value)] if 0 <= value < len(axis.names) else ""
     if axis.scale == "nines":
@@ -127,34 +131,34 @@ def _height(chart: Chart) -> int:
 
 
 def _frame(chart: Chart, height: int) -> _Frame:
-    """The same for all panels of a chart, so that they can be compared."""
+    """Lay out the axes: the same for all panels of a chart, so that they can be compared."""
     points = [point for line in chart.lines for point in line.points]
     xs = [point.x for point in points]
-    ys = _reach(chart, points)
+    ys = _values_of_y(chart, points)
     top, bottom = _top(chart), height - _BOTTOM
     if chart.horizontal:
         names = [shorten(clean(name), _LONGEST_NAME) for name in chart.x.names]
         left = 8 + _LETTER * max(map(len, names), default=0)
         right = chart.width - _RIGHT - 8
-        x = marks(Axis(chart.x.label, scale="names", names=tuple(names)), [], top, bottom)
-        y = marks(chart.y, ys, left, right, about=4)
+        x = lay_out_axis(Axis(chart.x.label, scale="names", names=tuple(names)), [], top, bottom)
+        y = lay_out_axis(chart.y, ys, left, right, about=4)
     else:
-        # Drawn twice: the room that the texts of y take follows from the texts.
-        texts = marks(chart.y, ys, bottom, top).texts
+        # Lay out y twice: its texts decide how much room is left of the frame.
+        texts = lay_out_axis(chart.y, ys, bottom, top).texts
         left = 10 + _LETTER * max(map(len, texts), default=0)
         right = chart.width - _RIGHT
-        x = marks(chart.x, xs, left + 6, right - 6)
-        y = marks(chart.y, ys, bottom, top)
+        x = lay_out_axis(chart.x, xs, left + 6, right - 6)
+        y = lay_out_axis(chart.y, ys, bottom, top)
     return _Frame(x, y, left, right, top, bottom, chart.horizontal)
 
 
 def _top(chart: Chart) -> int:
-    """Room above the frame: for the label of y, which a chart that lies has below."""
+    """Return the room above the frame, for the label of y; a horizontal chart has that label below."""
     return 6 if chart.horizontal else _TOP
 
 
-def _reach(chart: Chart, points: Sequence[Point]) -> list[float]:
-    """What y has to reach: all figures, and as much of their intervals as does not squeeze them."""
+def _values_of_y(chart: Chart, points: Sequence[Point]) -> list[float]:
+    """Return the values that y must include: all figures, and intervals as far as they leave room."""
     figures = [point.y for point in points]
     bounds = [bound for point in points for bound in (point.low, point.high) if bound is not None]
     if chart.y.scale == "log":
@@ -170,7 +174,7 @@ def _reach(chart: Chart, points: Sequence[Point]) -> list[float]:
 
 
 def _grid(frame: _Frame) -> Markup:
-    """Lines across at the marks of y, and the axis that everything stands on."""
+    """Draw grid lines at the ticks of y, and the base line."""
     base = f"M{_n(frame.left)} {_n(frame.bottom)}H{_n(frame.right)}"
     if frame.horizontal:
         base = f"M{_n(frame.left)} {_n(frame.top)}V{_n(frame.bottom)}"
@@ -185,7 +189,7 @@ def _grid(frame: _Frame) -> Markup:
 
 
 def _across(frame: _Frame, values: Iterable[float]) -> str:
-    """Lines at values of y."""
+    """Return the path of lines across the frame at values of y."""
     places = [_n(frame.y.place(value)) for value in values]
     if frame.horizontal:
         return "".join(f"M{place} {_n(frame.top)}V{_n(frame.bottom)}" for place in places)
@@ -217,7 +221,7 @@ def _axes(frame: _Frame) -> list[Markup]:
 
 
 def _that_fit(places: Sequence[float], texts: Sequence[str], end: float) -> list[tuple[float, str]]:
-    """Texts along an axis, without those that would run into their neighbour."""
+    """Return the texts along an axis, without those that would overlap their neighbour."""
     kept: list[tuple[float, str]] = []
     for place, text in zip(places, texts, strict=True):
         half = len(text) * _LETTER / 2
@@ -248,7 +252,7 @@ def _limits(chart: Chart, frame: _Frame) -> list[Markup]:
 def _line(
     chart: Chart, line: Line, frame: _Frame, place: tuple[int, int], sources: Sequence[str]
 ) -> Markup | None:
-    """One line of a panel; `place` says which of how many."""
+    """Draw one line of a panel. `place` is its number and the number of lines."""
     if not line.points:
         return None
     number, count = place
@@ -287,7 +291,7 @@ def _mark(line: Line, place: tuple[float, float], colour: int, text: str) -> Mar
         radius = "1.8" if len(line.points) <= _MANY else "1"
         return element("circle", title, class_="pt", cx=_n(place[0]), cy=_n(place[1]), r=radius)
     shape = f"#m{colour % len(SHAPES)}"
-    # A use element moves what it shows; the browser's pointer and our script both find it there.
+    # A `use` element draws a shape at a place; the pointer and charts.js find it there.
     return element("use", title, class_="pt", href=shape, x=_n(place[0]), y=_n(place[1]))
 
 
@@ -307,7 +311,7 @@ def _bars(places: Iterable[tuple[float, float]], frame: _Frame) -> Markup:
 
 
 def _whiskers(line: Line, frame: _Frame, aside: float) -> Markup | None:
-    """Intervals, with an end mark where they end; one that goes on beyond the frame has none there."""
+    """Draw the intervals. An end inside the frame gets a small bar; one outside of it gets none."""
     path = ""
     for point in line.points:
         if point.low is None or point.high is None or point.low == point.high:
@@ -332,7 +336,7 @@ def _band(line: Line, frame: _Frame) -> Markup | None:
 
 
 def _labels(panel: Panel, frame: _Frame) -> Markup | None:
-    """Names beside points, each where it runs into no other name and no other point."""
+    """Draw the names beside points, each where it overlaps no other name and no point."""
     points = [
         (line, point, frame.place(point.x, point.y))
         for line in panel.lines
@@ -391,5 +395,5 @@ def _inside(place: tuple[float, float], frame: _Frame) -> tuple[float, float]:
 
 
 def _n(number: float) -> str:
-    """A coordinate: a tenth of a pixel is enough."""
+    """Format a coordinate, to a tenth of a pixel."""
     return f"{number:.1f}".removesuffix(".0")

@@ -1,5 +1,5 @@
-// The switch between light and dark: any element with data-theme-switch. Loaded in the head, so that a page
-// never shows itself in the other colours first. Listeners hear "themechange" on the document.
+// Switches between light and dark: a click on any element with data-theme-switch. It is loaded in the head, so
+// that a page never flashes in the other colours first.
 (() => {
   "use strict";
   const root = document.documentElement;
@@ -7,7 +7,7 @@
   const KEY = "membench-theme";
 
   const stored = () => {
-    try { return localStorage.getItem(KEY); } catch { return null; } // storage may be forbidden
+    try { return localStorage.getItem(KEY); } catch { return null; } // the browser may forbid storage
   };
   const isDark = () => (root.dataset.theme || (system.matches ? "dark" : "light")) === "dark";
   const show = () => {
@@ -17,7 +17,6 @@
       button.setAttribute("aria-label", `${other} colours`);
       button.hidden = false;
     }
-    document.dispatchEvent(new Event("themechange"));
   };
 
   const wanted = stored();
@@ -27,7 +26,7 @@
   document.addEventListener("click", (event) => {
     if (!event.target.closest("[data-theme-switch]")) return;
     root.dataset.theme = isDark() ? "light" : "dark";
-    try { localStorage.setItem(KEY, root.dataset.theme); } catch { /* it holds for this page */ }
+    try { localStorage.setItem(KEY, root.dataset.theme); } catch { /* then it is remembered for this page only */ }
     show();
   });
 })();

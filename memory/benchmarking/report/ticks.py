@@ -1,4 +1,4 @@
-"""Where an axis has its marks, and what stands there."""
+"""Lay out an axis: its scale, its ticks and their texts."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from memory.benchmarking.report.charts import Axis
 from memory.benchmarking.text.display import in_other_unit, unit_for
 
 ABOUT = 5
-"""Marks on an axis that has round numbers."""
+"""About how many ticks an axis has, if they are at round numbers."""
 MOST_GIVEN = 8
-"""Sizes that were measured are marked by themselves up to so many."""
+"""An axis with at most this many measured sizes has its ticks there, not at round numbers."""
 _NINES = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
-_IN_WORDS = {"/s": "per second", "/MB": "per MB"}
+_UNIT_WORDS = {"/s": "per second", "/MB": "per MB"}
 _TINY = 1e-200
+"""A smaller span counts as none: dividing by it could overflow a float."""
 _THOUSANDS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 @dataclass(frozen=True)
-class Marks:
-    """An axis as it is drawn: from value to place, and its marks with their texts."""
+class AxisLayout:
+    """An axis as it is drawn: `place` maps a value to pixels; ticks stand at `values`, with `texts`."""
 
     place: Callable[[float], float]
     values: list[float]
     texts: list[str]
     label: str
     minor: list[float]
-    """Lines without a text, between the decades of a logarithmic axis."""
+    """Values of grid lines without a text, between the decades of a logarithmic axis."""
 
 
 def load_d3() -> Any:
-    """D3 in Python: an optional library, so its absence is told in words."""
+    """Import `detroit`, D3 in Python; raise an error that names the extra if it is not installed."""
     try:
         import detroit
     except ImportError:
@@ -42,8 +43,10 @@ def load_d3() -> Any:
     return detroit
 
 
-def marks(axis: Axis, values: Sequence[float], start: float, end: float, about: int = ABOUT) -> Marks:
-    """The marks of an axis over these values, drawn from `start` to `end`."""
+def lay_out_axis(
+    axis: Axis, values: Sequence[float], start: float, end: float, about: int = ABOUT
+) -> AxisLayout:
+    """Lay out an axis for these values, from pixel `start` to pixel `end`, with about `about` ticks."""
     if axis.scale == "names":
         return _names(axis, start, end)
     if axis.scale == "nines":
@@ -53,13 +56,13 @@ def marks(axis: Axis, values: Sequence[float], start: float, end: float, about: 
     return _linear(axis, values, start, end, about)
 
 
-def _linear(axis: Axis, values: Sequence[float], start: float, end: float, about: int) -> Marks:
+def _linear(axis: Axis, values: Sequence[float], start: float, end: float, about: int) -> AxisLayout:
     d3 = load_d3()
 
     low = min(values, default=0.0) if axis.low is None else axis.low
     high = max(values, default=1.0) if axis.high is None else axis.high
     if axis.low is None and low >= 0 and not axis.ticks:
-        low = 0.0  # a length that starts elsewhere tells a lie
+        low = 0.0  # lengths can be compared only if they start at 0
     if high - low < _TINY:
         low, high = (low - 1, high + 1) if low < 0 else (0.0, high if high > _TINY else 1.0)
     scale = d3.scale_linear([low, high], [start, end])
@@ -69,10 +72,10 @@ def _linear(axis: Axis, values: Sequence[float], start: float, end: float, about
     given = 0 < len(axis.ticks) <= MOST_GIVEN
     chosen = [float(value) for value in (axis.ticks if given else scale.ticks(about))]
     shown = [in_other_unit(value, axis.unit, unit) for value in chosen]
-    return Marks(_rounded(scale), chosen, _alike(shown), _label(axis.label, unit), [])
+    return AxisLayout(_rounded(scale), chosen, _same_decimals(shown), _label(axis.label, unit), [])
 
 
-def _log(axis: Axis, values: Sequence[float], start: float, end: float, about: int) -> Marks:
+def _log(axis: Axis, values: Sequence[float], start: float, end: float, about: int) -> AxisLayout:
     d3 = load_d3()
 
     positive = [value for value in values if value > 0] or [1.0]
@@ -92,7 +95,7 @@ def _log(axis: Axis, values: Sequence[float], start: float, end: float, about: i
             chosen = [v * f for v in decades for f in (1, 2, 5) if low <= v * f <= high]
         if len(chosen) < 3:
             chosen = [float(value) for value in d3.scale_linear([low, high], [0, 1]).ticks(about)]
-        chosen = _every(chosen, about + 1)
+        chosen = _thin_out(chosen, about + 1)
     minor = [v * f for v in decades for f in range(1, 10) if low <= v * f <= high and v * f not in chosen]
     units = {unit_for(value, axis.unit) for value in chosen}
     one = units.pop() if len(units) == 1 else None
@@ -102,21 +105,21 @@ def _log(axis: Axis, values: Sequence[float], start: float, end: float, about: i
         else _with_unit(value, axis.unit)
         for value in chosen
     ]
-    # The end of an interval may be zero or below, which is nowhere on this axis: far out, then.
+    # A lower bound may be 0 or negative, which a logarithmic axis can't show: place it far below.
     place = _rounded(scale)
-    return Marks(
+    return AxisLayout(
         lambda value: place(max(value, low / 1e3)), chosen, texts, _label(axis.label, one or ""), minor
     )
 
 
-def _nines(axis: Axis, values: Sequence[float], start: float, end: float) -> Marks:
-    """Percentiles on a scale of nines: the tail gets the room that it deserves."""
+def _nines(axis: Axis, values: Sequence[float], start: float, end: float) -> AxisLayout:
+    """Lay out percentiles on a scale of nines, which gives the tail more room."""
     d3 = load_d3()
 
     last = max(values, default=0.99)
     scale = d3.scale_linear([0.0, nines(last)], [start, end])
     chosen = [share for share in _NINES if share <= last]
-    return Marks(
+    return AxisLayout(
         lambda share: round(float(scale(nines(share))), 1),
         chosen,
         ["min" if share == 0 else f"{share * 100:.10g} %" for share in chosen],
@@ -126,15 +129,15 @@ def _nines(axis: Axis, values: Sequence[float], start: float, end: float) -> Mar
 
 
 def nines(share: float) -> float:
-    """0.9 is one nine, 0.99 two."""
+    """Return the number of nines of a share: 1 for 0.9, 2 for 0.99."""
     return -math.log10(max(1 - share, 1e-9))
 
 
-def _names(axis: Axis, start: float, end: float) -> Marks:
-    """Each name in the middle of its own band."""
+def _names(axis: Axis, start: float, end: float) -> AxisLayout:
+    """Place each name in the middle of its band."""
     count = max(1, len(axis.names))
     band = (end - start) / count
-    return Marks(
+    return AxisLayout(
         lambda number: round(start + band * (number + 0.5), 1),
         [float(number) for number in range(len(axis.names))],
         [*axis.names],
@@ -144,7 +147,7 @@ def _names(axis: Axis, start: float, end: float) -> Marks:
 
 
 def short_number(value: float) -> str:
-    """`10k` for 10,000: room is short on an axis."""
+    """Return a short text for a number on an axis: `10k` for 10,000."""
     size = abs(value)
     for thousands, sign in _THOUSANDS:
         if size >= thousands and (size >= 1e4 or value % 1000 == 0):
@@ -152,8 +155,8 @@ def short_number(value: float) -> str:
     return f"{value:.4g}" if size >= 1e-4 or value == 0 else f"{value:.0e}"
 
 
-def _alike(values: Sequence[float]) -> list[str]:
-    """Numbers of one axis with as many decimals each, so that 0.5 and 1.0 stand alike."""
+def _same_decimals(values: Sequence[float]) -> list[str]:
+    """Format the numbers of an axis with the same number of decimals: 0.5 and 1.0."""
     if any(abs(value) >= 1e4 for value in values) or not values:
         return [short_number(value) for value in values]
     decimals = max((len(f"{value:.6g}".partition(".")[2]) for value in values), default=0)
@@ -169,10 +172,10 @@ def _with_unit(value: float, unit: str) -> str:
 
 
 def _label(label: str, unit: str) -> str:
-    return f"{label} ({_IN_WORDS.get(unit, unit)})" if unit else label
+    return f"{label} ({_UNIT_WORDS.get(unit, unit)})" if unit else label
 
 
-def _every(values: list[float], most: int) -> list[float]:
+def _thin_out(values: list[float], most: int) -> list[float]:
     step = math.ceil(len(values) / most)
     return values[::step] if step > 1 else values
 

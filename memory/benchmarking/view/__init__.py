@@ -1,1 +1,1 @@
-"""`membench view`: a local page over the folder of results. It only reads, and stores nothing."""
+"""`membench view`: local web pages of the results. It reads the results and writes nothing."""

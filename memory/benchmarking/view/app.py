@@ -1,4 +1,4 @@
-"""From an address to a page. Knows nothing of sockets: `server.py` brings the requests and the rules."""
+"""Build the page for an address. `server.py` handles the requests and who may send them."""
 
 from __future__ import annotations
 
@@ -17,37 +17,35 @@ from memory.benchmarking.view.runs_page import runs_page
 from memory.benchmarking.view.side_by_side import side_by_side_page
 
 MOST_FIELDS = 50
-"""Of an address."""
+"""Fields of an address that are parsed; an address with more is refused."""
 
 
 class App:
-    """All pages over one folder of results."""
+    """All pages of one folder of results."""
 
     def __init__(self, output_dir: Path) -> None:
         self.index = RunIndex(output_dir)
 
     def page(self, address: str) -> Page:
-        """The page of an address; one that says what is wrong where there is none."""
+        """Return the page for an address; a page with an error message if there is none."""
         try:
             parts = urlsplit(address)
             query = parse_qs(parts.query, max_num_fields=MOST_FIELDS, errors="surrogateescape")
         except ValueError:
-            return problem_page(400, "This address can't be read", "Go back, or start again.")
-        # Taken apart before it is decoded: a slash inside of a name stays a part of the name.
+            return problem_page(400, "This address is not valid", "Go back, or start at the list of runs.")
+        # Split before decoding, so that an encoded slash stays a part of its name.
         names = [unquote(part, errors="surrogateescape") for part in parts.path.split("/")[1:]]
         try:
-            found = self._found(names, query)
+            found = self._route(names, query)
         except UnknownName as problem:
-            return problem_page(404, "There is no such thing", f"{problem}.")
+            return problem_page(404, "Not found", f"{problem}.")
         except BenchmarkError as problem:
             return problem_page(200, "This can't be shown", f"{problem}.")
         if found is None:
-            return problem_page(
-                404, "There is no such page", "Go back, or start again with the list of runs."
-            )
+            return problem_page(404, "There is no such page", "Go back, or start at the list of runs.")
         return found
 
-    def _found(self, names: list[str], query: dict[str, list[str]]) -> Page | None:
+    def _route(self, names: list[str], query: dict[str, list[str]]) -> Page | None:
         match names:
             case [""]:
                 return runs_page(self.index.lines(), RunFilter.from_query(query), self.index.output_dir)

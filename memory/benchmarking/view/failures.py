@@ -1,4 +1,4 @@
-"""What failed in a run, and what it printed."""
+"""The failed rounds of a run, and their logs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from memory.benchmarking.view.index import RunLine
 from memory.benchmarking.view.layout import Page, run_address
 
 UNFOLDED = 5
-"""Failures that are shown at once; the results come after them."""
+"""Failures that are shown; a longer list is folded, so that the results stay near."""
 LONGEST_LOG = 200_000
-"""Bytes of a log that are shown: its end says what happened."""
+"""Bytes of a log that are shown, from its end, which says what happened."""
 
 
 def failures(line: RunLine, run: Run) -> Markup | None:
-    """Every round that failed, with a link to what it printed."""
+    """Return the failed rounds, each with a link to its log."""
     if not run.failures:
         return None
     logs = _logs(line.folder)
@@ -37,19 +37,19 @@ def failures(line: RunLine, run: Run) -> Markup | None:
                 element("td", link),
             )
         )
-    shown = table(("What", "Why", "Message", "Output"), rows, "What failed")
+    shown = table(("Round", "Reason", "Message", "Output"), rows, "Failed rounds")
     if len(rows) > UNFOLDED:
-        shown = element("details", element("summary", "What failed, and why"), shown, id="failures")
+        shown = element("details", element("summary", "All failed rounds"), shown, id="failures")
     heading = element("h2", f"{count(len(rows), 'round')} failed", class_="bad")
     return join((heading, shown))
 
 
 def log_page(line: RunLine, name: str) -> Page | None:
-    """What a failed round printed; None if the run has no such log."""
+    """Return the page with the log of a failed round; None if the run has no such log."""
     if name not in _logs(line.folder):
         return None
     try:
-        # A folder that came from somewhere else must not lead to files outside of it.
+        # Do not follow links: a folder from elsewhere must not expose files outside of it.
         descriptor = os.open(line.folder / LOGS / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
             size = os.fstat(descriptor).st_size
@@ -68,6 +68,7 @@ def log_page(line: RunLine, name: str) -> Page | None:
 
 
 def _logs(folder: Path) -> set[str]:
+    """Return the names of a run's logs."""
     try:
         with os.scandir(folder / LOGS) as entries:
             return {entry.name for entry in entries if entry.is_file(follow_symlinks=False)}

@@ -1,4 +1,4 @@
-"""One metric over the runs, and where its level changed."""
+"""The page of one metric over the runs, and where its level changed."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ from memory.benchmarking.view.index import RunIndex, RunLine, benchmarks_of
 from memory.benchmarking.view.layout import Page, case_text, compare_address, run_address, select
 
 LAST = (60, 200, 1000)
-"""How many of the newest runs to look at: reading more of them takes longer."""
+"""Choices for how many of the newest runs to read; reading more takes longer."""
 LOOKED_AT = 20
-"""Runs that are opened to find out which metrics a benchmark has."""
+"""Runs that are opened at most to find out which metrics a benchmark has."""
 WIDTH = 1040
+"""Width of the chart, in pixels."""
 MARKED = 120
-"""Points that have marks of their own; more would run into each other."""
+"""Largest number of points that get markers; more would overlap."""
 _TONES = {"better": "good", "worse": "bad"}
 
 
 @dataclass(frozen=True)
 class _Metrics:
-    """Of the newest run that has a benchmark."""
+    """The metrics of a benchmark, from the newest run that has it."""
 
     paths: tuple[str, ...] = ()
     headline: str = ""
@@ -44,7 +45,7 @@ def history_page(index: RunIndex, query: Mapping[str, Sequence[str]]) -> Page:
     cases = {case_text(case): case for case in benchmarks_of(lines)}
     heading = element("h1", "History")
     if not cases:
-        empty = note("There is no history yet: it begins with the first run that has results.")
+        empty = note("There is no history yet: it starts with the first run that has results.")
         return Page("History", join((heading, empty)), here="History")
     asked_case, asked_metric = query.get("case", [""])[-1], query.get("metric", [""])[-1]
     name = asked_case if asked_case in cases else next(iter(cases))
@@ -62,9 +63,9 @@ def history_page(index: RunIndex, query: Mapping[str, Sequence[str]]) -> Page:
         class_="filters",
     )
     notes = [
-        note(f"There is no {what} {asked!r}; this is another one.", tone="warn")
+        note(f"There is no {what} {asked!r}; the page shows another one.", tone="warn")
         for what, asked, shown in (("benchmark", asked_case, name), ("metric", asked_metric, metric))
-        # Whoever chooses another benchmark sends the old one's metric along, and means nothing by it.
+        # Choosing another benchmark also sends the metric of the old one: that is no error.
         if asked and asked != shown and (what == "benchmark" or not known.paths)
     ]
     body = (heading, form, notes, shapes(), *_sections(index, cases[name], metric, last))
@@ -86,7 +87,7 @@ def _metrics_of(lines: Sequence[RunLine], case: tuple[str, str, str]) -> _Metric
                 continue
             metrics = read_result(line.folder / ref.file).metrics
         except BenchmarkError:
-            continue  # the list and the run's page name the damage
+            continue  # the list of runs and the run's page report the damage
         if metrics:
             headline = ref.headline if ref.headline in metrics else next(iter(metrics))
             return _Metrics(tuple(metrics), headline)
@@ -100,7 +101,7 @@ def _sections(index: RunIndex, case: tuple[str, str, str], metric: str, last: in
         yield note(f"{problem}.")
         return
     if not chosen:
-        yield note(f"None of the newest {last:,} runs has a figure of it.")
+        yield note(f"None of the newest {last:,} runs has this metric.")
     environments = len({(each.fingerprint, each.params_digest) for each in chosen})
     for each in chosen:
         yield _series(each, apart=environments > 1)
@@ -110,15 +111,15 @@ def _sections(index: RunIndex, case: tuple[str, str, str], metric: str, last: in
 def _read_series(
     output_dir: Path, version: int, case: tuple[str, str, str], metric: str, last: int
 ) -> list[Series]:
-    """All series of one metric; kept until a run changes, because finding the changes takes seconds."""
+    """Return all series of a metric, cached until a run changes: finding the changes takes seconds."""
     category, benchmark, target = case
-    # The path as a pattern that means nothing but itself.
+    # Escape the path, so that the pattern matches only itself.
     found = series_of(output_dir, glob.escape(metric), benchmark=f"{category}.{benchmark}", last=last)
     return [each for each in found if (each.target, each.path) == (target, metric)]
 
 
 def _series(series: Series, *, apart: bool) -> Markup:
-    """One environment: what another machine measured is another series."""
+    """Return the section of one series, which is that of one environment and one set of parameters."""
     count = f"{len(series.points):,} run{'s' if len(series.points) > 1 else ''}"
     if series.better != "neither":
         count += f", {series.better} is better"
@@ -137,7 +138,7 @@ def _series(series: Series, *, apart: bool) -> Markup:
 
 def _changes(series: Series) -> Markup:
     if not series.changes:
-        text = "No change of level." if len(series.points) > 1 else "One run makes no history yet."
+        text = "The level did not change." if len(series.points) > 1 else "There is only one run yet."
         return element("p", text, class_="soft")
     return element(
         "ul", [element("li", _change(series, change)) for change in series.changes], class_="changes"
@@ -156,7 +157,7 @@ def _change(series: Series, change: LevelChange) -> list[str]:
         " from ",
         element("a", change.run_id, href=run_address(change.run_id)),
         f"{revision} on: {figures}, {_percent(change)}. ",
-        element("a", "Compare with the run before", href=compare_address(before.run_id, change.run_id)),
+        element("a", "Compare with the previous run", href=compare_address(before.run_id, change.run_id)),
     ]
 
 
@@ -180,7 +181,7 @@ def _chart(series: Series) -> Chart:
 
 
 def _lowest(series: Series) -> float | None:
-    """Where the axis begins: at zero, unless all figures are so alike that nothing could be told there."""
+    """Return where the y axis starts: None, which is at 0, unless that would flatten the line."""
     low = min(point.value if point.low is None else point.low for point in series.points)
     high = max(point.value if point.high is None else point.high for point in series.points)
     if low <= high / 2:

@@ -1,8 +1,7 @@
-"""Which runs there are and how they stand, kept in memory; only what changed on disk is read again.
+"""An index of the runs and their status, in memory. Only files that changed on disk are read again.
 
-A file counts as changed when its time, its size or its inode did: a run's file is replaced, never
-rewritten. A line is a few hundred bytes, so that thousands of runs stay small: everything else is read
-when somebody looks at it.
+A `run.json` has changed if its time, size or inode has: it is always replaced, never rewritten. A line
+takes a few hundred bytes, so thousands of runs fit in memory. Pages read everything else when needed.
 """
 
 from __future__ import annotations
@@ -23,33 +22,35 @@ from memory.benchmarking.model.files import LOCK_FILE, RUN_FILE, SCRATCH, read_r
 from memory.benchmarking.view.run_header import RunHeader, read_run_header
 
 DAMAGED = "damaged"
+MOST_SHARED = 10_000
+"""Shared values that are kept; beyond that all are dropped."""
 _Stamp = tuple[int, int, int]
 _Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """What the list shows of one run."""
+    """What the list of runs shows of one run."""
 
     id: str
-    """The name of its folder, which no other has."""
+    """The name of its folder, which is unique."""
     folder: Path
     status: str
-    """As the run says, `damaged`, or `interrupted` if the process that carried it out is gone."""
+    """The status in `run.json`, `damaged`, or `interrupted` if the process of a running run is gone."""
     problem: str = ""
-    """Why it can't be read."""
+    """Why it can't be read; empty if it can."""
     started_at: str = ""
     finished_at: str = ""
     profile: str = ""
     targets: tuple[str, ...] = ()
     cases: tuple[tuple[str, str, str], ...] = ()
-    """Category, benchmark and target of each."""
+    """Category, benchmark and target of each case."""
     revision: str = ""
     command: str = ""
     results: int = 0
     failures: int = 0
     done: int = 0
-    """Rounds that are over, also those that failed."""
+    """Finished rounds, including failed ones."""
     total: int = 0
 
     @property
@@ -58,35 +59,35 @@ class RunLine:
 
     @property
     def day(self) -> str:
-        """`2026-11-16`, by its record or else by its name."""
+        """The day of the start, as in `2026-11-16`: from `run.json`, else from the id."""
         name = self.id
         by_name = f"{name[:4]}-{name[4:6]}-{name[6:8]}" if name[:8].isdigit() else ""
         return self.started_at[:10] or by_name
 
 
 class RunIndex:
-    """All runs of one folder, the newest first; for any number of threads."""
+    """All runs of one folder, newest first. Thread-safe."""
 
     def __init__(self, output_dir: Path) -> None:
         self.output_dir = output_dir
         self._lock = threading.Lock()
         self._known: dict[str, tuple[_Stamp, RunLine]] = {}
-        self._left: set[str] = set()
+        self._abandoned: set[str] = set()
         self._by_id: dict[str, RunLine] = {}
         self._lines: list[RunLine] = []
         self.version = 0
-        """Another number whenever anything has changed."""
+        """Increases whenever any run changes."""
         self._shared: dict[Any, Any] = {}
-        """One object for what many runs have in common: their plan, their command, their targets."""
+        """Values that many runs have in common (cases, command, targets), so that they share one object."""
 
     def lines(self) -> list[RunLine]:
-        """As it is on disk now."""
+        """Return all runs as they are on disk now."""
         with self._lock:
             self._refresh()
             return self._lines
 
     def line(self, run_id: str) -> RunLine:
-        """A run by its whole id. An id is only ever looked up here, and never becomes part of a path."""
+        """Return a run by its whole id. The id is only looked up here; it never becomes part of a path."""
         with self._lock:
             self._refresh()
             line = self._by_id.get(run_id)
@@ -103,25 +104,23 @@ class RunIndex:
                 known = (stamp, self._read(name, Path(folder)))
                 changed = True
             found[name] = known
-        # Where the process was killed, nobody writes another status until the run is resumed.
-        left = {
-            name
-            for name, (_, line) in found.items()
-            if line.is_running and not _is_carried_out(line.folder)
+        # A killed process leaves the status `running` behind; the lock shows that it is gone.
+        abandoned = {
+            name for name, (_, line) in found.items() if line.is_running and not _is_locked(line.folder)
         }
-        if changed or len(found) != len(self._known) or left != self._left:
+        if changed or len(found) != len(self._known) or abandoned != self._abandoned:
             self.version += 1
-            self._known, self._left = found, left
+            self._known, self._abandoned = found, abandoned
             self._by_id = {
-                name: replace(line, status="interrupted") if name in left else line
+                name: replace(line, status="interrupted") if name in abandoned else line
                 for name, (_, line) in sorted(found.items(), reverse=True)
             }
             self._lines = list(self._by_id.values())
 
     def _on_disk(self) -> Iterable[tuple[str, str, _Stamp]]:
-        """Name, folder and stamp of every run; the folder itself if it is a run.
+        """Yield name, folder and stamp of every run; only the folder itself if it is a run.
 
-        Paths are texts here: thousands are looked at every two seconds.
+        Paths are plain strings here, because thousands are checked every two seconds.
         """
         parent = str(self.output_dir)
         here = _stamp(f"{parent}/{RUN_FILE}")
@@ -132,7 +131,7 @@ class RunIndex:
             with os.scandir(parent) as entries:
                 names = [entry.name for entry in entries if not entry.name.startswith(".")]
         except OSError:
-            return  # there is nothing yet, or nothing that we may see
+            return  # the folder does not exist yet, or can't be read
         for name in names:
             stamp = _stamp(f"{parent}/{name}/{RUN_FILE}")
             if stamp is not None:
@@ -140,7 +139,7 @@ class RunIndex:
 
     def _read(self, name: str, folder: Path) -> RunLine:
         header = read_run_header(f"{folder}/{RUN_FILE}")
-        with suppress(msgspec.MsgspecError):  # of parts that are looked into only now
+        with suppress(msgspec.MsgspecError):  # `header.done` decodes a part that was skipped before
             if header is not None:
                 return self._line(name, folder, header)
         problem = f"{folder / RUN_FILE} changed while it was read"
@@ -171,14 +170,15 @@ class RunIndex:
         )
 
     def _share(self, value: _Value) -> _Value:
-        if len(self._shared) > 10_000:
+        """Return an equal object that was seen before, else the value itself."""
+        if len(self._shared) > MOST_SHARED:
             self._shared.clear()
         shared: _Value = self._shared.setdefault(value, value)
         return shared
 
 
 def running_rounds(line: RunLine) -> list[str]:
-    """`storage.read_latency@agentmemory.0` for each: a round has a scratch folder while it runs."""
+    """Return the names of the scratch folders, one for each running round: `storage.write@x.0`."""
     try:
         with os.scandir(line.folder.parent / SCRATCH / line.folder.name) as entries:
             return sorted(entry.name for entry in entries)
@@ -187,11 +187,12 @@ def running_rounds(line: RunLine) -> list[str]:
 
 
 def benchmarks_of(lines: Sequence[RunLine]) -> list[tuple[str, str, str]]:
-    """Category, benchmark and target of everything that any of the runs measured."""
+    """Return category, benchmark and target of every case in any of the runs."""
     return sorted({case for cases in {line.cases for line in lines} for case in cases})
 
 
 def _stamp(path: str) -> _Stamp | None:
+    """Return time, size and inode of a file; None if there is none."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):
@@ -199,8 +200,8 @@ def _stamp(path: str) -> _Stamp | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _is_carried_out(folder: Path) -> bool:
-    """Whether a process holds the run's lock. Asking changes nothing: the file is not made or written."""
+def _is_locked(folder: Path) -> bool:
+    """Return whether a process holds the run's lock. The lock file is neither created nor written."""
     try:
         descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""What all pages of the view have: the bar, the links, the words for how a run stands."""
+"""What all pages of the view share: frame, links, form fields, status and progress of a run."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _TONES = {"complete": "good", "running": "accent", "interrupted": "warn", "faile
 
 @dataclass(frozen=True)
 class Page:
-    """What is shown for one address."""
+    """The page for one address."""
 
     title: str
     body: Markup
     here: str = ""
-    """The entry of the bar that it belongs to."""
+    """The entry of the bar at the top that is marked."""
     refreshes: bool = False
-    """Whether it can change by itself while it is looked at."""
+    """Whether live.js fetches it again every two seconds."""
     status: int = 200
 
 
 def document(page: Page) -> bytes:
-    """The whole page. Everything that it loads comes from this server."""
+    """Return the whole HTML page. It loads everything from this server."""
     bar = element(
         "header",
         element("a", "Skip to the content", class_="skip", href="#content"),
@@ -54,7 +54,7 @@ def document(page: Page) -> bytes:
 
 
 def stylesheet() -> str:
-    """The report's, and what only the view has."""
+    """Return the style of the report, plus that of the view."""
     own = Path(__file__).with_name("view.css").read_text(encoding="utf-8")
     return asset("style.css") + asset("charts.css") + asset("report.css") + own
 
@@ -73,12 +73,12 @@ def compare_address(*run_ids: str) -> str:
 
 
 def history_address(case: tuple[str, str, str], path: str) -> str:
-    asked = {"case": case_text(case), "metric": path}
-    return f"/history?{urlencode(asked, errors='surrogateescape')}"
+    fields = {"case": case_text(case), "metric": path}
+    return f"/history?{urlencode(fields, errors='surrogateescape')}"
 
 
 def case_text(case: tuple[str, str, str]) -> str:
-    """`storage.read_latency@agentmemory`"""
+    """Return `storage.read_latency@agentmemory`."""
     category, benchmark, target = case
     return f"{category}.{benchmark}@{target}"
 
@@ -93,24 +93,24 @@ def status_mark(line: RunLine) -> Markup:
 
 
 def progress(line: RunLine) -> Markup:
-    """How far a run is, as a bar and in words."""
+    """Return the progress of a run, as a bar and as text."""
     words = f"{line.done} of {line.total} rounds"
     bar = element("progress", max=max(line.total, 1), value=min(line.done, line.total), aria_label=words)
     return element("span", bar, " ", words, class_="progress")
 
 
 def field(text: str, name: str, control: Markup) -> Markup:
-    """A control of a form with its label."""
+    """Return a form control with its label."""
     return element("div", element("label", text, for_=name), control, class_="field")
 
 
 def select(text: str, name: str, options: Iterable[tuple[str, str]], chosen: str) -> Markup:
-    """A choice of one; options are value and text."""
+    """Return a drop-down list. `options` are pairs of value and text."""
     made = [element("option", shown, value=value, selected=value == chosen) for value, shown in options]
     return field(text, name, element("select", made, name=name, id=name))
 
 
 def problem_page(status: int, title: str, text: str) -> Page:
-    """An error in plain words, and the way back."""
+    """Return a page with an error message and a link to the list of runs."""
     back = element("p", element("a", "All runs", href="/"))
     return Page(title, join((element("h1", title), element("p", text), back)), status=status)

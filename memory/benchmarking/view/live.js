@@ -1,24 +1,24 @@
-// Makes the pages of `membench view` follow what happens: filters that act at once, runs that go on. Everything
-// is drawn by the server; this fetches the same address again and exchanges the parts that say data-live.
+// Updates the pages of `membench view`: filters act at once, and running benchmarks show their progress. The server
+// builds all HTML. This script fetches the page again and replaces the elements that have data-live.
 (() => {
   "use strict";
-  const EVERY_MS = 2000; // seldom enough not to disturb what is being measured on this machine
-  const TYPING_MS = 150;
+  const EVERY_MS = 2000; // rare enough not to disturb a benchmark on this machine
+  const TYPING_MS = 150; // pause in typing before a filter is applied
   const body = document.body;
   const filters = document.querySelector("[data-filters]");
-  let tag = null;
-  let asked = 0; // answers that come late, after a newer one, are dropped
+  let tag = null; // ETag of the last answer
+  let asked = 0; // number of the last request: the answers to older ones are dropped
 
-  // The token has done its work: it must not stay in the address bar, the history or a bookmark.
+  // The cookie replaces the token, which must not stay in the address bar, the history or a bookmark.
   const address = new URL(location.href);
   if (address.searchParams.has("token")) {
     address.searchParams.delete("token");
     history.replaceState(null, "", address);
   }
 
-  // -- exchanging parts ------------------------------------------------------------------------
+  // -- replacing parts ------------------------------------------------------------------------
 
-  const exchange = (text) => {
+  const replaceParts = (text) => {
     const fresh = new DOMParser().parseFromString(text, "text/html");
     const focused = document.activeElement?.id;
     for (const old of document.querySelectorAll("[data-live]")) {
@@ -32,8 +32,8 @@
     document.title = fresh.title;
     if (fresh.body.dataset.refreshes === undefined) delete body.dataset.refreshes;
     else body.dataset.refreshes = "";
-    document.dispatchEvent(new Event("exchanged"));
-    document.dispatchEvent(new Event("charts")); // charts.js makes new ones answer to pointer and keys
+    document.dispatchEvent(new Event("replaced"));
+    document.dispatchEvent(new Event("charts")); // charts.js adds tooltips and keys to new charts
   };
 
   const fetchPage = async (url) => {
@@ -42,19 +42,19 @@
     try {
       answer = await fetch(url, { headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store" });
     } catch {
-      return lost("The view was ended. Start it again with membench view, and open its new link.");
+      return showLost("The server has stopped. Start it again with membench view, and open its new link.");
     }
     if (number !== asked) return;
-    if (answer.status === 403) return lost("Another view runs here now. Open the link that it printed.");
-    found();
+    if (answer.status === 403) return showLost("Another membench view runs on this port now. Open the link that it printed.");
+    hideLost();
     if (answer.status === 304) return;
     const text = await answer.text();
     if (number !== asked) return;
     tag = answer.headers.get("ETag");
-    exchange(text);
+    replaceParts(text);
   };
 
-  const lost = (text) => {
+  const showLost = (text) => {
     let note = document.getElementById("lost");
     if (!note) {
       note = document.createElement("p");
@@ -65,13 +65,13 @@
     }
     if (note.textContent !== text) note.textContent = text;
   };
-  const found = () => document.getElementById("lost")?.remove();
+  const hideLost = () => document.getElementById("lost")?.remove();
 
-  const again = async () => {
+  const refresh = async () => {
     if ("refreshes" in body.dataset && document.visibilityState === "visible") await fetchPage(location.href);
-    setTimeout(again, EVERY_MS);
+    setTimeout(refresh, EVERY_MS);
   };
-  setTimeout(again, EVERY_MS);
+  setTimeout(refresh, EVERY_MS);
   document.addEventListener("visibilitychange", () => {
     if (document.visibilityState === "visible" && "refreshes" in body.dataset) fetchPage(location.href);
   });
@@ -93,7 +93,7 @@
     filters.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(waiting); apply(); });
   }
 
-  // -- choosing runs to compare: the choice outlives pages and filters -------------------------
+  // -- choosing runs to compare; the choice stays on other pages and with other filters --------
 
   const comparing = document.getElementById("comparing");
   if (comparing) {
@@ -107,11 +107,11 @@
       for (const box of boxes()) box.checked = chosen.has(box.value);
       const count = chosen.size;
       document.getElementById("chosen").textContent =
-        count === 0 ? "Choose two runs or more to compare them"
+        count === 0 ? "Choose two or more runs to compare"
         : count === 1 ? "1 run chosen; choose another" : `${count} runs chosen`;
       document.getElementById("compare").disabled = count < 2;
       document.getElementById("clear").hidden = count === 0;
-      try { sessionStorage.setItem(KEY, JSON.stringify([...chosen])); } catch { /* it holds for this page */ }
+      try { sessionStorage.setItem(KEY, JSON.stringify([...chosen])); } catch { /* then it is remembered for this page only */ }
     };
     document.addEventListener("change", (event) => {
       if (event.target.name !== "run") return;
@@ -124,12 +124,12 @@
       document.getElementById("text")?.focus();
     });
     comparing.addEventListener("submit", (event) => {
-      event.preventDefault(); // also runs that are on other pages of the list
+      event.preventDefault(); // the form lacks the chosen runs of the other pages of the list
       const url = new URL(comparing.action);
       url.search = new URLSearchParams([...chosen].sort().map((id) => ["run", id]));
       location.assign(url);
     });
-    document.addEventListener("exchanged", show);
+    document.addEventListener("replaced", show);
     addEventListener("pageshow", show);
     show();
   }

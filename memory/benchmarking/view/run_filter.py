@@ -1,4 +1,4 @@
-"""Which runs a list shows: what the address asks for, and the address that asks for something else."""
+"""The filter of the list of runs: read from an address, applied to runs, written as an address."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from urllib.parse import urlencode
 from memory.benchmarking.view.index import RunLine
 
 PER_PAGE = 50
+"""Runs on one page of the list."""
 LONGEST = 200
-"""Letters of a field that count; nobody types more."""
+"""Characters of a field that are used; the rest is cut off."""
 
 
 @dataclass(frozen=True)
 class RunFilter:
-    """What to search for; an empty field leaves nothing out."""
+    """What the list shows. An empty field matches every run."""
 
     text: str = ""
-    """Words that must all be found in what the run says of itself."""
+    """Words that must all occur in the run's id, command, targets, benchmarks and so on."""
     profile: str = ""
     target: str = ""
     status: str = ""
@@ -29,7 +30,7 @@ class RunFilter:
 
     @classmethod
     def from_query(cls, query: Mapping[str, Sequence[str]]) -> RunFilter:
-        """From an address; what is not understood is as if it were not there."""
+        """Read the filter from the fields of an address. Invalid fields are ignored."""
         texts = {
             field.name: query[field.name][-1].strip()[:LONGEST]
             for field in fields(cls)
@@ -43,32 +44,37 @@ class RunFilter:
         return replace(self, page=1) == RunFilter()
 
     def address(self, page: int = 1) -> str:
-        """Of the list with this choice, at a page."""
-        asked = {name: value for name, value in asdict(replace(self, page=page)).items() if value}
+        """Return the address of a page of the list with this filter."""
+        fields_set = {name: value for name, value in asdict(replace(self, page=page)).items() if value}
         if page == 1:
-            del asked["page"]
-        return f"/?{urlencode(asked)}" if asked else "/"
+            del fields_set["page"]
+        return f"/?{urlencode(fields_set)}" if fields_set else "/"
 
     def apply(self, lines: Iterable[RunLine]) -> list[RunLine]:
+        """Return the runs that match."""
         words = self.text.casefold().split()
-        return [
-            line for line in lines if self._fits(line) and all(word in _words_of(line) for word in words)
-        ]
+        return [line for line in lines if self._matches(line) and _contains(line, words)]
 
-    def _fits(self, line: RunLine) -> bool:
+    def _matches(self, line: RunLine) -> bool:
         return (
             (not self.profile or line.profile == self.profile)
             and (not self.status or line.status == self.status)
             and (not self.target or self.target in line.targets)
             and (not self.since or line.day >= self.since)
             and (not self.until or line.day <= self.until)
+            and (
+                not self.text or all(word in _searched_text(line) for word in self.text.casefold().split())
+            )
         )
 
 
-def _words_of(line: RunLine) -> str:
-    """All that a search looks at."""
+def _contains(line: RunLine, words: Sequence[str]) -> bool:
+    """Return whether all words occur in what the list shows of a run, or in its command or benchmarks."""
+    if not words:
+        return True
     names = {part for category, benchmark, _ in line.cases for part in (category, benchmark)}
     parts = (
         line.id, line.day, line.status, line.profile, line.revision, line.command, *line.targets, *names,
     )  # fmt: skip
-    return " ".join(parts).casefold()
+    text = " ".join(parts).casefold()
+    return all(word in text for word in words)

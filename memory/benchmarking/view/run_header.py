@@ -1,7 +1,7 @@
-"""The part of `run.json` that a list shows, read in half the time of all of it.
+"""Read only the fields of `run.json` that a list shows, in half the time of reading all of it.
 
-Thousands of runs are read before the first page is there. What a list does not show is skipped over, and
-what is damaged is read again as a whole, for an error that says what is wrong.
+The first page needs the headers of all runs, which may be thousands. The decoder skips other fields. If it
+fails, `index.py` reads the whole file again, to report what is wrong.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class HeaderEnvironment(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Round(msgspec.Struct, frozen=True, gc=False):
-    """A moment or a failure: both say which round it was."""
+    """A finished or failed round."""
 
     case: str
     round: int
 
 
 class RunHeader(msgspec.Struct, frozen=True, gc=False):
-    """Fields of `records.Run`, by the same names."""
+    """Fields of `records.Run`, with the same names."""
 
     status: Status
     started_at: str
@@ -51,23 +51,23 @@ class RunHeader(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def total(self) -> int:
-        """Rounds of the whole run."""
+        """The number of rounds of the whole run."""
         return sum(min(self.rounds, case.most_rounds or self.rounds) for case in self.cases)
 
     @property
     def done(self) -> int:
-        """Rounds that are over: a run's file names each of them as soon as it ends."""
+        """The number of finished rounds, including failed ones."""
         if self.status == "complete":
             return self.total
-        over = msgspec.json.decode(self.moments, type=list[_Round])
-        return len({(each.case, each.round) for each in (*over, *self.failures)})
+        finished = msgspec.json.decode(self.moments, type=list[_Round])
+        return len({(each.case, each.round) for each in (*finished, *self.failures)})
 
 
 _decoder = msgspec.json.Decoder(RunHeader)
 
 
 def read_run_header(path: str) -> RunHeader | None:
-    """None for a file that is no run of ours."""
+    """Read the header of a `run.json`; None if it is not valid."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -1,4 +1,4 @@
-"""One run: the report's own pieces, and how far it is while it goes on."""
+"""The page of one run: its report, or its progress while it runs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from memory.benchmarking.model.records import Run
 from memory.benchmarking.report.gather import Gathered, gather
 from memory.benchmarking.report.markup import Child, Markup, element, join
 from memory.benchmarking.report.page import (
-    in_order,
+    how_to_read,
+    insights_section,
     links,
-    reading,
-    run_line,
+    run_paragraph,
     sections,
-    stands_out,
+    sort_benchmarks,
     switches,
 )
 from memory.benchmarking.report.parts import about_run, headlines, note
@@ -38,33 +38,33 @@ def run_page(line: RunLine, lines: Sequence[RunLine], version: int) -> Page:
     try:
         run = read_run(line.folder)
     except (BenchmarkError, ValueError, RecursionError) as problem:
-        parts.append(note("This run's own file can't be read: ", str(problem), tone="bad"))
+        parts.append(note("The file of this run can't be read: ", str(problem), tone="bad"))
     if run is not None and line.is_running:
         results, problems = load(line.folder)
         parts += [progress_note(line, run), problems, failures(line, run), results_so_far(results)]
     elif run is not None:
         found = _report(line.folder, version)
-        parts += [_ways(line, lines), progress_note(line, run), failures(line, run), found]
-        parts += [element("h2", "Environment and command", id="environment"), about_run(run), reading()]
+        parts += [_compare_link(line, lines), progress_note(line, run), failures(line, run), found]
+        parts += [element("h2", "Environment and command", id="environment"), about_run(run), how_to_read()]
     else:
         parts.append(_report(line.folder, version))
-    # All of it is exchanged: when the run is over, the report takes the place of the progress.
+    # live.js replaces all of it: when the run ends, the report replaces the progress.
     body = element("div", parts, id="run", data_live=True)
     return Page(title, join((shapes(), body)), here="Runs", refreshes=line.is_running)
 
 
-def _ways(line: RunLine, lines: Sequence[RunLine]) -> Markup | None:
-    """Where one may want to go from here."""
-    before = run_before(line, lines)
+def _compare_link(line: RunLine, lines: Sequence[RunLine]) -> Markup | None:
+    """Return a link to the comparison with the previous run, if there is one."""
+    before = previous_run(line, lines)
     if before is None:
         return None
-    text = f"Compare with {before.id}, the run before"
+    text = f"Compare with {before.id}, the previous run"
     link = element("a", text, href=compare_address(before.id, line.id), class_="button")
     return element("p", link, class_="ways")
 
 
-def run_before(line: RunLine, lines: Sequence[RunLine]) -> RunLine | None:
-    """The newest earlier run that is whole and has the same profile and targets."""
+def previous_run(line: RunLine, lines: Sequence[RunLine]) -> RunLine | None:
+    """Return the newest complete run before this one with the same profile and targets."""
     alike = (line.profile, line.targets)
     return next(
         (
@@ -77,7 +77,7 @@ def run_before(line: RunLine, lines: Sequence[RunLine]) -> RunLine | None:
 
 
 def load(folder: Path) -> tuple[list[LoadedResult], list[Markup]]:
-    """All results of a run that can be read, and what is wrong with the others."""
+    """Return the results of a run that can be read, and notes about the others."""
     manager = BenchmarkResults(folder.absolute())
     try:
         loaded = manager.load_results(manager.list_results())
@@ -88,22 +88,22 @@ def load(folder: Path) -> tuple[list[LoadedResult], list[Markup]]:
 
 @lru_cache(maxsize=4)
 def _report(folder: Path, version: int) -> Markup:
-    """What the run measured; kept until a run changes, for whoever goes back and forth."""
+    """Return the report of a run, cached until any run changes."""
     results, problems = load(folder)
     try:
         runs = {folder.absolute().name: read_run(folder)}
     except (BenchmarkError, ValueError, RecursionError):
         runs = {}
     sources, numbered = sources_of(results, runs)
-    gathered = in_order(gather(numbered))
+    gathered = sort_benchmarks(gather(numbered))
     places = [
         element("a", text, href=address) for address, text in links(gathered, runs, has_baseline=False)
     ]
     parts: list[Child] = [
-        [run_line(run, len(results)) for run in runs.values()],
+        [run_paragraph(run, len(results)) for run in runs.values()],
         element("nav", places, class_="places", aria_label="Parts of this page") if places else None,
         problems,
-        stands_out(gathered, sources),
+        insights_section(gathered, sources),
     ]
     if gathered:
         parts += [
@@ -118,6 +118,6 @@ def _report(folder: Path, version: int) -> Markup:
 
 
 def _history_of(each: Gathered) -> str:
-    """Of its headline, on its first target."""
+    """Return the address of the history of a benchmark's headline, on its first target."""
     target = each.results[0][1].target
     return history_address((each.category, each.benchmark, target), each.headline)

@@ -1,7 +1,6 @@
-"""A run that is not over: how far it is, what it does now, what it has measured so far.
+"""A run that is not complete: its progress, its running rounds and its results so far.
 
-All of it is on disk already: `run.json` names every round that ended, and a round that goes on has a
-scratch folder.
+All of it is on disk: `run.json` lists every finished round, and each running round has a scratch folder.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from memory.benchmarking.view.layout import progress
 
 
 def progress_note(line: RunLine, run: Run) -> Markup | None:
-    """None for a run that is over."""
+    """Return a note about an interrupted or running run; None for any other."""
     if line.status == "interrupted":
         return note(
-            f"Interrupted after {line.done} of {line.total} rounds. Go on with it: ",
+            f"Interrupted after {line.done} of {line.total} rounds. Continue with: ",
             element("code", f"membench run --resume {line.id}"),
             tone="warn",
         )
@@ -40,19 +39,19 @@ def progress_note(line: RunLine, run: Run) -> Markup | None:
     left = _seconds_left(line, run)
     if left is not None:
         parts.append(element("span", f"about {duration_text(left)} left"))
-    going_on = ", ".join(map(_round_text, running_rounds(line)))
-    now = element("p", f"Now: {going_on}") if going_on else None
+    running = ", ".join(map(_round_text, running_rounds(line)))
+    now = element("p", f"Running now: {running}") if running else None
     return element("div", element("p", parts, class_="standing"), now, class_="note")
 
 
 def _round_text(name: str) -> str:
-    """`storage.read_latency@agentmemory.0` for people."""
+    """Return the name of a scratch folder for people: `storage.read_latency@agentmemory, round 1`."""
     case, _, number = name.rpartition(".")
     return f"{case}, round {int(number) + 1}" if number.isdecimal() else name
 
 
 def _seconds_left(line: RunLine, run: Run) -> float | None:
-    """As long as its own rounds took so far, else as in earlier runs; None where nothing is known."""
+    """Estimate the time left from the finished rounds, else from previous runs; None if unknown."""
     seen: dict[str, list[float]] = {}
     for each in run.moments:
         seen.setdefault(each.case, []).append(each.seconds)
@@ -64,25 +63,25 @@ def _seconds_left(line: RunLine, run: Run) -> float | None:
         if left <= 0:
             continue
         if measured:
-            each_takes: float | None = sum(measured) / len(measured)
+            seconds_a_round: float | None = sum(measured) / len(measured)
         else:
-            each_takes = _estimator(line.folder.parent, run.id, run.profile).seconds(case)
-        if each_takes is None:
+            seconds_a_round = _estimator(line.folder.parent, run.id, run.profile).seconds(case)
+        if seconds_a_round is None:
             return None
-        total += left * each_takes
+        total += left * seconds_a_round
     return total / max(1, run.parallel)
 
 
 @lru_cache(maxsize=4)
 def _estimator(output_dir: Path, run_id: str, profile: str) -> Estimator:
-    """For one run that is looked at: the runs before it don't change while it goes on."""
+    """Return the estimator for a run. It is cached: previous runs do not change meanwhile."""
     return Estimator(output_dir, profile)
 
 
 def results_so_far(results: Sequence[LoadedResult]) -> Markup:
-    """The headline figures without charts: this is drawn again every two seconds."""
+    """Return the headline figures, without charts, because the page is built every two seconds."""
     if not results:
-        text = "The first results come when all rounds of a benchmark are done."
+        text = "The first results appear when all rounds of a benchmark are done."
         return element("p", text, class_="soft")
     several = len({each.target for each in results}) > 1
     rows = []
@@ -102,5 +101,5 @@ def results_so_far(results: Sequence[LoadedResult]) -> Markup:
                 element("td", path_words(path) if path else NOTHING),
             )
         )
-    names = ("Benchmark", "Figure", "95 % interval", "What")
+    names = ("Benchmark", "Figure", "95 % interval", "Metric")
     return join((element("h2", "Results so far"), table(names, rows, "Results so far", (1, 2))))

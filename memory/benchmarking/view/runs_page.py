@@ -1,4 +1,4 @@
-"""The list of runs, with what narrows it down."""
+"""The page with the list of runs and its filters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def runs_page(lines: Sequence[RunLine], chosen: RunFilter, output_dir: Path) -> 
         text = (
             element("h1", "Runs"),
             note(
-                f"There are no runs in {output_dir} yet. Make one with ",
+                f"There are no runs in {output_dir} yet. Start one with ",
                 element("code", "membench run --profile quick"),
                 "; it appears here by itself.",
             ),
@@ -38,11 +38,13 @@ def runs_page(lines: Sequence[RunLine], chosen: RunFilter, output_dir: Path) -> 
             element("h1", "Runs"),
             element("p", "In ", element("code", str(output_dir)), class_="soft"),
             _filters(lines, chosen),
-            element("div", _chosen(), class_="bar"),
+            element("div", _compare_form(), class_="bar"),
             element(
                 "section",
                 element("p", count, role="status", class_="soft", id="count"),
-                _table(shown) if shown else note("No run fits. ", element("a", "Show all runs", href="/")),
+                _table(shown)
+                if shown
+                else note("No run matches. ", element("a", "Show all runs", href="/")),
                 _pager(chosen, page, pages),
                 id="runs",
                 data_live=True,
@@ -54,7 +56,7 @@ def runs_page(lines: Sequence[RunLine], chosen: RunFilter, output_dir: Path) -> 
 
 
 def _filters(lines: Sequence[RunLine], chosen: RunFilter) -> Markup:
-    """A plain form: without scripts it has a button, with them the list follows every letter."""
+    """Return the filter form. live.js applies it while the user types; without scripts it has a button."""
     profiles = sorted({line.profile for line in lines if line.profile})
     targets = sorted({target for names in {line.targets for line in lines} for target in names})
     statuses = [status for status in STATUSES if any(line.status == status for line in lines)]
@@ -65,9 +67,9 @@ def _filters(lines: Sequence[RunLine], chosen: RunFilter) -> Markup:
     return element(
         "form",
         field("Search", "text", search),
-        _choice("Profile", "profile", profiles, chosen.profile),
-        _choice("Target", "target", targets, chosen.target),
-        _choice("Status", "status", statuses, chosen.status),
+        _select("Profile", "profile", profiles, chosen.profile),
+        _select("Target", "target", targets, chosen.target),
+        _select("Status", "status", statuses, chosen.status),
         field("From", "since", element("input", type="date", name="since", id="since", value=chosen.since)),
         field("To", "until", element("input", type="date", name="until", id="until", value=chosen.until)),
         element("button", "Show", data_without_scripts=True),
@@ -79,19 +81,17 @@ def _filters(lines: Sequence[RunLine], chosen: RunFilter) -> Markup:
     )
 
 
-def _choice(text: str, name: str, known: Sequence[str], chosen: str) -> Markup:
-    # What is asked for stays an option, also when no run has it.
+def _select(text: str, name: str, known: Sequence[str], chosen: str) -> Markup:
+    # Keep the chosen value as an option, even if no run has it.
     values = [*known] if not chosen or chosen in known else [*known, chosen]
     return select(text, name, [("", "all"), *((value, value) for value in values)], chosen)
 
 
-def _chosen() -> Markup:
-    """The form that the boxes of the table belong to."""
+def _compare_form() -> Markup:
+    """Return the form that the check boxes of the table belong to."""
     return element(
         "form",
-        element(
-            "span", "Choose two runs or more to compare them", id="chosen", role="status", class_="soft"
-        ),
+        element("span", "Choose two or more runs to compare", id="chosen", role="status", class_="soft"),
         element("button", "Compare", class_="main", id="compare"),
         element("button", "Clear", type="button", id="clear", hidden=True),
         method="get",
@@ -141,7 +141,7 @@ def _row(line: RunLine) -> Markup:
 
 
 def _cell(name: str, content: str, kind: str | None = None) -> Markup:
-    """With its column's name, which a narrow screen shows beside it; what is empty is left out there."""
+    """Return a cell. A narrow screen shows the column's name beside it, and hides empty cells."""
     classes = [kind, "nothing" if content == NOTHING else None]
     return element("td", content, class_=" ".join(filter(None, classes)) or None, data_name=name)
 

@@ -1,10 +1,12 @@
-"""The local server: who may ask, what may be asked, and what a browser may do with the answer.
+"""The local web server of `membench view`, and its access rules.
 
-Only this machine reaches it (loopback); only who has the link gets an answer (a random token, then a
-cookie); no other site can ask through the browser (the Host is checked against DNS rebinding, and the
-cookie is SameSite=Strict); and nothing is ever written: GET and HEAD are all there is.
+- It listens on the loopback interface only, so other machines can't reach it.
+- A request needs the random token of the link, or the cookie that the link sets.
+- Other web sites can't use the browser to send requests: the Host header is checked, against DNS rebinding,
+  and the cookie is SameSite=Strict.
+- It writes nothing: it accepts only GET and HEAD.
 
-Python's own http.server: a page for one person on one machine needs no framework, and brings no dependency.
+It uses Python's http.server: one user on one machine needs no framework.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ from memory.benchmarking.view.layout import Page, document, problem_page, styles
 
 HOST = "127.0.0.1"
 TOKEN = "token"
-"""The field of the link that has it."""
+"""The name of the link's field for the token."""
 IDLE_SECONDS = 60
-"""Until a connection that nothing comes from is closed."""
+"""An idle connection is closed after this many seconds."""
 _ASSETS = {
     "/style.css": ("text/css", stylesheet),
     "/theme.js": ("text/javascript", lambda: asset("theme.js")),
@@ -58,7 +60,7 @@ class ViewServer(ThreadingHTTPServer):
     """Serves one folder of results until it is shut down."""
 
     daemon_threads = True
-    block_on_close = False  # a browser keeps its connections open; ending must not wait for it
+    block_on_close = False  # a browser keeps connections open; stopping must not wait for them
 
     def __init__(self, output_dir: Path, port: int = 0) -> None:
         self.app = App(output_dir)
@@ -67,33 +69,33 @@ class ViewServer(ThreadingHTTPServer):
             super().__init__((HOST, port), _Handler)
         except OSError as problem:
             raise InvalidBenchmarkConfig(
-                f"port {port} can't be used: {problem.strerror or problem}; name another, or none"
+                f"port {port} can't be used: {problem.strerror or problem}; use another --port, or none"
             ) from problem
 
     def server_bind(self) -> None:
-        # Without the base class's look-up of the machine's name, which can take seconds.
+        # Skip the base class's look-up of the machine's name, which can take seconds.
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = HOST, self.server_address[1]
 
     @property
     def link(self) -> str:
-        """What to open: the token is in it."""
+        """The address to open, with the token."""
         return f"http://{HOST}:{self.server_port}/?{TOKEN}={self.token}"
 
     @property
     def cookie(self) -> str:
-        """Its name: cookies don't know ports, and another view may run beside this one."""
+        """The name of the cookie. It has the port, because all ports of a host share their cookies."""
         return f"membench-{self.server_port}"
 
-    def may_be_called(self, host: str) -> bool:
-        """Whether a Host header is ours: a name that a foreign site made point here is not."""
+    def is_own_host(self, host: str) -> bool:
+        """Return whether a Host header names this server; against DNS rebinding."""
         return host in (f"{HOST}:{self.server_port}", f"localhost:{self.server_port}")
 
-    def knows(self, token: str) -> bool:
+    def is_valid(self, token: str) -> bool:
         return hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode())
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that broke is the browser's business; anything else is a bug, told in one line."""
+        """Ignore broken connections; print any other error, which is a bug, in one line."""
         problem = sys.exception()
         if not isinstance(problem, ConnectionError | TimeoutError):
             print(f"membench: view: {type(problem).__name__}: {problem}", file=sys.stderr)
@@ -105,23 +107,23 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = IDLE_SECONDS
 
     def do_GET(self) -> None:
-        if not self.server.may_be_called(self.headers.get("Host", "")):
+        if not self.server.is_own_host(self.headers.get("Host", "")):
             text = "Open the link that membench view printed."
-            self._send_page(problem_page(403, "This is not the address", text))
+            self._send_page(problem_page(403, "Wrong address", text))
             return
         path = urlsplit(self.path).path
-        if path in _ASSETS:  # the same for everyone, and the page that refuses looks better with them
+        if path in _ASSETS:  # they hold no results, and the page that refuses access uses them too
             kind, read = _ASSETS[path]
             self._send(200, kind, read().encode())
             return
         token = self._token_in_link()
-        if not self.server.knows(token if token is not None else self._token_in_cookie()):
+        if not self.server.is_valid(token if token is not None else self._token_in_cookie()):
             text = "Open the link that membench view printed when it started."
             self._send_page(problem_page(403, "This link is not valid", text))
             return
         try:
             page = self.server.app.page(self.path)
-        except Exception as problem:  # whatever it is, the next page must still work
+        except Exception as problem:  # a bug in one page must not stop the server
             print(f"membench: view: {self.path}: {type(problem).__name__}: {problem}", file=sys.stderr)
             text = (
                 f"{type(problem).__name__}: {problem}. The other pages still work; please report this one."
@@ -171,17 +173,17 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What the base class refuses by itself: methods that we don't have, requests that are none."""
-        self.close_connection = True  # what else the request holds is not read
+        """Answer what the base class refuses: unknown methods and malformed requests."""
+        self.close_connection = True  # the rest of the request is not read
         if code == HTTPStatus.NOT_IMPLEMENTED:
             code = HTTPStatus.METHOD_NOT_ALLOWED
         if not hasattr(self, "headers"):
             self.headers = self.MessageClass()
-        text = "These pages can only be looked at." if code == 405 else message or HTTPStatus(code).phrase
-        self._send_page(problem_page(code, "This can't be asked for", text))
+        text = "Only GET and HEAD are allowed." if code == 405 else message or HTTPStatus(code).phrase
+        self._send_page(problem_page(code, "Bad request", text))
 
     def version_string(self) -> str:
         return "membench"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Silence: the terminal is for the link."""
+        """Log nothing: the terminal shows only the link."""

@@ -10,7 +10,7 @@ from memory.benchmarking.model.files import read_run
 from memory.benchmarking.report.comparison import comparison_body
 from memory.benchmarking.report.gather import gather
 from memory.benchmarking.report.markup import element, join
-from memory.benchmarking.report.page import about, in_order, reading
+from memory.benchmarking.report.page import environment_section, how_to_read, sort_benchmarks
 from memory.benchmarking.report.parts import note
 from memory.benchmarking.report.sources import sources_of
 from memory.benchmarking.report.svg import shapes
@@ -36,7 +36,7 @@ def side_by_side_page(index: RunIndex, query: Mapping[str, Sequence[str]]) -> Pa
         results += found
         problems += left_out
     sources, numbered = sources_of(results, runs)
-    gathered = in_order(gather(numbered))
+    gathered = sort_benchmarks(gather(numbered))
     back = f"/compare?{urlencode(chosen.fields, errors='surrogateescape')}"
     body = (
         shapes(),
@@ -44,7 +44,7 @@ def side_by_side_page(index: RunIndex, query: Mapping[str, Sequence[str]]) -> Pa
         element("p", element("a", "All verdicts", href=back, class_="button"), class_="ways"),
         problems,
         comparison_body(gathered, sources, results, runs),
-        about(runs.values()),
-        reading(),
+        environment_section(runs.values()),
+        how_to_read(),
     )
     return Page("Side by side", join(body), here="Runs")

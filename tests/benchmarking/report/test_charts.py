@@ -25,7 +25,7 @@ from memory.benchmarking.report.charts import (
     with_fitting_y,
 )
 from memory.benchmarking.report.svg import HEIGHT, draw, shapes
-from memory.benchmarking.report.ticks import marks, short_number
+from memory.benchmarking.report.ticks import lay_out_axis, short_number
 
 SIZES = Axis("batch size", scale="log", ticks=(10, 100, 1000))
 RATE = Axis("throughput", "/s")
@@ -211,7 +211,7 @@ def test_whatever_was_measured_is_drawn_inside_of_the_frame(found: list, horizon
 def test_an_axis_is_marked_in_units_that_people_read(
     axis: Axis, values: list[float], texts: list[str], label: str
 ) -> None:
-    made = marks(axis, values, 0, 300)
+    made = lay_out_axis(axis, values, 0, 300)
     assert made.texts == texts
     assert made.label == label
 

@@ -86,11 +86,11 @@ def test_the_value_under_the_pointer_is_told(browser: Browser, report: Path) -> 
     point = page.locator("#storage\\.write_throughput svg.plot .pt").first
     point.scroll_into_view_if_needed()
     point.hover(force=True)
-    told = page.locator(".told")
-    assert told.is_visible()
-    assert told.inner_text() == "agentmemory, stm, batch size 10: 3,160 /s (3,000–3,320)"
+    tooltip = page.locator(".tooltip")
+    assert tooltip.is_visible()
+    assert tooltip.inner_text() == "agentmemory, stm, batch size 10: 3,160 /s (3,000–3,320)"
     page.mouse.move(2, 2)
-    assert not told.is_visible()
+    assert not tooltip.is_visible()
 
 
 def test_what_is_told_stays_with_its_point_when_the_page_scrolls(browser: Browser, report: Path) -> None:
@@ -98,7 +98,7 @@ def test_what_is_told_stays_with_its_point_when_the_page_scrolls(browser: Browse
     page.locator("#storage\\.write_throughput svg.plot").first.focus()
     page.keyboard.press("ArrowRight")
     above_the_point = """() => document.querySelector(".here").getBoundingClientRect().top
-        - document.querySelector(".told").getBoundingClientRect().bottom"""
+        - document.querySelector(".tooltip").getBoundingClientRect().bottom"""
     before = page.evaluate(above_the_point)
     page.evaluate(
         """() => new Promise((done) => {
@@ -106,7 +106,7 @@ def test_what_is_told_stays_with_its_point_when_the_page_scrolls(browser: Browse
             scrollBy(0, 30);
         })"""
     )
-    assert page.locator(".told").is_visible()
+    assert page.locator(".tooltip").is_visible()
     assert abs(page.evaluate(above_the_point) - before) < 1
 
 
@@ -114,18 +114,18 @@ def test_arrow_keys_go_along_a_line_and_to_the_next(browser: Browser, report: Pa
     page = browser.open(report)
     plot = page.locator("#storage\\.write_throughput svg.plot").first
     plot.focus()
-    told = page.locator(".told")
+    tooltip = page.locator(".tooltip")
     said = []
     for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowLeft", "End"):
         page.keyboard.press(key)
-        said.append(told.inner_text().partition(":")[0].removeprefix("agentmemory, "))
+        said.append(tooltip.inner_text().partition(":")[0].removeprefix("agentmemory, "))
     assert said == [
         "stm, batch size 10", "stm, batch size 100", "im, batch size 100", "im, batch size 10",
         "im, batch size 100",
     ]  # fmt: skip
-    assert told.get_attribute("role") == "status"
+    assert tooltip.get_attribute("role") == "status"
     page.keyboard.press("Escape")
-    assert not told.is_visible()
+    assert not tooltip.is_visible()
 
 
 def test_a_line_can_be_switched_off_and_on_by_key(browser: Browser, report: Path) -> None:

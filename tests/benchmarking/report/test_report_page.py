@@ -193,7 +193,7 @@ def test_what_is_not_to_be_trusted_stands_out_first_and_nothing_is_called_good(
     make_run(results.output_dir, SECOND, results=[wrong], moments=moments(1.4))
     seen = read(results.generate_report())
     out = seen.texts[seen.texts.index("What stands out") :]
-    assert out[1:4] == ["✕", "Wrong:", "quality.retrieval_quality, ruler: NOT TO BE TRUSTED: 0.7, not 0.6."]
+    assert out[1:4] == ["✕", "Bad:", "quality.retrieval_quality, ruler: NOT TO BE TRUSTED: 0.7, not 0.6."]
     assert "Of the passages that answer" not in seen.text
     assert "NOT TO BE TRUSTED: 0.7, not 0.6" in out
 
@@ -215,7 +215,7 @@ def test_an_interval_that_says_nothing_is_told_in_words_and_explained(results: B
     assert "too few rounds" in seen.texts
     assert "722 µs (too few rounds)" in seen.texts
     assert "storage.write_throughput (too few rounds)" in seen.text
-    assert "“Too few rounds” stands in place of an interval" in seen.text
+    assert "“Too few rounds” replaces an interval" in seen.text
     assert "2,000,000" not in seen.text
 
 
@@ -231,10 +231,10 @@ def test_what_a_benchmark_says_in_words_is_on_its_section(results: BenchmarkResu
     }
     make_run(results.output_dir, results=[said])
     seen = read(results.generate_report())
-    words = seen.texts[seen.texts.index("In words:") :]
+    words = seen.texts[seen.texts.index("Notes:") :]
     assert words[1:6:2] == ["growth", "im/correlation", "1 figure"]
     assert words[2] == ": search p50 grows like n^0.31"
-    assert seen.texts[seen.texts.index("texts") + 1] == "sha256: 0123abcd"
+    assert seen.texts[seen.texts.index("notes") + 1] == "sha256: 0123abcd"
 
 
 def test_what_a_chart_tells_is_not_told_again(results: BenchmarkResults) -> None:
@@ -256,7 +256,7 @@ def test_what_a_chart_tells_is_not_told_again(results: BenchmarkResults) -> None
     seen = read(results.generate_report())
     assert "Best for navigation: int8 within 1/4 of the bytes, pq within 1/16." in seen.texts
     assert "Ten times the memories cost" in seen.text
-    assert "In words:" not in seen.texts
+    assert "Notes:" not in seen.texts
 
 
 def test_what_several_runs_say_is_told_apart(results: BenchmarkResults) -> None:

@@ -126,7 +126,7 @@ def test_runs_are_chosen_and_compared(browser: Browser, few: ViewServer) -> None
     assert page.is_disabled("#compare")
     assert page.is_disabled("[aria-label='Compare 20260805_101500_ab15']")  # damaged
     page.check("[aria-label='Compare 20260801_101500_ab11']")
-    page.fill("#text", "ab13")  # the choice outlives the filter
+    page.fill("#text", "ab13")  # the choice stays
     wait_for_rows(page, 1)
     page.check("[aria-label='Compare 20260803_101500_ab13']")
     assert page.inner_text("#chosen") == "2 runs chosen"
@@ -159,7 +159,7 @@ def test_the_history_shows_where_the_level_changed(browser: Browser, many: ViewS
     (change,) = page.locator(".changes li").all_inner_texts()
     assert re.match(r"better from 20260106_080000_003c .* on: .* \+(19|20|21)\.\d %", change), change
     assert page.locator("svg.plot .fit").count() == 2
-    follow(page, "text=Compare with the run before")
+    follow(page, "text=Compare with the previous run")
     assert "improved" in page.inner_text(".note")
 
 
@@ -167,7 +167,7 @@ def test_the_values_of_a_chart_are_told_on_the_arrow_keys(browser: Browser, many
     page = sign_in(browser, many, history_address(CASE, METRIC))
     page.focus("svg.plot")
     page.keyboard.press("ArrowRight")
-    assert re.search(r"\d /s \(", page.inner_text(".told"))
+    assert re.search(r"\d /s \(", page.inner_text(".tooltip"))
 
 
 # -- live -------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def test_a_run_is_followed_while_it_goes_on(browser: Browser, tmp_path: Path) ->
                 page.wait_for_selector("table.runs progress", timeout=PATIENCE * 1000)
                 assert "0 of 2 rounds" in page.inner_text("table.runs")
                 page.click("table.runs th[scope=row] a")
-                page.wait_for_selector("text=Now: waiting.slow@")
+                page.wait_for_selector("text=Running now: waiting.slow@")
                 gate.touch()
                 page.wait_for_selector("h1 >> text=complete", timeout=PATIENCE * 1000)
             finally:
@@ -235,6 +235,6 @@ def test_an_ended_view_says_so(browser: Browser, tmp_path: Path) -> None:
     make_run(tmp_path)
     with viewing(tmp_path) as view:
         page = browser.open(view.link)
-    page.wait_for_selector("text=The view was ended")
+    page.wait_for_selector("text=The server has stopped")
     assert all("ERR_" in error for error in browser.errors)
     browser.errors.clear()

@@ -93,7 +93,7 @@ def test_it_can_only_be_looked_at(server: ViewServer, method: str) -> None:
     answer = ask(server, f"/run/{RUN}", method=method)
     assert answer.status == 405
     assert answer.headers["allow"] == "GET, HEAD"
-    assert "only be looked at" in answer.body
+    assert "Only GET and HEAD are allowed" in answer.body
 
 
 def test_head_is_get_without_the_page(server: ViewServer) -> None:
@@ -289,4 +289,4 @@ def test_one_run_can_be_looked_at_by_its_own_folder(tmp_path: Path) -> None:
 def test_errors_are_pages(server: ViewServer) -> None:
     answer: Answer = ask(server, "/run/nowhere")
     assert "there is no run &#x27;nowhere&#x27;" in answer.body
-    assert "<title>There is no such thing" in answer.body
+    assert "<title>Not found" in answer.body
