@@ -62,9 +62,6 @@ class RunFilter:
             and (not self.target or self.target in line.targets)
             and (not self.since or line.day >= self.since)
             and (not self.until or line.day <= self.until)
-            and (
-                not self.text or all(word in _searched_text(line) for word in self.text.casefold().split())
-            )
         )
 
 
