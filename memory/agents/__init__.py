@@ -1,6 +1,6 @@
-"""A small and real agent loop on top of the memory: sessions, tools, context, runtime.
+"""A small agent loop on top of the memory: sessions, tools, context, runtime.
 
-The names below are loaded when they are first used.
+The modules of the names below are imported on first use.
 """
 
 from __future__ import annotations

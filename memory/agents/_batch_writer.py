@@ -1,7 +1,7 @@
-"""Memories of invocations that end at the same moment of an event loop, stored in one commit.
+"""Stores the memories of invocations that end at the same time in one commit.
 
-Hundreds of invocations that wait for their models end in bursts. Storing what each of them leaves behind by
-itself costs as many commits, and as many times the index takes something in; together it is one of each.
+Hundreds of invocations that wait for their models often end in bursts. Storing the memories of each by
+itself needs a commit and an update of the search index for each; together they need one of both.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _Waiting = list[tuple[Entries, "asyncio.Future[AgentMemoryError | None]"]]
 
 
 class BatchWriter:
-    """One for all invocations of a runtime, whichever event loops they run in."""
+    """Stores the memories of all invocations of a runtime, in one batch for each event loop."""
 
     def __init__(self, memory: AgentMemorySystem) -> None:
         self._memory = memory
         self._waiting: dict[asyncio.AbstractEventLoop, _Waiting] = {}
 
     async def add(self, entries: Entries) -> AgentMemoryError | None:
-        """Store these, with those of whoever else is ready now; or why that failed."""
+        """Store the entries together with those of other invocations. Return the error if that fails."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[AgentMemoryError | None] = loop.create_future()
         waiting = self._waiting.setdefault(loop, [])
         waiting.append((entries, done))
         if len(waiting) == 1:
-            loop.call_soon(self._store, loop)  # after all that is ready to run before it
+            loop.call_soon(self._store, loop)  # runs after all tasks that are ready now
         return await done
 
     def _store(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -41,7 +41,7 @@ class BatchWriter:
         try:
             self._memory.add_many([entry for entries, _ in waiting for entry in entries])
         except Exception:
-            # One that can't be stored must not keep out the others.
+            # One invalid entry must not prevent the others from being stored.
             for entries, done in waiting:
                 self._store_one(entries, done)
             return
@@ -59,7 +59,7 @@ class BatchWriter:
 
 
 def store(memory: AgentMemorySystem, entries: Entries) -> AgentMemoryError | None:
-    """Store these, all or none; or why that failed."""
+    """Store the entries, all or none. Return the error if that fails."""
     try:
         memory.add_many(entries)
     except AgentMemoryError as problem:

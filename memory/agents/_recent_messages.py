@@ -1,7 +1,7 @@
-"""The messages that this process itself has just written, kept so that they need not be read back.
+"""A cache of the messages that this process has just written, so that it need not read them again.
 
-A session's tail is good as long as no other connection has written to the file, which SQLite tells by a
-number (`PRAGMA data_version`); the caller asks for it and holds the store's lock.
+The cache is valid as long as no other connection has written to the file. SQLite's `PRAGMA data_version`
+is the version that tells so. The caller reads it, and holds the store's lock during every call.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 from memory.agents.messages import Message
 
-_MOST_SESSIONS = 256
-_MOST_MESSAGES = 64
-_MOST_CHARACTERS = 20_000  # of one session
+# Bounds on RAM, at most 5 MB of text: round numbers, enough for the sessions that are in use.
+_MAX_SESSIONS = 256
+_MAX_MESSAGES = 64  # of one session
+_MAX_CHARACTERS = 20_000  # of one session
 
 
 @dataclass
@@ -23,42 +24,43 @@ class SessionTail:
 
     created_at: float
     first: int
-    """The number of the first one that is here."""
+    """The number, in the session, of the first message held."""
     messages: list[Message] = field(default_factory=list)
     characters: int = 0
 
 
 class RecentMessages:
-    """By session, those that were written last."""
+    """The tails of the sessions that this process has written to."""
 
     def __init__(self) -> None:
         self._tails: OrderedDict[str, SessionTail] = OrderedDict()
         self._version: int | None = None
 
     def get(self, session_id: str, version: int) -> SessionTail | None:
-        """The session's tail, if all of it is still so."""
+        """Return the session's tail, or None. If the file has a new version, all tails are stale."""
         if version != self._version:
             self._version = version
             self._tails.clear()
         return self._tails.get(session_id)
 
     def start(self, session_id: str, created_at: float, messages: Sequence[Message]) -> None:
-        """A session was created with these messages."""
+        """Record a new session with its first messages."""
         self._tails[session_id] = SessionTail(created_at, 0)
-        while len(self._tails) > _MOST_SESSIONS:
+        while len(self._tails) > _MAX_SESSIONS:
             self._tails.popitem(last=False)
         self.extend(session_id, len(messages), messages)
 
     def extend(self, session_id: str, count: int, messages: Sequence[Message]) -> None:
-        """These messages were added, and the session has so many now."""
+        """Record messages that were appended. `count` is how many the session has now."""
         tail = self._tails.get(session_id)
         if tail is None:
             return
         tail.messages += messages
         tail.characters += sum(len(message.content) for message in messages)
-        too_long = len(tail.messages) > _MOST_MESSAGES or tail.characters > _MOST_CHARACTERS
+        too_long = len(tail.messages) > _MAX_MESSAGES or tail.characters > _MAX_CHARACTERS
         if too_long or tail.first + len(tail.messages) != count:
             del self._tails[session_id]
 
     def drop(self, session_id: str) -> None:
+        """Drop the tail of a deleted session."""
         self._tails.pop(session_id, None)

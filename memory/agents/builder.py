@@ -1,11 +1,11 @@
-"""What a model gets to see: system prompt, memories, other sessions, history and tools, within a budget.
+"""Builds the context of a model call within a token budget.
 
-    system prompt │ what the memory knows of the question │ recent sessions │ history … newest message
-    ───────────────────────────────── tokens ≤ budget ─────────────────────────────────── + tools
+    system prompt │ memories that match the question │ other sessions │ history … newest message
+    ───────────────────────────── tokens ≤ budget ─────────────────────────────── + tools
 
-The order never changes. A message is in or out, never cut; a tool's result never stands without its call,
-nor a call without its results. The user's newest message is always in; if there is no room for all that
-came after it, the newest of that is. What was left out is told in `left_out`.
+The order is always the same. A message is never cut. A tool's result is never shown without its call, nor
+a call without its results. The user's newest message and the newest message are always included. The
+context's `left_out` counts what had no room.
 """
 
 from __future__ import annotations
@@ -32,44 +32,50 @@ if TYPE_CHECKING:
     from memory.system import AgentMemorySystem
 
 TOKEN_BUDGET = 8000
+"""The default budget in tokens: fits the context window of nearly every current model."""
 MESSAGE_TOKENS = 4
-"""What a message costs besides its text."""
+"""Tokens of a message besides its text, as in OpenAI's chat format."""
 _LINE_TOKENS = 3
-"""What a line of the system text costs besides its text: "- " and the line's end."""
+"""Tokens of a line of the system text besides its text: "- " and the end of the line."""
 _MEMORIES = "What you remember:"
 _SESSIONS = "Other conversations:"
 _RECENCY_SHARE = 0.2
+"""The most that recency adds to a search score (see `_weight`)."""
 _IMPORTANCE_SHARE = 0.2
+"""The most that importance adds to a search score."""
 _DAY = 24 * 3600.0
-_MOST_SESSIONS_CACHED = 256
-_MOST_COUNTS_CACHED = 8192
-_LONGEST_COUNT_CACHED = 4096  # characters
-_MOST_LOOKED_AT = 16
-"""Hits at most for each memory that is wanted: question, tool result and answer often say the same."""
-_CHUNK = 64
+"""Seconds after which recency counts half."""
+_HITS_PER_MEMORY = 16
+"""Search hits read at most for each memory that is wanted: many repeat the question or each other."""
+_FIRST_READ = 64
+"""Messages that are read first from the end of a session; each further read takes four times as many."""
+# Bounds on RAM, round numbers: sessions, token counts, and characters of a text that is counted.
+_MAX_CACHED_SESSIONS = 256
+_MAX_CACHED_COUNTS = 8192
+_MAX_CACHED_CHARACTERS = 4096
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """A line of the system text, and what it is about: a hit of the memory, or another session."""
+    """A line of the system text, and its source: a hit of the memory, or the id of a session."""
 
     text: str
     tokens: int
-    about: Any
+    source: Any
 
 
 class _Block(msgspec.Struct, frozen=True):
-    """A heading and its lines, as a part of the system text."""
+    """A part of the system text: a heading and its lines."""
 
     text: str = ""
     tokens: int = 0
     lines: tuple[_Line, ...] = ()
 
 
-_NOTHING = _Block()
+_NO_BLOCK = _Block()
 
 
-class _Found(msgspec.Struct, frozen=True):
-    """What memory and sessions had to say to one message of the user."""
+class _Retrieved(msgspec.Struct, frozen=True):
+    """The memories and other sessions that were looked up for one message of the user."""
 
     question_id: str
     agent_id: str
@@ -77,18 +83,29 @@ class _Found(msgspec.Struct, frozen=True):
     sessions: tuple[_Line, ...]
 
 
-class _Cached(History):
-    """What is kept of a session from one context to the next."""
+class _CachedSession(History):
+    """A session's history, and what was looked up for its newest question."""
 
-    found: _Found | None = None
+    retrieved: _Retrieved | None = None
 
 
 class ContextBuilder:
-    """Builds contexts for an agent's sessions; may be used by several threads.
+    """Builds contexts for an agent's sessions. Several threads may share one builder.
 
-    Only the end of a history is read, as far as the budget reaches, and each message once: after one new
-    message only that one is read and counted. What the memory and the other sessions say is looked up anew
-    for each message of the user, and stays for the tool calls that follow it.
+    Only the end of a history is read, as far as the budget reaches. After one new message only that one is
+    read and counted. Memories and other sessions are looked up once for each message of the user, and are
+    used again after its tool calls.
+
+    Args:
+        sessions: holds the histories.
+        memory: searched for the newest question; None for no memories.
+        tools: the tools that the model may call; None for none.
+        system_prompt: the text that each context starts with. May be changed later.
+        token_budget: the most tokens of a context, tools included. May be changed later.
+        memories: how many memories a context shows at most.
+        recent_sessions: how many of the agent's other sessions a context mentions at most.
+        memory_share: the share of the free room, from 0 to 1, that memories and other sessions may take.
+        count_tokens: returns the tokens of a text; by default `memory.embedding.count_tokens`.
     """
 
     def __init__(
@@ -114,100 +131,105 @@ class ContextBuilder:
         self.sessions = sessions
         self.memory = memory
         self.tools = ToolRegistry() if tools is None else tools
-        self._most_memories = memories
-        self._most_sessions = recent_sessions
+        self._max_memories = memories
+        self._max_sessions = recent_sessions
         self._memory_share = memory_share
-        self._count = _default_counter() if count_tokens is None else _remembering(count_tokens)
+        self._count = _default_counter() if count_tokens is None else _cached_counter(count_tokens)
         self._lock = threading.Lock()
-        self._cached: dict[str, _Cached] = {}
-        self._prompt_tokens: tuple[str, int] | None = None
-        self._tool_tokens: tuple[tuple[object, ...], tuple[Tool, ...], int] | None = None
-        self._session_lines: dict[str, tuple[object, _Line]] = {}
+        self._cached: dict[str, _CachedSession] = {}
+        self._counted_prompt: tuple[str, int] | None = None
+        self._counted_tools: tuple[tuple[object, ...], tuple[Tool, ...], int] | None = None
+        self._cached_lines: dict[str, tuple[object, _Line]] = {}
 
     def build(self, session_id: str, agent_id: str | None = None) -> Context:
-        """The context for the next step of a session."""
+        """Return the context for the next step of a session, or raise BudgetTooSmall.
+
+        Args:
+            agent_id: the agent whose memories are searched; the session's own by default.
+        """
         with self._lock:
-            cached = self._cached.pop(session_id, None)  # so that no other thread changes it meanwhile
-        cached = self._brought_up_to_date(session_id, cached)
-        context = self._assembled(session_id, agent_id, cached)
+            cached = self._cached.pop(session_id, None)  # so that no other thread can change it
+        cached = self._refresh(session_id, cached)
+        context = self._assemble(session_id, agent_id, cached)
         with self._lock:
-            while len(self._cached) >= _MOST_SESSIONS_CACHED:
+            while len(self._cached) >= _MAX_CACHED_SESSIONS:
                 del self._cached[next(iter(self._cached))]
-            self._cached[session_id] = cached  # at the end: the one that was used last is dropped last
+            self._cached[session_id] = cached  # at the end: the least recently used is dropped first
         return context
 
-    def _assembled(self, session_id: str, agent_id: str | None, cached: _Cached) -> Context:
-        tools, tool_tokens = self._tool_part()
-        fixed = self._prompt_part() + tool_tokens
-        usable = [unit for unit in cached.units if unit.whole]
-        must = [cached.question] if cached.question is not None else []
-        if usable and usable[-1] is not cached.question:
-            must.append(usable[-1])
-        must_tokens = sum([unit.tokens for unit in must])
-        room = self.token_budget - fixed - must_tokens
+    def _assemble(self, session_id: str, agent_id: str | None, cached: _CachedSession) -> Context:
+        tools, tool_tokens = self._tools_and_tokens()
+        fixed = self._prompt_tokens() + tool_tokens
+        groups = [group for group in cached.groups if group.complete]
+        required = [cached.question] if cached.question is not None else []
+        if groups and groups[-1] is not cached.question:
+            required.append(groups[-1])
+        required_tokens = sum([group.tokens for group in required])
+        room = self.token_budget - fixed - required_tokens
         if room < 0:
             raise BudgetTooSmall(
-                f"token_budget is {self.token_budget}: the system prompt, the tools, the newest question "
-                f"and the newest message take {fixed + must_tokens}"
+                f"token_budget is {self.token_budget}, but the system prompt, the tools, the newest "
+                f"question and the newest message take {fixed + required_tokens}: raise the budget"
             )
-        memories, others = self._system_parts(session_id, agent_id, cached, usable, room)
+        memories, others = self._memories_and_sessions(session_id, agent_id, cached, groups, room)
         chosen = newest_that_fit(
-            usable, must, room - memories.tokens - others.tokens, whole_session=not cached.first
+            groups, required, room - memories.tokens - others.tokens, whole_session=not cached.first
         )
-        messages = tuple(chain.from_iterable([unit.messages for unit in chosen]))
-        found = cached.found
+        messages = tuple(chain.from_iterable([group.messages for group in chosen]))
+        retrieved = cached.retrieved
         return Context(
             system="\n\n".join([part for part in (self.system_prompt, memories.text, others.text) if part]),
             messages=messages,
             tools=tools,
-            tokens=fixed + memories.tokens + others.tokens + sum([unit.tokens for unit in chosen]),
+            tokens=fixed + memories.tokens + others.tokens + sum([group.tokens for group in chosen]),
             left_out=LeftOut(
-                cached.known - len(messages),
-                len(found.memories) - len(memories.lines) if found else 0,
-                len(found.sessions) - len(others.lines) if found else 0,
+                cached.count - len(messages),
+                len(retrieved.memories) - len(memories.lines) if retrieved else 0,
+                len(retrieved.sessions) - len(others.lines) if retrieved else 0,
             ),
-            memories=tuple([line.about for line in memories.lines]),
+            memories=tuple([line.source for line in memories.lines]),
         )
 
     def forget(self, session_id: str) -> None:
-        """Drop what is cached of a session."""
+        """Drop everything that is cached of a session."""
         with self._lock:
             self._cached.pop(session_id, None)
-            self._session_lines.pop(session_id, None)
+            self._cached_lines.pop(session_id, None)
 
     # -- the history --------------------------------------------------------------------------
 
-    def _brought_up_to_date(self, session_id: str, cached: _Cached | None) -> _Cached:
+    def _refresh(self, session_id: str, cached: _CachedSession | None) -> _CachedSession:
+        """Return the session with its newest messages; read it again if the cached one is stale."""
         if cached is not None:
-            created_at, new = self.sessions.news(session_id, cached.known)
+            created_at, new = self.sessions.news(session_id, cached.count)
             if created_at != cached.created_at or (cached.first and cached.tokens < self.token_budget):
-                cached = None  # another session with the same id; or the budget has grown
+                cached = None  # another session has the same id now, or the budget has grown
             else:
-                cached.take(new, self._message_tokens)
+                cached.extend(new, self._message_tokens)
         if cached is None:
             cached = self._read(session_id)
-        cached.shed(self.token_budget)
+        cached.drop_oldest(self.token_budget)
         return cached
 
-    def _read(self, session_id: str) -> _Cached:
-        """From the end backwards, until the budget is spent and a message of the user is among it."""
+    def _read(self, session_id: str) -> _CachedSession:
+        """Read from the end backwards, until the budget is full and a message of the user was read."""
         written = self.sessions.just_written(session_id, 0)
         if written is not None:
-            cached = _Cached(written[0], 0)
-            cached.take(written[1], self._message_tokens)
+            cached = _CachedSession(written[0], 0)
+            cached.extend(written[1], self._message_tokens)
             return cached
         session = self.sessions.get(session_id)
-        first, chunk = session.message_count, _CHUNK
+        first, length = session.message_count, _FIRST_READ
         messages: list[Message] = []
-        cached = _Cached(session.created_at, first)
+        cached = _CachedSession(session.created_at, first)
         while first and (
             cached.tokens < self.token_budget or cached.question is None or messages[0].role == "tool"
         ):
-            start = max(0, first - chunk)
+            start = max(0, first - length)
             messages[:0] = self.sessions.messages(session_id, start=start, stop=first)
-            first, chunk = start, chunk * 4
-            cached = _Cached(session.created_at, first)
-            cached.take(messages, self._message_tokens)
+            first, length = start, length * 4
+            cached = _CachedSession(session.created_at, first)
+            cached.extend(messages, self._message_tokens)
         return cached
 
     def _message_tokens(self, message: Message) -> int:
@@ -220,92 +242,96 @@ class ContextBuilder:
 
     # -- the other parts ----------------------------------------------------------------------
 
-    def _prompt_part(self) -> int:
-        known = self._prompt_tokens
-        if known is None or known[0] != self.system_prompt:
-            known = (self.system_prompt, MESSAGE_TOKENS + self._count(self.system_prompt))
-            self._prompt_tokens = known
-        return known[1]
+    def _prompt_tokens(self) -> int:
+        counted = self._counted_prompt
+        if counted is None or counted[0] != self.system_prompt:
+            counted = (self.system_prompt, MESSAGE_TOKENS + self._count(self.system_prompt))
+            self._counted_prompt = counted
+        return counted[1]
 
-    def _tool_part(self) -> tuple[tuple[Tool, ...], int]:
+    def _tools_and_tokens(self) -> tuple[tuple[Tool, ...], int]:
         state = self.tools.state
-        known = self._tool_tokens
-        if known is None or known[0] != state:
+        counted = self._counted_tools
+        if counted is None or counted[0] != state:
             tools = tuple(self.tools.tools())
             schemas = (
                 f"{tool.name} {tool.description} {msgspec.json.encode(tool.parameters).decode()}"
                 for tool in tools
             )
-            known = (state, tools, sum(MESSAGE_TOKENS + self._count(schema) for schema in schemas))
-            self._tool_tokens = known
-        return known[1], known[2]
+            counted = (state, tools, sum(MESSAGE_TOKENS + self._count(schema) for schema in schemas))
+            self._counted_tools = counted
+        return counted[1], counted[2]
 
-    def _system_parts(
+    def _memories_and_sessions(
         self,
         session_id: str,
         agent_id: str | None,
-        cached: _Cached,
-        usable: Sequence[MessageGroup],
+        cached: _CachedSession,
+        groups: Sequence[MessageGroup],
         room: int,
     ) -> tuple[_Block, _Block]:
-        """What is known to the question, as far as its share of the room goes."""
-        asks_memory = self.memory is not None and self._most_memories
-        if cached.question is None or not (asks_memory or self._most_sessions):
-            cached.found = None
-            return _NOTHING, _NOTHING
+        """Return the memories and the other sessions that fit into their share of the room."""
+        uses_memory = self.memory is not None and self._max_memories
+        if cached.question is None or not (uses_memory or self._max_sessions):
+            cached.retrieved = None
+            return _NO_BLOCK, _NO_BLOCK
         share = int(room * self._memory_share)
         question = cached.question.messages[0]
-        found = cached.found
-        if found is None or found.question_id != question.id or agent_id not in (None, found.agent_id):
+        retrieved = cached.retrieved
+        if (
+            retrieved is None
+            or retrieved.question_id != question.id
+            or agent_id not in (None, retrieved.agent_id)
+        ):
             agent = agent_id or self.sessions.get(session_id).agent_id
             visible = newest_that_fit(
-                usable, [cached.question], room - share, whole_session=not cached.first
+                groups, [cached.question], room - share, whole_session=not cached.first
             )
-            seen = {message.id for unit in visible for message in unit.messages}
-            found = _Found(
+            visible_ids = {message.id for group in visible for message in group.messages}
+            retrieved = _Retrieved(
                 question.id,
                 agent,
-                self._memory_lines(agent, question.content, seen),
-                self._other_sessions(agent, session_id),
+                self._memory_lines(agent, question.content, visible_ids),
+                self._session_lines(agent, session_id),
             )
-            cached.found = found
-        memories = self._block(_MEMORIES, found.memories, share)
-        return memories, self._block(_SESSIONS, found.sessions, share - memories.tokens)
+            cached.retrieved = retrieved
+        memories = self._block(_MEMORIES, retrieved.memories, share)
+        return memories, self._block(_SESSIONS, retrieved.sessions, share - memories.tokens)
 
-    def _memory_lines(self, agent_id: str, question: str, seen: set[str]) -> tuple[_Line, ...]:
-        """The best memories: each text once, and nothing that the history shows anyway."""
-        wanted = self._most_memories
+    def _memory_lines(self, agent_id: str, question: str, visible_ids: set[str]) -> tuple[_Line, ...]:
+        """Return the best memories: each text once, and none that the history shows anyway."""
+        wanted = self._max_memories
         if self.memory is None or not wanted or not question.strip():
             return ()
         now = self.memory.clock.now()
-        said = {_as_text(question)}
-        fresh: list[tuple[float, str, Hit]] = []
-        best: list[float] = []  # a heap of the weights of those that will be chosen, as it looks so far
-        for hit in self.memory.iter_search(agent_id, question, wanted * _MOST_LOOKED_AT):
-            # Hits come best score first: none that follows can weigh more than this one could.
+        seen = {_as_text(question)}
+        candidates: list[tuple[float, str, Hit]] = []
+        best: list[float] = []  # a heap of the `wanted` highest weights so far
+        for hit in self.memory.iter_search(agent_id, question, wanted * _HITS_PER_MEMORY):
+            # Hits come best score first, so no later hit can weigh more than this bound.
             if len(best) == wanted and hit.score + _RECENCY_SHARE + _IMPORTANCE_SHARE < best[0]:
                 break
             text = _as_text(hit.entry.content)
-            if text not in said and hit.id not in seen:
+            if text not in seen and hit.id not in visible_ids:
                 weight = _weight(hit, now)
-                fresh.append((weight, text, hit))
+                candidates.append((weight, text, hit))
                 if len(best) < wanted:
                     heappush(best, weight)
                 else:
                     heappushpop(best, weight)
-            said.add(text)
-        fresh.sort(key=itemgetter(0), reverse=True)
-        return tuple([self._line(text, hit) for _, text, hit in fresh[:wanted]])
+            seen.add(text)
+        candidates.sort(key=itemgetter(0), reverse=True)
+        return tuple([self._line(text, hit) for _, text, hit in candidates[:wanted]])
 
-    def _other_sessions(self, agent_id: str, current: str) -> tuple[_Line, ...]:
-        """The newest message of each of the sessions that were used last; read again if it is another."""
-        if not self._most_sessions:
+    def _session_lines(self, agent_id: str, current: str) -> tuple[_Line, ...]:
+        """Return the newest message of each of the agent's last used sessions, except the current one."""
+        if not self._max_sessions:
             return ()
-        rows = self.sessions.recent(agent_id, self._most_sessions + 1)
-        others = [row for row in rows if row[0] != current][: self._most_sessions]
+        rows = self.sessions.recent(agent_id, self._max_sessions + 1)
+        others = [row for row in rows if row[0] != current][: self._max_sessions]
         with self._lock:
-            known = [(row, self._session_lines.get(row[0])) for row in others]
-        lines = {row[0]: about for row, about in known if about is not None and about[0] == row}
+            cached = [(row, self._cached_lines.get(row[0])) for row in others]
+        lines = {row[0]: entry for row, entry in cached if entry is not None and entry[0] == row}
         missing = [row for row in others if row[0] not in lines]
         last = self.sessions.last_messages([row[0] for row in missing]) if missing else {}
         for row in missing:
@@ -313,36 +339,37 @@ class ContextBuilder:
             if id in last:
                 lines[id] = (row, self._line(f"{title or id}: {_as_text(last[id].content)}", id))
         with self._lock:
-            kept = self._session_lines
-            for id, about in lines.items():
-                kept.pop(id, None)
-                kept[id] = about  # at the end: the one that was used last is dropped last
-            while len(kept) > max(_MOST_SESSIONS_CACHED, 2 * self._most_sessions):
-                del kept[next(iter(kept))]
+            cache = self._cached_lines
+            for id, entry in lines.items():
+                cache.pop(id, None)
+                cache[id] = entry  # at the end: the least recently used is dropped first
+            while len(cache) > max(_MAX_CACHED_SESSIONS, 2 * self._max_sessions):
+                del cache[next(iter(cache))]
         return tuple([lines[row[0]][1] for row in others if row[0] in lines])
 
-    def _line(self, text: str, about: Any) -> _Line:
-        return _Line(f"- {text}", self._count(text) + _LINE_TOKENS, about)
+    def _line(self, text: str, source: Any) -> _Line:
+        return _Line(f"- {text}", self._count(text) + _LINE_TOKENS, source)
 
-    def _block(self, head: str, lines: Sequence[_Line], room: int) -> _Block:
-        """The first ones first; one that is too long does not keep out the shorter ones after it."""
+    def _block(self, heading: str, lines: Sequence[_Line], room: int) -> _Block:
+        """Return a heading with the lines that fit, in order. A line that is too long is skipped."""
         if not lines:
-            return _NOTHING
-        tokens = self._count(head) + 2  # and the empty line before it
-        kept = []
+            return _NO_BLOCK
+        tokens = self._count(heading) + 2  # and the empty line before it
+        chosen = []
         for line in lines:
             if tokens + line.tokens <= room:
                 tokens += line.tokens
-                kept.append(line)
-        if not kept:
-            return _NOTHING
-        return _Block("\n".join([head, *[line.text for line in kept]]), tokens, tuple(kept))
+                chosen.append(line)
+        if not chosen:
+            return _NO_BLOCK
+        return _Block("\n".join([heading, *[line.text for line in chosen]]), tokens, tuple(chosen))
 
 
 def _weight(hit: Hit, now: float) -> float:
-    """Its score first of all; recency and importance decide between like ones.
+    """Return the search score plus up to 0.2 each for recency and importance.
 
-    A score is a sum of standard scores, of words and of meaning: each of the two adds up to a fifth of one.
+    A good hit scores 1 or more for its words and for its meaning, so these two only decide between hits
+    that match about equally well. Importance 5 is the highest of the usual levels.
     """
     recency: float = 0.5 ** (max(now - hit.entry.created_at, 0.0) / _DAY)
     importance = min(hit.entry.importance / 5, 1.0)
@@ -350,24 +377,24 @@ def _weight(hit: Hit, now: float) -> float:
 
 
 def _as_text(content: Any) -> str:
-    """A memory or a message as a part of one line; whole."""
+    """Return the content of a memory or a message on one line."""
     text = content if isinstance(content, str) else msgspec.json.encode(content).decode()
     return " ".join(text.split())
 
 
-def _remembering(count: Callable[[str], int]) -> Callable[[str], int]:
-    """Messages come back as memories: their tokens need not be counted again."""
-    remembered = lru_cache(maxsize=_MOST_COUNTS_CACHED)(count)
+def _cached_counter(count: Callable[[str], int]) -> Callable[[str], int]:
+    """Return `count` with a cache: messages come back as memories and need not be counted again."""
+    cached = lru_cache(maxsize=_MAX_CACHED_COUNTS)(count)
 
     def counted(text: str) -> int:
-        return (remembered if len(text) <= _LONGEST_COUNT_CACHED else count)(text)
+        return (cached if len(text) <= _MAX_CACHED_CHARACTERS else count)(text)
 
     return counted
 
 
 @lru_cache(maxsize=1)
 def _default_counter() -> Callable[[str], int]:
-    """One for all builders: what a text costs does not depend on who asks."""
+    """Return the default counter, whose cache all builders share."""
     from memory.embedding import count_tokens
 
-    return _remembering(count_tokens)
+    return _cached_counter(count_tokens)

@@ -1,4 +1,4 @@
-"""One request to a model, and how the two common interfaces take it."""
+"""The context of a model call, and its form for the two common interfaces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from memory.agents.tools import Tool
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What there was no room for, and what no model may see: calls without results, and the reverse."""
+    """How many messages, memories and sessions a context does not show.
+
+    They had no room; or they are tool calls without results, or results without calls.
+    """
 
     messages: int = 0
     memories: int = 0
@@ -25,18 +28,22 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Context:
-    """One request to a model."""
+    """The input of one model call."""
 
     system: str
+    """The system prompt, the memories and the other sessions."""
     messages: tuple[Message, ...]
+    """The history, oldest first."""
     tools: tuple[Tool, ...]
+    """The tools that the model may call."""
     tokens: int
+    """The tokens of everything, tools included."""
     left_out: LeftOut
     memories: tuple[Any, ...] = ()
-    """The hits of the memory that are part of it."""
+    """The hits (`memory.Hit`) whose contents are in `system`."""
 
     def to_openai(self) -> dict[str, Any]:
-        """As the chat completions interface takes it."""
+        """Return `messages` and `tools` of a request to OpenAI's chat completions interface."""
         messages: list[dict[str, Any]] = []
         if self.system:
             messages.append({"role": "system", "content": self.system})
@@ -57,10 +64,11 @@ class Context:
         return request
 
     def to_anthropic(self) -> dict[str, Any]:
-        """As the messages interface takes it: the roles take turns, results are the user's.
+        """Return `messages`, `system` and `tools` of a request to Anthropic's messages interface.
 
-        The user begins there, and no text is empty: what is against that is left away. `model` and
-        `max_tokens`, which it needs too, are the caller's.
+        There the roles alternate, the first message is the user's, tool results are messages of the
+        user, and no text is empty. Messages that break these rules are merged or dropped. The caller adds
+        `model` and `max_tokens`.
         """
         messages: list[dict[str, Any]] = []
         for message in self.messages:
@@ -72,9 +80,9 @@ class Context:
                 messages[-1]["content"] += blocks
             else:
                 messages.append({"role": role, "content": blocks})
-        later = [message.content for message in self.messages if message.role == "system"]
+        system_messages = [message.content for message in self.messages if message.role == "system"]
         request: dict[str, Any] = {"messages": messages}
-        system = "\n\n".join(part for part in (self.system, *later) if part)
+        system = "\n\n".join(part for part in (self.system, *system_messages) if part)
         if system:
             request["system"] = system
         if self.tools:
@@ -88,9 +96,9 @@ class Context:
 def _openai_message(message: Message) -> dict[str, Any]:
     if message.tool_result is not None:
         return {"role": "tool", "tool_call_id": message.tool_result.call_id, "content": message.content}
-    made: dict[str, Any] = {"role": message.role, "content": message.content}
+    openai: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.tool_calls:
-        made["tool_calls"] = [
+        openai["tool_calls"] = [
             {
                 "id": call.id,
                 "type": "function",
@@ -98,7 +106,7 @@ def _openai_message(message: Message) -> dict[str, Any]:
             }
             for call in message.tool_calls
         ]
-    return made
+    return openai
 
 
 def _anthropic_blocks(message: Message) -> list[dict[str, Any]]:

@@ -1,7 +1,6 @@
-"""The end of a session's messages as far as a context may hold it, and which of them fit into a budget.
+"""The newest messages of a session, and the choice of those that fit into a token budget.
 
-A message is in or out, never cut; a tool's result never stands without its call, nor a call without its
-results.
+A message is never cut. A tool's result is never shown without its call, nor a call without its results.
 """
 
 from __future__ import annotations
@@ -14,92 +13,100 @@ from memory.agents.messages import Message
 
 
 class MessageGroup(msgspec.Struct, frozen=True):
-    """Messages that are in or out together: one, or an assistant's tool calls with their results."""
+    """Messages that are shown together or not at all: one, or tool calls with their results."""
 
     messages: tuple[Message, ...]
     tokens: int
-    whole: bool
-    """Each call has its one result; and no result is without its call."""
+    complete: bool
+    """Whether each call has exactly one result, and each result its call."""
 
     @property
-    def is_users(self) -> bool:
+    def is_from_user(self) -> bool:
         return self.messages[0].role == "user"
 
 
 class History:
-    """The end of a session's history, as far back as the budget reaches."""
+    """The newest messages of a session, as far back as a token budget reaches."""
 
     def __init__(self, created_at: float, first: int) -> None:
         self.created_at = created_at
+        """The session's time of creation. Another time means: another session with the same id."""
         self.first = first
-        """The number of the first message that is held."""
-        self.known = first
-        """How many messages the session had when it was looked at."""
-        self.units: list[MessageGroup] = []
+        """The number, in the session, of the first message held."""
+        self.count = first
+        """How many messages the session had when it was read."""
+        self.groups: list[MessageGroup] = []
         self.tokens = 0
-        """Of the units that may be used."""
+        """The tokens of all complete groups."""
         self.question: MessageGroup | None = None
+        """The newest message of the user."""
 
-    def take(self, messages: Iterable[Message], tokens_of: Callable[[Message], int]) -> None:
+    def extend(self, messages: Iterable[Message], tokens_of: Callable[[Message], int]) -> None:
+        """Append the session's next messages. `tokens_of` returns the tokens of a message."""
         for message in messages:
-            unit = _group((message,), tokens_of(message))
-            if message.role == "tool" and self.units and self.units[-1].messages[0].tool_calls:
-                calls = self.units.pop()
-                self.tokens -= calls.tokens if calls.whole else 0
-                unit = _group((*calls.messages, message), calls.tokens + unit.tokens)
-            self.units.append(unit)
-            self.tokens += unit.tokens if unit.whole else 0
-            self.known += 1
+            group = _group((message,), tokens_of(message))
+            if message.role == "tool" and self.groups and self.groups[-1].messages[0].tool_calls:
+                calls = self.groups.pop()
+                self.tokens -= calls.tokens if calls.complete else 0
+                group = _group((*calls.messages, message), calls.tokens + group.tokens)
+            self.groups.append(group)
+            self.tokens += group.tokens if group.complete else 0
+            self.count += 1
             if message.role == "user":
-                self.question = unit
+                self.question = group
 
-    def shed(self, budget: int) -> None:
-        """Let go of what no context of this size can hold; the question stays."""
-        gone = 0
-        for unit in self.units:
-            tokens = unit.tokens if unit.whole else 0
-            if self.tokens - tokens < budget or unit is self.question:
+    def drop_oldest(self, budget: int) -> None:
+        """Drop the oldest groups while the others fill the budget. Keep the question."""
+        dropped = 0
+        for group in self.groups:
+            tokens = group.tokens if group.complete else 0
+            if self.tokens - tokens < budget or group is self.question:
                 break
             self.tokens -= tokens
-            self.first += len(unit.messages)
-            gone += 1
-        del self.units[:gone]
+            self.first += len(group.messages)
+            dropped += 1
+        del self.groups[:dropped]
 
 
 def _group(messages: tuple[Message, ...], tokens: int) -> MessageGroup:
     if len(messages) == 1 and not messages[0].tool_calls:
         return MessageGroup(messages, tokens, messages[0].tool_result is None)
-    wanted = [call.id for call in messages[0].tool_calls]
-    given = [each.tool_result.call_id for each in messages if each.tool_result is not None]
-    return MessageGroup(
-        messages, tokens, sorted(wanted) == sorted(given) and len(set(wanted)) == len(wanted)
-    )
+    called = [call.id for call in messages[0].tool_calls]
+    answered = [message.tool_result.call_id for message in messages if message.tool_result is not None]
+    complete = sorted(called) == sorted(answered) and len(set(called)) == len(called)
+    return MessageGroup(messages, tokens, complete)
 
 
 def newest_that_fit(
-    usable: Sequence[MessageGroup], must: Sequence[MessageGroup], room: int, *, whole_session: bool
+    groups: Sequence[MessageGroup], required: Sequence[MessageGroup], room: int, *, whole_session: bool
 ) -> list[MessageGroup]:
-    """In their order: those that must be in, and of the others the newest, up to the first without room.
+    """Return the required groups and the newest others, in order, up to the first that does not fit.
 
-    What stands before the first message of the user then is answers without their question, with which
-    some models accept no history: it is left out too, unless the session itself began with it.
+    Groups before the first message of the user are dropped: they are answers without their question,
+    which some models reject. They stay if the session itself starts with them.
+
+    Args:
+        groups: the complete groups of a history.
+        required: those that are always returned; their tokens are not part of `room`.
+        room: tokens for the other groups.
+        whole_session: whether `groups` starts with the first message of the session.
     """
     chosen = []
-    missing = {id(unit) for unit in must}
+    missing = {id(group) for group in required}
     full = False
-    for unit in reversed(usable):
-        if id(unit) in missing:
-            missing.remove(id(unit))
-            chosen.append(unit)
-        elif not full and unit.tokens <= room:
-            room -= unit.tokens
-            chosen.append(unit)
+    for group in reversed(groups):
+        if id(group) in missing:
+            missing.remove(id(group))
+            chosen.append(group)
+        elif not full and group.tokens <= room:
+            room -= group.tokens
+            chosen.append(group)
         else:
             full = True
             if not missing:
                 break
     chosen.reverse()
-    if chosen and not (whole_session and chosen[0] is usable[0]):
-        start = next((number for number, unit in enumerate(chosen) if unit.is_users), 0)
+    if chosen and not (whole_session and chosen[0] is groups[0]):
+        start = next((number for number, group in enumerate(chosen) if group.is_from_user), 0)
         del chosen[:start]
     return chosen

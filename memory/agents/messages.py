@@ -1,7 +1,7 @@
-"""Sessions, messages, tool calls and their results: what flows through the loop and is kept.
+"""Sessions, messages, tool calls and tool results: the records of the agent loop.
 
-Frozen: a message that was stored is never changed. Arguments and metadata are what JSON can hold, so that
-they come back from the file as they were given.
+They are frozen, because a stored message is never changed. Arguments and metadata must be JSON values, so
+that they come back from the file unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _numbers = count()
 
 
 def _restart_ids() -> None:
-    """From a random point, and from another one in a forked child: no two processes make the same ids."""
+    """Start at a random number, also in a forked child, so that two processes never make the same ids."""
     global _numbers
     _numbers = count(int.from_bytes(os.urandom(8)) >> 1)
 
@@ -35,41 +35,46 @@ os.register_at_fork(after_in_child=_restart_ids)
 
 
 def new_id() -> str:
-    """Unique; those of one process sort as they were made, while its clock does not go back."""
+    """Return a unique id. The ids of one process sort in the order of their creation."""
     return f"{time.time_ns() // 1_000_000:011x}{next(_numbers) & 0xFFFF_FFFF_FFFF_FFFF:016x}"
 
 
-def _only_json(value: dict[str, Any]) -> dict[str, Any]:
-    todo: list[Any] = [value] if value else []
-    seen = 0
-    while todo:
-        each = todo.pop()
-        seen += 1
-        if isinstance(each, str):
-            if not each.isascii() and each != sendable(each):
-                raise ValueError(f"{short(each)} holds half a character, which no file can")
-        elif isinstance(each, dict):
-            for key in each:
+_MAX_JSON_VALUES = 1_000_000
+"""Values in one JSON object: far more than any tool takes, and it stops at an object that holds itself."""
+
+
+def _check_json(value: dict[str, Any]) -> dict[str, Any]:
+    """Return the value, or raise ValueError if JSON can't represent it."""
+    pending: list[Any] = [value] if value else []
+    checked_values = 0
+    while pending:
+        item = pending.pop()
+        checked_values += 1
+        if isinstance(item, str):
+            if not item.isascii() and item != sendable(item):
+                raise ValueError(f"{short(item)} holds half of a surrogate pair: use valid Unicode")
+        elif isinstance(item, dict):
+            for key in item:
                 if type(key) is not str:
-                    raise ValueError(f"the key {short(key)} is not a text")
-            todo += each
-            todo += each.values()
-        elif isinstance(each, list):
-            todo += each
-        elif isinstance(each, float):
-            if not math.isfinite(each):
-                raise ValueError(f"{each} is not a number that JSON can hold")
-        elif isinstance(each, int):
-            if not -(2**63) <= each < 2**64:
-                raise ValueError(f"{short(each)} has more than 64 bits")
-        elif each is not None:
-            raise ValueError(f"{short(each)} is nothing that JSON can hold")
-        if seen > 1_000_000:
-            raise ValueError("it is too large, or holds itself")
+                    raise ValueError(f"the key {short(key)} is not a string")
+            pending += item
+            pending += item.values()
+        elif isinstance(item, list):
+            pending += item
+        elif isinstance(item, float):
+            if not math.isfinite(item):
+                raise ValueError(f"{item} is not a JSON number: use a finite one")
+        elif isinstance(item, int):
+            if not -(2**63) <= item < 2**64:
+                raise ValueError(f"{short(item)} has more than 64 bits: use a string")
+        elif item is not None:
+            raise ValueError(f"{short(item)} is not a JSON value")
+        if checked_values > _MAX_JSON_VALUES:
+            raise ValueError("it has more than a million values, or holds itself")
     return value
 
 
-JsonObject = Annotated[dict[str, Any], AfterValidator(_only_json)]
+JsonObject = Annotated[dict[str, Any], AfterValidator(_check_json)]
 
 
 class _Record(BaseModel):
@@ -77,41 +82,55 @@ class _Record(BaseModel):
 
     @classmethod
     def trusted(cls, **values: Any) -> Self:
-        """From values of our own: every field, in the order of the class, unchecked.
+        """Return a record of validated values: every field, in the order of the class.
 
-        A quarter of what `model_construct` takes, which looks at each field anew.
+        It takes a quarter of the time of `model_construct`, which inspects each field.
         """
-        made = cls.__new__(cls)
-        _set(made, "__dict__", values)
-        _set(made, "__pydantic_fields_set__", set(values))
-        _set(made, "__pydantic_extra__", None)
-        _set(made, "__pydantic_private__", None)
-        return made
+        record = cls.__new__(cls)
+        _set(record, "__dict__", values)
+        _set(record, "__pydantic_fields_set__", set(values))
+        _set(record, "__pydantic_extra__", None)
+        _set(record, "__pydantic_private__", None)
+        return record
 
 
 _set = object.__setattr__
 
 
 class ToolCall(_Record):
-    """A model's wish to have a tool run."""
+    """A model's request to run the tool `name` with these arguments."""
 
     id: str = Field(default_factory=new_id, min_length=1)
+    """Unique within a reply; the result refers to it."""
     name: str = Field(min_length=1)
     arguments: JsonObject = Field(default_factory=dict)
+    """By parameter name; JSON values only."""
 
 
 class ToolResult(_Record):
-    """What a tool gave back; an error is a result too, which the model can read."""
+    """The result of a tool call. An error is a result too, which the model can read."""
 
     call_id: str = Field(min_length=1)
+    """The id of the `ToolCall`."""
     name: str = Field(min_length=1)
+    """The name of the tool."""
     content: str
+    """The value that the tool returned, as text or JSON; or the error."""
     is_error: bool = False
     seconds: float = Field(default=0.0, ge=0)
+    """How long the tool ran."""
 
 
 class Message(_Record):
-    """One turn of a session."""
+    """One message of a session.
+
+    role: "system", "user", "assistant" or "tool"
+    tool_calls: only of an assistant
+    tool_result: only of a tool, and always there
+    id: unique; a random one by default
+    created_at: seconds since 1970; now by default
+    metadata: JSON values of your own
+    """
 
     role: Role
     content: str = ""
@@ -124,9 +143,9 @@ class Message(_Record):
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
         if self.tool_calls and self.role != "assistant":
-            raise ValueError(f"a message of role {self.role!r} can't call tools: only 'assistant' can")
+            raise ValueError(f"tool_calls of a message with role {self.role!r}: use role 'assistant'")
         if (self.tool_result is not None) != (self.role == "tool"):
-            raise ValueError("a message of role 'tool' has a tool_result, and no other has")
+            raise ValueError("a message with role 'tool' needs a tool_result, and no other may have one")
         return self
 
     @classmethod
@@ -137,7 +156,7 @@ class Message(_Record):
         tool_calls: tuple[ToolCall, ...] = (),
         tool_result: ToolResult | None = None,
     ) -> Self:
-        """A message of the loop's own, whose parts were checked before."""
+        """Return a message of validated parts, with a new id and the current time."""
         return cls.trusted(
             role=role,
             content=content,
@@ -150,11 +169,18 @@ class Message(_Record):
 
     @classmethod
     def of_result(cls, result: ToolResult) -> Self:
+        """Return the message of role "tool" that holds a result."""
         return cls.new("tool", result.content, tool_result=result)
 
 
 class Session(_Record):
-    """A conversation with an agent; its messages are kept beside it."""
+    """A conversation with an agent. `SessionStore` holds its messages.
+
+    title: shown in lists and in the contexts of other sessions
+    created_at, updated_at: seconds since 1970
+    archived: whether `SessionStore.list` hides it
+    metadata: JSON values of your own
+    """
 
     id: str = Field(default_factory=new_id, min_length=1)
     agent_id: str = Field(min_length=1)
@@ -163,26 +189,26 @@ class Session(_Record):
     updated_at: float = Field(default_factory=time.time, gt=0)
     archived: bool = False
     parent_id: str | None = None
-    """The session that this one was forked from; it may be gone by now."""
+    """The session that this one was forked from. It may have been deleted."""
     message_count: int = Field(default=0, ge=0)
     metadata: JsonObject = Field(default_factory=dict)
 
 
 def checked(make: Callable[[], _Value]) -> _Value:
-    """What pydantic refuses becomes one line of ours."""
+    """Return `make()`; turn pydantic's ValidationError into an InvalidAgentInput of one line."""
     try:
         return make()
     except ValidationError as problem:
-        raise InvalidAgentInput(refusal(problem)) from None
+        raise InvalidAgentInput(first_error(problem)) from None
 
 
-def refusal(problem: ValidationError) -> str:
-    """The first thing that pydantic did not like: where, what and why."""
+def first_error(problem: ValidationError) -> str:
+    """Return the first error of a ValidationError in one line: the field, its value, the reason."""
     first = problem.errors(include_url=False)[0]
     place = ".".join(str(part) for part in first["loc"]) or "value"
     return f"{place} is {short(first['input'])}: {first['msg']}"
 
 
 def sendable(text: str) -> str:
-    """A text that every file and wire takes: half characters, as in broken file names, become '?'."""
+    """Return a text that UTF-8 can encode: lone surrogates, as in broken file names, become '?'."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -1,6 +1,6 @@
-"""The model behind an agent: one interface, and one that follows a script.
+"""The interface of models, and a model that follows a script.
 
-A model gets a context and gives a reply: a text, or tools that it wants to be run.
+A model gets a context and returns a reply: a text, or the tools that it wants to call.
 """
 
 from __future__ import annotations
@@ -19,35 +19,40 @@ from memory.agents.messages import ToolCall
 
 @dataclass(frozen=True)
 class Reply:
-    """What a model said."""
+    """A model's answer, or its tool calls."""
 
     content: str = ""
-    """None, which many interfaces give beside tool calls, is read as ""."""
+    """The text. None, which many interfaces return with tool calls, counts as ""."""
     tool_calls: tuple[ToolCall, ...] = ()
+    """The tools to run; empty if `content` is the answer."""
     finish_reason: str = "stop"
+    """Why the model stopped: "length" means that the answer was cut off."""
     usage: dict[str, int] = field(default_factory=dict)
-    """Tokens, where the model tells: input_tokens, output_tokens."""
+    """Token counts, if the model reports them: input_tokens, output_tokens."""
 
 
 class Model(ABC):
-    """Anything that completes a context. Implement `complete`; `acomplete` too where waiting can be async.
+    """The interface of models. Implement `complete`, and `acomplete` if the model can wait asynchronously.
 
-    What it raises ends the invocation: as `ModelError` where it is foreseen, and any other exception is
-    told in the `Invocation` in the same way.
+    An exception ends the invocation, which reports it. Raise `ModelError` for errors that you foresee.
     """
 
     name: str = "model"
+    """Used in error messages."""
 
     @abstractmethod
     def complete(self, context: Context) -> Reply:
-        """The reply, or ModelError."""
+        """Return the reply to a context, or raise ModelError."""
 
     async def acomplete(self, context: Context) -> Reply:
-        """The same for async callers; by default in a thread, which goes on if the caller is cancelled."""
+        """Return the reply to a context.
+
+        By default this runs `complete` in a thread, which goes on if the caller is cancelled.
+        """
         return await asyncio.to_thread(self.complete, context)
 
-    def close(self) -> None:  # noqa: B027 - most models hold nothing
-        """Release what it holds."""
+    def close(self) -> None:  # noqa: B027 - optional: most models hold no resources
+        """Release connections and other resources."""
 
     def __enter__(self) -> Self:
         return self
@@ -57,11 +62,16 @@ class Model(ABC):
 
 
 Line = Reply | str | Callable[[Context], Reply | str]
-"""A reply, a text for a reply without tools, or a function of the context that makes one."""
+"""A reply, the text of a reply without tool calls, or a function that makes one of the context."""
 
 
 class ScriptedModel(Model):
-    """Says what its script says: for tests, benchmarks and offline use. Deterministic."""
+    """A deterministic model for tests, benchmarks and offline use: each call returns the next line.
+
+    Args:
+        script: the lines, at least one.
+        repeat: whether to start again after the last line. Otherwise a further call raises ModelError.
+    """
 
     name = "scripted"
 
@@ -70,15 +80,17 @@ class ScriptedModel(Model):
         self._repeat = repeat
         self._numbers = count()
         if not self._script:
-            raise ModelError("the script is empty: give at least one line")
+            raise ModelError("the script is empty: use at least one line")
 
     def complete(self, context: Context) -> Reply:
         number = next(self._numbers)
         if number >= len(self._script) and not self._repeat:
-            raise ModelError(f"the script has {len(self._script)} lines, and this is call {number + 1}")
+            raise ModelError(
+                f"call {number + 1} of a script with {len(self._script)} lines: add lines or use repeat"
+            )
         line = self._script[number % len(self._script)]
-        said = line(context) if callable(line) else line
-        return Reply(said) if isinstance(said, str) else said
+        reply = line(context) if callable(line) else line
+        return Reply(reply) if isinstance(reply, str) else reply
 
     async def acomplete(self, context: Context) -> Reply:
         return self.complete(context)

@@ -1,10 +1,10 @@
-"""A model behind any HTTP endpoint that speaks OpenAI's chat completions.
+"""A model behind any HTTP endpoint with OpenAI's chat completions interface.
 
     model = OpenAICompatibleModel("http://localhost:8000/v1", "my-model")
 
-Time-outs, retries with back-off (on connection errors, time-outs, answers that break off, 408, 409, 429 and
-5xx; `Retry-After` is heeded), streaming with a callback for each piece of text. What was given to the
-callback can't be taken back: after the first piece nothing is tried again.
+A call is retried after connection errors, timeouts, incomplete answers, 408, 409, 429 and 5xx. It waits
+with exponential back-off, or as long as `Retry-After` says. A streamed answer is passed to a callback piece
+by piece. After the first piece there is no retry, because the callback can't undo it.
 """
 
 from __future__ import annotations
@@ -30,21 +30,32 @@ from memory.agents.messages import ToolCall, checked, new_id
 from memory.agents.model import Model, Reply
 from memory.errors import short
 
-_AGAIN = {408, 409, 429, *range(500, 600)}
-_LONGEST_WAIT = 30.0
+_RETRIED_STATUS = {408, 409, 429, *range(500, 600)}
+"""HTTP status codes after which the same request can succeed."""
+_MAX_WAIT_SECONDS = 30.0
+"""The longest wait before a retry, whatever `Retry-After` says: a caller waits for the answer."""
 UNREADABLE = "unreadable JSON"
-"""The only argument of a call whose arguments could not be read. No tool takes it: the model is told so."""
+"""The name of the only argument of a call whose arguments are not valid JSON. No tool has a parameter of
+that name, so the model gets an error result with its own text."""
 
 
-class _BrokeOff(ModelError):
-    """The answer ended in the middle: worth another try."""
+class _IncompleteAnswer(ModelError):
+    """The answer ended in the middle. A retry may succeed."""
 
 
 class OpenAICompatibleModel(Model):
-    """Asks an endpoint. The key comes from `api_key` or the environment's OPENAI_API_KEY.
+    """A model behind an HTTP endpoint. Several threads and event loops may share it.
 
-    `timeout_seconds` is for a whole answer, or, where it is streamed, for the wait for the next piece.
-    `options` are further fields of the request: temperature, max_tokens, stream_options and so on.
+    Args:
+        base_url: the URL without "/chat/completions", such as "http://localhost:8000/v1".
+        model: the name of the model at that endpoint.
+        api_key: sent as a bearer token; by default the environment variable OPENAI_API_KEY.
+        timeout_seconds: for a whole answer; for a streamed one until the next piece.
+        retries: how often a failed call is tried again.
+        backoff_seconds: the longest wait before the first retry; it doubles with each further one.
+        stream: whether to stream the answer; always if `on_text` is given.
+        on_text: called with each piece of the answer's text.
+        options: further fields of the request, such as temperature or max_tokens.
     """
 
     def __init__(
@@ -61,17 +72,21 @@ class OpenAICompatibleModel(Model):
         options: dict[str, Any] | None = None,
     ) -> None:
         if not _is_http(base_url):
-            raise InvalidAgentInput(f"base_url is {short(base_url)}: use http://… or https://… with a host")
+            raise InvalidAgentInput(
+                f"base_url is {short(base_url)}: use a URL such as http://localhost:8000/v1"
+            )
         if retries < 0 or not timeout_seconds > 0 or not backoff_seconds >= 0:
             raise InvalidAgentInput(
                 f"retries {retries}, timeout_seconds {timeout_seconds}, backoff_seconds {backoff_seconds}: "
-                "use numbers that are not negative, and a time-out above 0"
+                "use numbers ≥ 0, and a timeout above 0"
             )
         self.name = model
         self._url = base_url.rstrip("/") + "/chat/completions"
         self._key = api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", "")
         if not (self._key.isascii() and (self._key.isprintable() or not self._key)):
-            raise InvalidAgentInput("the API key holds characters that no header can: copy it again")
+            raise InvalidAgentInput(
+                "api_key has characters that an HTTP header can't hold: copy the key again"
+            )
         self._timeout = timeout_seconds
         self._retries = retries
         self._backoff = backoff_seconds
@@ -80,10 +95,11 @@ class OpenAICompatibleModel(Model):
         self._options = options or {}
         self._client: Any = None
         self._client_lock = threading.Lock()
-        # Connections belong to an event loop: one client for each, which goes with it.
+        # A connection can only be used in its own event loop, so each loop has a client.
         self._async_clients: MutableMapping[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
 
     def complete(self, context: Context) -> Reply:
+        """Return the reply, or raise ModelError or ModelTimeout."""
         httpx = _load_httpx()
         with self._client_lock:
             if self._client is None:
@@ -103,13 +119,14 @@ class OpenAICompatibleModel(Model):
                             raise httpx.ReadTimeout("")
                 return answer.reply()
             except (httpx.HTTPError, ModelError) as problem:
-                wait = self._wait(attempt, answer, problem)
+                wait = self._seconds_to_retry(attempt, answer, problem)
                 if wait is None:
-                    raise self._told(problem) from None
+                    raise self._as_model_error(problem) from None
             time.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
 
     async def acomplete(self, context: Context) -> Reply:
+        """Return the reply, or raise ModelError or ModelTimeout."""
         httpx = _load_httpx()
         loop = asyncio.get_running_loop()
         client = self._async_clients.get(loop)
@@ -129,21 +146,21 @@ class OpenAICompatibleModel(Model):
                             break
                 return answer.reply()
             except (httpx.HTTPError, ModelError, TimeoutError) as problem:
-                wait = self._wait(attempt, answer, problem)
+                wait = self._seconds_to_retry(attempt, answer, problem)
                 if wait is None:
-                    raise self._told(problem) from None
+                    raise self._as_model_error(problem) from None
             await asyncio.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
 
     def close(self) -> None:
-        """Release the connections of `complete`."""
+        """Close the connections of `complete`."""
         with self._client_lock:
             client, self._client = self._client, None
         if client is not None:
             client.close()
 
     async def aclose(self) -> None:
-        """Release the connections of `acomplete` in this event loop: call it before the loop ends."""
+        """Close the connections of `acomplete` in this event loop. Call it before the loop ends."""
         client = self._async_clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.aclose()
@@ -155,7 +172,7 @@ class OpenAICompatibleModel(Model):
         await self.aclose()
 
     def _settings(self) -> dict[str, Any]:
-        # Reading the certificates takes longer than a local model's answer, and plain HTTP has none.
+        # Plain HTTP needs no certificates, and loading them can take longer than a local model's answer.
         return {"timeout": self._timeout, "verify": self._url.startswith("https:")}
 
     def _body(self, context: Context) -> bytes:
@@ -168,78 +185,82 @@ class OpenAICompatibleModel(Model):
             headers["Authorization"] = f"Bearer {self._key}"
         return headers
 
-    def _wait(self, attempt: int, answer: _Answer, problem: Exception) -> float | None:
-        """Seconds until the next attempt; None where there is none or where it would not help."""
-        refused = isinstance(problem, ModelError) and not isinstance(problem, _BrokeOff)
-        if attempt >= self._retries or answer.given_out or (refused and answer.status not in _AGAIN):
+    def _seconds_to_retry(self, attempt: int, answer: _Answer, problem: Exception) -> float | None:
+        """Return the seconds until the next attempt; None if there is none."""
+        refused = isinstance(problem, ModelError) and not isinstance(problem, _IncompleteAnswer)
+        is_final = refused and answer.status not in _RETRIED_STATUS
+        if attempt >= self._retries or answer.passed_on or is_final:
             return None
-        asked = _seconds_of(answer.retry_after)
-        if asked is not None:
-            return min(asked, _LONGEST_WAIT)
-        # Half of it at random, so that many clients do not come back at the same moment.
-        longest: float = min(self._backoff * 2**attempt, _LONGEST_WAIT)
+        requested = _retry_after_seconds(answer.retry_after)
+        if requested is not None:
+            return min(requested, _MAX_WAIT_SECONDS)
+        # Half of it is random, so that many clients do not retry at the same time.
+        longest: float = min(self._backoff * 2**attempt, _MAX_WAIT_SECONDS)
         return longest * random.uniform(0.5, 1.0)
 
-    def _told(self, problem: Exception) -> ModelError:
+    def _as_model_error(self, problem: Exception) -> ModelError:
         if isinstance(problem, ModelError):
             return problem
         httpx = _load_httpx()
         if isinstance(problem, TimeoutError | httpx.TimeoutException):
             return ModelTimeout(f"{self._url} did not answer within {self._timeout:g} s")
-        said = " ".join(str(problem).split()) or type(problem).__name__
-        return ModelError(f"{self._url} can't be reached or broke off: {said}")
+        reason = " ".join(str(problem).split()) or type(problem).__name__
+        return ModelError(f"{self._url} can't be reached or broke off: {reason}")
 
 
 class _Answer:
-    """What comes in from the endpoint: an error, one JSON document, or a stream of events."""
+    """The response of the endpoint: an error, one JSON document, or a stream of events."""
 
     def __init__(self, stream: bool, on_text: Callable[[str], object] | None) -> None:
         self.status = 0
         self.retry_after = ""
-        self.given_out = False
-        """Whether the caller has seen a part of it."""
+        self.passed_on = False
+        """Whether a part of it was passed to `on_text`."""
         self._stream = stream
         self._on_text = on_text
-        self._rest = bytearray()
-        self._pieces = _Pieces(self._said)
+        self._unread = bytearray()
+        self._streamed = _StreamedAnswer(self._pass_on)
 
     def begin(self, response: Any) -> None:
+        """Read the status and the headers."""
         self.status = response.status_code
         self.retry_after = response.headers.get("retry-after", "")
-        # Some servers know no streams and answer in one piece.
+        # Some servers do not support streams and answer with one document.
         if self.status != 200 or response.headers.get("content-type", "").startswith("application/json"):
             self._stream = False
 
     def take(self, data: bytes) -> bool:
-        """Some bytes; whether they were the last that matter."""
-        self._rest += data
+        """Read some bytes of the body. Return whether the answer is complete."""
+        self._unread += data
         if not self._stream:
             return False
-        # Not by `splitlines`: a text in JSON may hold signs that it takes for the end of a line.
-        *lines, last = self._rest.split(b"\n")
-        self._rest = last
-        return any([self._pieces.take(bytes(line)) for line in lines])
+        # Not `splitlines`: a JSON text may hold characters that it treats as the end of a line.
+        *lines, last = self._unread.split(b"\n")
+        self._unread = last
+        return any([self._streamed.take(bytes(line)) for line in lines])
 
     def reply(self) -> Reply:
+        """Return the reply in the body, or raise ModelError."""
         if self.status != 200:
-            raise ModelError(f"the model's endpoint answered {self.status}: {_said_of(bytes(self._rest))}")
+            message = _error_text(bytes(self._unread))
+            raise ModelError(f"the model's endpoint answered {self.status}: {message}")
         if self._stream:
-            self._pieces.take(bytes(self._rest))
-            return self._pieces.reply()
-        reply = _reply_of(bytes(self._rest))
+            self._streamed.take(bytes(self._unread))
+            return self._streamed.reply()
+        reply = _reply_of(bytes(self._unread))
         if reply.content:
-            self._said(reply.content)
+            self._pass_on(reply.content)
         return reply
 
-    def _said(self, text: str) -> None:
+    def _pass_on(self, text: str) -> None:
         if self._on_text is not None:
-            self.given_out = True
+            self.passed_on = True
             self._on_text(text)
 
 
 @dataclass
-class _Pieces:
-    """A streamed answer while it comes in."""
+class _StreamedAnswer:
+    """The parts of a streamed answer that were read so far."""
 
     on_text: Callable[[str], object]
     text: list[str] = field(default_factory=list)
@@ -249,20 +270,20 @@ class _Pieces:
     ended: bool = False
 
     def take(self, line: bytes) -> bool:
-        """One line of the event stream; whether it was the last."""
+        """Read one line of the event stream. Return whether the answer is complete."""
         if not line.startswith(b"data:") or self.ended:
             return self.ended
         data = line[5:].strip()
         if data == b"[DONE]":
             self.ended = True
             return True
-        event = _decoded(data)
+        event = _decode_object(data)
         if event.get("error"):
-            raise ModelError(f"the model broke off: {_message_of(event)}")
+            raise ModelError(f"the model broke off: {_error_message(event)}")
         try:
             self._take_event(event)
         except (KeyError, IndexError, TypeError, AttributeError):
-            raise ModelError(f"the answer is no chat completion: {short(event)}") from None
+            raise ModelError(f"the answer is not a chat completion: {short(event)}") from None
         return False
 
     def _take_event(self, event: dict[str, Any]) -> None:
@@ -271,7 +292,7 @@ class _Pieces:
             self.finish_reason = choice.get("finish_reason") or self.finish_reason
             delta = choice.get("delta") or {}
             for part in delta.get("tool_calls") or []:
-                # Some servers send whole calls without an index.
+                # Some servers send complete calls without an index.
                 index = part.get("index")
                 number = len(self.calls) if index is None else index
                 call = self.calls.setdefault(number, {"id": "", "name": "", "arguments": ""})
@@ -286,15 +307,15 @@ class _Pieces:
 
     def reply(self) -> Reply:
         if not self.ended and not self.finish_reason:
-            raise _BrokeOff("the answer broke off in the middle")
+            raise _IncompleteAnswer("the answer broke off in the middle")
         calls = tuple(_call_of(self.calls[index]) for index in sorted(self.calls))
         return Reply("".join(self.text), calls, self.finish_reason or "stop", self.usage)
 
 
 def _reply_of(body: bytes) -> Reply:
-    answer = _decoded(body)
+    answer = _decode_object(body)
     if answer.get("error") and not answer.get("choices"):
-        raise ModelError(f"the model's endpoint answered: {_message_of(answer)}")
+        raise ModelError(f"the model's endpoint answered: {_error_message(answer)}")
     try:
         choice = answer["choices"][0]
         message = choice["message"]
@@ -304,11 +325,11 @@ def _reply_of(body: bytes) -> Reply:
         content = _text_of(message.get("content"))
         return Reply(content, calls, str(choice.get("finish_reason") or "stop"), _usage_of(answer))
     except (KeyError, IndexError, TypeError, AttributeError):
-        raise ModelError(f"the answer is no chat completion: {short(answer)}") from None
+        raise ModelError(f"the answer is not a chat completion: {short(answer)}") from None
 
 
 def _text_of(content: Any) -> str:
-    """A text, nothing, or a list of parts of which some are text."""
+    """Return the text of a content, which is a string, null, or a list of parts."""
     if isinstance(content, list):
         return "".join(part["text"] for part in content if part.get("type") == "text")
     if content is not None and not isinstance(content, str):
@@ -319,19 +340,19 @@ def _text_of(content: Any) -> str:
 def _call_of(call: dict[str, Any]) -> ToolCall:
     name = call.get("name")
     if not isinstance(name, str) or not name:
-        raise ModelError(f"the model calls a tool without a name: {short(call)}")
-    given = call.get("arguments") or "{}"
+        raise ModelError(f"the model called a tool without a name: {short(call)}")
+    encoded = call.get("arguments") or "{}"
     try:
-        arguments = msgspec.json.decode(given) if isinstance(given, str) else given
+        arguments = msgspec.json.decode(encoded) if isinstance(encoded, str) else encoded
     except msgspec.DecodeError:
         arguments = None
     if not isinstance(arguments, dict):
-        arguments = {UNREADABLE: given if isinstance(given, str) else repr(given)}
+        arguments = {UNREADABLE: encoded if isinstance(encoded, str) else repr(encoded)}
     id_ = call.get("id")
     try:
         return checked(lambda: ToolCall(id=str(id_) if id_ else new_id(), name=name, arguments=arguments))
     except InvalidAgentInput as problem:
-        raise ModelError(f"the model's call of {short(name)} can't be used: {problem}") from None
+        raise ModelError(f"the model's call of {short(name)} is not valid: {problem}") from None
 
 
 def _usage_of(answer: dict[str, Any]) -> dict[str, int]:
@@ -340,31 +361,32 @@ def _usage_of(answer: dict[str, Any]) -> dict[str, int]:
     return {ours: usage[theirs] for ours, theirs in names.items() if type(usage.get(theirs)) is int}
 
 
-def _decoded(body: bytes) -> dict[str, Any]:
+def _decode_object(body: bytes) -> dict[str, Any]:
     try:
         answer = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ModelError(f"the answer is not JSON: {short(body[:200].decode(errors='replace'))}") from None
     if not isinstance(answer, dict):
-        raise ModelError(f"the answer is no chat completion: {short(answer)}")
+        raise ModelError(f"the answer is not a chat completion: {short(answer)}")
     return answer
 
 
-def _said_of(body: bytes) -> str:
+def _error_text(body: bytes) -> str:
+    """Return the message in the body of an error response, or the body itself."""
     try:
-        return _message_of(msgspec.json.decode(body))
+        return _error_message(msgspec.json.decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return short(body.decode(errors="replace"))
 
 
-def _message_of(answer: Any) -> str:
-    """What an error's document says, in whatever of the usual forms."""
-    said = answer.get("error", answer) if isinstance(answer, dict) else answer
-    return short(said.get("message", said) if isinstance(said, dict) else said)
+def _error_message(answer: Any) -> str:
+    """Return the message of an error document, in any of the usual forms."""
+    error = answer.get("error", answer) if isinstance(answer, dict) else answer
+    return short(error.get("message", error) if isinstance(error, dict) else error)
 
 
-def _seconds_of(retry_after: str) -> float | None:
-    """Retry-After in seconds or as a date."""
+def _retry_after_seconds(retry_after: str) -> float | None:
+    """Return the seconds of a Retry-After header, which holds seconds or a date; None if it is invalid."""
     try:
         seconds = float(retry_after)
     except ValueError:
@@ -392,5 +414,5 @@ def _load_httpx() -> Any:
     try:
         import httpx
     except ImportError:
-        raise ModelError("the HTTP model needs httpx: pip install 'agentmemory-tiers[agents]'") from None
+        raise ModelError("httpx is not installed: run `pip install 'agentmemory-tiers[agents]'`") from None
     return httpx

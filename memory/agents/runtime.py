@@ -1,12 +1,12 @@
-"""The loop: build the context, ask the model, run its tools, until there is an answer.
+"""The agent loop: build the context, call the model, run its tools, until there is an answer.
 
-Every step is durable before the next begins: the user's message before the model is asked, a tool call
-and its result (in one transaction) before the model is asked again, the answer before it is given back.
-What happened is stored in the memory at the end, as one batch.
+Each step is stored before the next one starts: the user's message before the first call of the model,
+tool calls with their results (in one transaction) before the next call, the answer before it is returned.
+At the end, all messages are stored in the memory as one batch.
 
-The loop ends on an answer, on a limit, or on an error; all three are told in the `Invocation`, and the
-session can go on after each. What is not an `Exception` (a cancelled task, Ctrl-C) is raised, after what
-happened until then was stored.
+The loop ends with an answer, at a limit or with an error. The `Invocation` reports which, and the session
+can go on after each. Exceptions that are no `Exception` (a cancelled task, Ctrl-C) are raised, after the
+messages so far were stored.
 """
 
 from __future__ import annotations
@@ -33,35 +33,38 @@ if TYPE_CHECKING:
     from memory.system import AgentMemorySystem
 
 _TITLE_WIDTH = 60
+"""Characters of a session's title: the beginning of its first message, as a list can show it."""
 StoppedBy = Literal["answer", "limit", "error"]
 
 
 @dataclass(frozen=True)
 class Invocation:
-    """How one call of `invoke` went."""
+    """The outcome of one call of `invoke`."""
 
     session_id: str
     answer: str
+    """The model's answer; empty if there is none."""
     stopped_by: StoppedBy
     steps: int
-    """How often the model was asked."""
+    """How often the model was called."""
     messages: tuple[Message, ...]
-    """Everything that was added to the session."""
+    """The messages that were added to the session."""
     tool_results: tuple[ToolResult, ...] = ()
+    """The results of all tool calls, in order."""
     error: str = ""
-    """One line; beside an answer it says that the answer could not be stored in the memory."""
+    """One line. With an answer: the messages could not be stored in the memory."""
     exception: Exception | None = None
-    """What was raised, with its traceback, if something was."""
+    """The exception behind `error`, with its traceback."""
     finish_reason: str = ""
-    """What the model said of its answer: "length" for one that was cut off."""
+    """The model's reason to end its answer: "length" means that it was cut off."""
     usage: Mapping[str, int] = field(default_factory=dict)
-    """Tokens of all steps together, where the model tells."""
+    """Token counts of all steps together, if the model reports them."""
     seconds: float = 0.0
 
 
 @dataclass
-class _Turn:
-    """One invocation while it is going on."""
+class _InvocationState:
+    """The state of a running invocation."""
 
     session_id: str
     added: list[Message]
@@ -72,7 +75,7 @@ class _Turn:
 
 
 class _End(msgspec.Struct, frozen=True):
-    """Why an invocation goes no further."""
+    """Why an invocation ended."""
 
     stopped_by: StoppedBy
     answer: str = ""
@@ -82,7 +85,20 @@ class _End(msgspec.Struct, frozen=True):
 
 
 class AgentRuntime:
-    """An agent: a model with tools, sessions and, if wanted, a memory."""
+    """An agent: a model with sessions, tools and a memory.
+
+    Args:
+        agent_id: owns the sessions and the memories.
+        model: replies to contexts.
+        sessions: stores the messages; by default a new store in RAM.
+        memory: searched for each question, and stores all messages; None for no memory.
+        tools: the tools that the model may call; None for none.
+        builder: a context builder with these five settings, instead of sessions, memory, tools,
+            system_prompt and token_budget.
+        system_prompt: the text that each context starts with.
+        token_budget: the most tokens of a context; 8,000 by default.
+        max_steps: how often an invocation calls the model at most.
+    """
 
     def __init__(
         self,
@@ -98,7 +114,7 @@ class AgentRuntime:
         max_steps: int = 8,
     ) -> None:
         if not isinstance(agent_id, str) or not agent_id:
-            raise InvalidAgentInput(f"agent_id is {short(agent_id)}: use a text that is not empty")
+            raise InvalidAgentInput(f"agent_id is {short(agent_id)}: use a string that is not empty")
         if max_steps < 1:
             raise InvalidAgentInput(f"max_steps is {max_steps}: use a whole number ≥ 1")
         if builder is not None and not (
@@ -109,8 +125,8 @@ class AgentRuntime:
             and token_budget is None
         ):
             raise InvalidAgentInput(
-                "builder has sessions, memory, tools, a system_prompt and a token_budget of its own: "
-                "give them to it alone"
+                "builder already has sessions, memory, tools, system_prompt and token_budget: "
+                "pass these to the builder or to the runtime, not to both"
             )
         self.agent_id = agent_id
         self.model = model
@@ -124,54 +140,63 @@ class AgentRuntime:
         self.sessions = self.builder.sessions
         self.memory = self.builder.memory
         self.tools = self.builder.tools
-        self._together = None if self.memory is None else BatchWriter(self.memory)
+        self._batch_writer = None if self.memory is None else BatchWriter(self.memory)
         self._max_steps = max_steps
 
     def invoke(self, text: str, session_id: str | None = None) -> Invocation:
-        """Answer one message of the user, in a new session or in an old one."""
-        with self._turn(text, session_id) as turn:
-            end = self._run(turn)
-            return _told(turn, end, self._remember(turn))
+        """Answer one message of the user.
 
-    def _run(self, turn: _Turn) -> _End:
+        Args:
+            text: the message; not empty.
+            session_id: the session to continue; by default a new one is created.
+
+        Raises:
+            InvalidAgentInput: the text is empty, or the session is in use or belongs to another agent.
+            UnknownSession: there is no session with that id.
+        """
+        with self._begin(text, session_id) as state:
+            end = self._loop(state)
+            return _invocation(state, end, self._store_memories(state))
+
+    def _loop(self, state: _InvocationState) -> _End:
         try:
-            while turn.steps < self._max_steps:
-                context = self._context(turn)
-                reply = self._heard(turn, self.model.complete(context))
+            while state.steps < self._max_steps:
+                context = self._context(state)
+                reply = self._validate_reply(state, self.model.complete(context))
                 if not reply.tool_calls:
-                    return self._answered(turn, reply)
-                wish = self._wish(reply)
-                with self._noting_interruption(turn, wish):
-                    results = self.tools.run(*wish.tool_calls)
-                self._ran(turn, wish, results)
+                    return self._add_answer(state, reply)
+                calls = self._calls_message(reply)
+                with self._record_interruption(state, calls):
+                    results = self.tools.run(*calls.tool_calls)
+                self._add_results(state, calls, results)
         except Exception as problem:
             return _failure(problem)
         return self._no_answer()
 
     async def ainvoke(self, text: str, session_id: str | None = None) -> Invocation:
-        """As `invoke`; other invocations go on while the model or a tool is waited for.
+        """Do what `invoke` does; other tasks run while it waits for the model or for a tool.
 
-        Files and memory are used in between, in the event loop's own thread: a millisecond or so a step.
-        Memories of invocations that end at the same moment are stored in one commit.
+        Files and memory are accessed in the event loop's thread, about a millisecond for each step.
+        Invocations that end at the same time store their memories in one commit.
         """
-        with self._turn(text, session_id) as turn:
-            end = await self._arun(turn)
-            forgotten = None
-            if self._together is not None:
-                forgotten = await self._together.add(self._entries(turn))
-            return _told(turn, end, forgotten)
+        with self._begin(text, session_id) as state:
+            end = await self._aloop(state)
+            not_stored = None
+            if self._batch_writer is not None:
+                not_stored = await self._batch_writer.add(self._entries(state))
+            return _invocation(state, end, not_stored)
 
-    async def _arun(self, turn: _Turn) -> _End:
+    async def _aloop(self, state: _InvocationState) -> _End:
         try:
-            while turn.steps < self._max_steps:
-                context = self._context(turn)
-                reply = self._heard(turn, await self.model.acomplete(context))
+            while state.steps < self._max_steps:
+                context = self._context(state)
+                reply = self._validate_reply(state, await self.model.acomplete(context))
                 if not reply.tool_calls:
-                    return self._answered(turn, reply)
-                wish = self._wish(reply)
-                with self._noting_interruption(turn, wish):
-                    results = await self.tools.arun(*wish.tool_calls)
-                self._ran(turn, wish, results)
+                    return self._add_answer(state, reply)
+                calls = self._calls_message(reply)
+                with self._record_interruption(state, calls):
+                    results = await self.tools.arun(*calls.tool_calls)
+                self._add_results(state, calls, results)
         except Exception as problem:
             return _failure(problem)
         return self._no_answer()
@@ -179,55 +204,54 @@ class AgentRuntime:
     # -- steps --------------------------------------------------------------------------------
 
     @contextmanager
-    def _turn(self, text: str, session_id: str | None) -> Iterator[_Turn]:
-        """One invocation, alone in its session: two at once would mix up their messages."""
+    def _begin(self, text: str, session_id: str | None) -> Iterator[_InvocationState]:
+        """Store the user's message and hold the session: two invocations at once would mix messages."""
         start = time.perf_counter()
         if not isinstance(text, str) or not text.strip():
-            raise InvalidAgentInput(f"the message is {short(text)}: use a text that is not empty")
+            raise InvalidAgentInput(f"the message is {short(text)}: use a string that is not empty")
         message = Message.new("user", text)
-        if session_id is None:
-            session_id = new_id()
-            with self.sessions.alone(session_id):
+        is_new = session_id is None
+        session_id = new_id() if session_id is None else session_id
+        with self.sessions.alone(session_id):
+            if is_new:
                 self.sessions.create(self.agent_id, _title(text), id=session_id, messages=(message,))
-                yield from self._going_on(_Turn(session_id, [message], start=start))
-        else:
-            with self.sessions.alone(session_id):
+            else:
                 session = self.sessions.get(session_id)
                 if session.agent_id != self.agent_id:
                     raise InvalidAgentInput(
-                        f"session {short(session_id)} belongs to agent {short(session.agent_id)}"
+                        f"session {short(session_id)} belongs to agent {short(session.agent_id)}: "
+                        "use a session of this agent"
                     )
                 self.sessions.append(session_id, message)
-                yield from self._going_on(_Turn(session_id, [message], start=start))
+            state = _InvocationState(session_id, [message], start=start)
+            try:
+                yield state
+            except BaseException:
+                self._store_memories(state)
+                raise
 
-    def _going_on(self, turn: _Turn) -> Iterator[_Turn]:
-        try:
-            yield turn
-        except BaseException:
-            self._remember(turn)
-            raise
+    def _context(self, state: _InvocationState) -> Context:
+        state.steps += 1
+        return self.builder.build(state.session_id, self.agent_id)
 
-    def _context(self, turn: _Turn) -> Context:
-        turn.steps += 1
-        return self.builder.build(turn.session_id, self.agent_id)
-
-    def _heard(self, turn: _Turn, reply: Reply) -> Reply:
-        """The reply, if it is one."""
+    def _validate_reply(self, state: _InvocationState, reply: Reply) -> Reply:
+        """Return a valid reply and count its tokens, or raise ModelError."""
         if not isinstance(reply, Reply):
-            raise ModelError(f"{self.model.name} gave {short(reply)}: a model gives a Reply")
+            raise ModelError(f"{self.model.name} returned {short(reply)}: a model must return a Reply")
         if not isinstance(reply.content, str | None):
-            raise ModelError(f"{self.model.name} gave the content {short(reply.content)}: use a text")
+            raise ModelError(f"{self.model.name} returned the content {short(reply.content)}: use a string")
         for call in reply.tool_calls or ():
             if not isinstance(call, ToolCall):
-                raise ModelError(f"{self.model.name} gave the tool call {short(call)}: use a ToolCall")
+                raise ModelError(f"{self.model.name} returned the tool call {short(call)}: use a ToolCall")
         for name, tokens in reply.usage.items():
-            turn.usage[name] = turn.usage.get(name, 0) + tokens
+            state.usage[name] = state.usage.get(name, 0) + tokens
         return reply
 
-    def _wish(self, reply: Reply) -> Message:
-        """The message that asks for tools, its calls with ids that differ.
+    def _calls_message(self, reply: Reply) -> Message:
+        """Return the message with the tool calls, whose ids differ.
 
-        Checked before they run: what can't be stored afterwards would leave no trace of what they did.
+        It is checked before the tools run. If it could not be stored afterwards, the session would not
+        show what they did.
         """
         calls = tuple(reply.tool_calls)
         if len({call.id for call in calls}) < len(calls):
@@ -236,47 +260,49 @@ class AgentRuntime:
         try:
             self.sessions.check(message)
         except InvalidAgentInput as problem:
-            raise ModelError(f"{self.model.name} asked for tools, which were not run: {problem}") from None
+            raise ModelError(
+                f"{self.model.name} returned tool calls that can't be stored; no tool was run: {problem}"
+            ) from None
         return message
 
-    def _add(self, turn: _Turn, *messages: Message) -> None:
-        self.sessions.append(turn.session_id, *messages)
-        turn.added += messages
+    def _add(self, state: _InvocationState, *messages: Message) -> None:
+        self.sessions.append(state.session_id, *messages)
+        state.added += messages
 
-    def _ran(self, turn: _Turn, wish: Message, results: list[ToolResult]) -> None:
-        self._add(turn, wish, *map(Message.of_result, results))
-        turn.results += results
+    def _add_results(self, state: _InvocationState, calls: Message, results: list[ToolResult]) -> None:
+        self._add(state, calls, *map(Message.of_result, results))
+        state.results += results
 
     @contextmanager
-    def _noting_interruption(self, turn: _Turn, wish: Message) -> Iterator[None]:
-        """Tools that nobody waited for to the end may have had their effects: the session says so."""
+    def _record_interruption(self, state: _InvocationState, calls: Message) -> Iterator[None]:
+        """Store calls that are interrupted, with results that say so: their tools may have had effects."""
         try:
             yield
         except BaseException:
-            self._ran(turn, wish, [interrupted(call) for call in wish.tool_calls])
+            self._add_results(state, calls, [interrupted(call) for call in calls.tool_calls])
             raise
 
-    def _answered(self, turn: _Turn, reply: Reply) -> _End:
+    def _add_answer(self, state: _InvocationState, reply: Reply) -> _End:
         content = sendable(reply.content or "")
-        self._add(turn, Message.new("assistant", content))
+        self._add(state, Message.new("assistant", content))
         return _End("answer", content, finish_reason=reply.finish_reason)
 
     def _no_answer(self) -> _End:
         return _End("limit", error=f"no answer after {self._max_steps} steps")
 
-    def _remember(self, turn: _Turn) -> AgentMemoryError | None:
-        """Store what happened as one batch of the memory; or why that failed."""
-        return None if self.memory is None else store(self.memory, self._entries(turn))
+    def _store_memories(self, state: _InvocationState) -> AgentMemoryError | None:
+        """Store the messages in the memory as one batch. Return the error if that fails."""
+        return None if self.memory is None else store(self.memory, self._entries(state))
 
-    def _entries(self, turn: _Turn) -> list[dict[str, Any]]:
-        """What was said and what tools found, as memories."""
+    def _entries(self, state: _InvocationState) -> list[dict[str, Any]]:
+        """Return the texts and the tool results of an invocation as memories."""
         calls: dict[str, ToolCall] = {}
         entries = []
-        for message in turn.added:
+        for message in state.added:
             for call in message.tool_calls:
-                calls[call.id] = call  # a later step may use an id again
+                calls[call.id] = call  # a later step may use the same id
             if message.content.strip() or message.tool_result is not None:
-                entries.append(self._entry(turn.session_id, message, calls))
+                entries.append(self._entry(state.session_id, message, calls))
         return entries
 
     def _entry(self, session_id: str, message: Message, calls: Mapping[str, ToolCall]) -> dict[str, Any]:
@@ -286,7 +312,8 @@ class AgentRuntime:
         if result is not None:
             metadata["tool"] = result.name
             arguments = msgspec.json.encode(calls[result.call_id].arguments).decode()
-            content = f"{result.name} {arguments}: {content}"  # "3" alone would say nothing later
+            # With its call: a result such as "3" alone would mean nothing later.
+            content = f"{result.name} {arguments}: {content}"
         return {
             "agent_id": self.agent_id,
             "content": content,
@@ -297,29 +324,29 @@ class AgentRuntime:
 
 
 def _failure(problem: Exception) -> _End:
-    foreseen = isinstance(problem, AgentMemoryError)
-    error = str(problem) if foreseen else f"{type(problem).__name__}: {problem}"
+    is_ours = isinstance(problem, AgentMemoryError)
+    error = str(problem) if is_ours else f"{type(problem).__name__}: {problem}"
     return _End("error", error=" ".join(error.split()), exception=problem)
 
 
-def _told(turn: _Turn, end: _End, forgotten: AgentMemoryError | None) -> Invocation:
-    """The whole story; `forgotten` says why it could not be stored in the memory."""
+def _invocation(state: _InvocationState, end: _End, not_stored: AgentMemoryError | None) -> Invocation:
+    """Return the outcome. `not_stored` is the error of storing the memories, if there was one."""
     error, exception = end.error, end.exception
-    if forgotten is not None:
-        error = "; ".join(filter(None, (error, f"not stored in the memory: {forgotten}")))
-        exception = exception or forgotten
+    if not_stored is not None:
+        error = "; ".join(filter(None, (error, f"not stored in the memory: {not_stored}")))
+        exception = exception or not_stored
     return Invocation(
-        turn.session_id,
+        state.session_id,
         end.answer,
         end.stopped_by,
-        turn.steps,
-        tuple(turn.added),
-        tuple(turn.results),
+        state.steps,
+        tuple(state.added),
+        tuple(state.results),
         error,
         exception,
         end.finish_reason,
-        turn.usage,
-        time.perf_counter() - turn.start,
+        state.usage,
+        time.perf_counter() - state.start,
     )
 
 

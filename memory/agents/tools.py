@@ -1,4 +1,4 @@
-"""Tools: typed Python functions that a model may call, and the registry that decides which.
+"""Tools: typed Python functions that a model can call, and the registry that allows and runs them.
 
     registry = ToolRegistry(deny=["delete_*"])
 
@@ -10,8 +10,8 @@
             city: its name
         \"\"\"
 
-A tool that raises, gets wrong arguments or takes too long gives the model an error result; it never ends
-the loop. What a generator yields is a list.
+If a tool raises, gets invalid arguments or takes too long, the model gets an error result, and the loop
+goes on. The values of a generator become a list.
 """
 
 from __future__ import annotations
@@ -40,30 +40,34 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema
 
 from memory.agents.errors import InvalidAgentInput, UnknownTool
-from memory.agents.messages import ToolCall, ToolResult, refusal, sendable
+from memory.agents.messages import ToolCall, ToolResult, first_error, sendable
 from memory.errors import short
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what the models' interfaces take
-_MOST_IDLE_THREADS = 32
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # the names that OpenAI's and Anthropic's interfaces accept
+_MAX_IDLE_THREADS = 32
+"""Threads that are kept for later calls: as many tools as usually run at the same time."""
 _GRACE_SECONDS = 1.0
-"""An async tool that is cancelled may clean up for so long; then it is left behind."""
+"""How long a cancelled async tool may clean up. After that the registry no longer waits for it."""
 
 
 class _Schema(GenerateJsonSchema):
-    """A default that JSON can't hold is left out of the schema, without a warning."""
+    """Leaves defaults that are not JSON values out of the schema, without a warning."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as in pydantic
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A function with the schema that its signature and docstring say."""
+    """A function with a JSON schema, which comes from its signature and its docstring."""
 
     name: str
+    """Up to 64 letters, digits, _ and -."""
     description: str
+    """Tells the model what the tool does."""
     function: Callable[..., Any]
+    """May be async. Its parameters need names that the model can pass."""
     timeout_seconds: float | None = None
-    """None: as long as it takes. A function that is not async can't be stopped: its thread goes on."""
+    """None for no limit. A function that is not async can't be stopped: its thread goes on."""
 
     @classmethod
     def of(
@@ -74,6 +78,7 @@ class Tool:
         description: str | None = None,
         timeout_seconds: float | None = None,
     ) -> Tool:
+        """Return a tool. By default its name and description are the function's name and docstring."""
         own_name = getattr(function, "__name__", "") if name is None else name
         text = description if description is not None else _summary(function)
         return cls(own_name, text, function, timeout_seconds)
@@ -83,19 +88,22 @@ class Tool:
             raise InvalidAgentInput(
                 f"{short(self.name)} can't name a tool: use up to 64 letters a to z, digits, _ and -"
             )
-        _check_limit(f"tool {self.name}", self.timeout_seconds)
-        self.parameters  # noqa: B018 - a signature that can't be a schema is an error here, not at a call
+        _check_timeout(f"tool {self.name}", self.timeout_seconds)
+        self.parameters  # noqa: B018 - so that an unusable signature raises here, not at the first call
 
     @cached_property
     def arguments_model(self) -> type[BaseModel]:
+        """The pydantic model of the arguments."""
         try:
             hints = get_type_hints(self.function, include_extras=True)
             parameters = inspect.signature(self.function).parameters
         except Exception as problem:
-            raise InvalidAgentInput(f"tool {self.name}: its types can't be read: {problem}") from None
-        about = _parameters(self.function)
-        # The fields have names of ours, and the parameters are their aliases: a parameter may be called
-        # `copy` or `_x`, which no field of a pydantic model may.
+            raise InvalidAgentInput(
+                f"tool {self.name}: the types of its signature can't be read: {problem}"
+            ) from None
+        descriptions = _parameter_descriptions(self.function)
+        # The fields have neutral names, and the parameters are their aliases: a parameter may be named
+        # `copy` or `_x`, but a field of a pydantic model may not.
         fields: dict[str, Any] = {}
         for number, (name, parameter) in enumerate(parameters.items()):
             if parameter.kind in (
@@ -103,35 +111,33 @@ class Tool:
                 parameter.VAR_KEYWORD,
                 parameter.POSITIONAL_ONLY,
             ):
-                raise InvalidAgentInput(f"tool {self.name}: {parameter} can't be named by a model")
+                raise InvalidAgentInput(
+                    f"tool {self.name}: a model can't pass {parameter} by name: use a plain parameter"
+                )
             default = ... if parameter.default is parameter.empty else parameter.default
             fields[f"p{number}"] = (
                 hints.get(name, Any),
-                Field(default, alias=name, description=about.get(name)),
+                Field(default, alias=name, description=descriptions.get(name)),
             )
         try:
             return create_model(
                 self.name, __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=False), **fields
             )
         except Exception as problem:
-            raise InvalidAgentInput(
-                f"tool {self.name}: its signature is no schema: {_line(problem)}"
-            ) from None
+            raise self._no_schema(problem) from None
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
-        """The JSON schema of its arguments."""
+        """The JSON schema of the arguments."""
         try:
             schema = self.arguments_model.model_json_schema(schema_generator=_Schema)
         except InvalidAgentInput:
             raise
         except Exception as problem:
-            raise InvalidAgentInput(
-                f"tool {self.name}: its signature is no schema: {_line(problem)}"
-            ) from None
+            raise self._no_schema(problem) from None
         schema.pop("title", None)
-        for each in schema.get("properties", {}).values():
-            each.pop("title", None)
+        for parameter in schema.get("properties", {}).values():
+            parameter.pop("title", None)
         schema.setdefault("properties", {})
         return schema
 
@@ -140,68 +146,89 @@ class Tool:
         return inspect.iscoroutinefunction(self.function)
 
     def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments as the function wants them, or InvalidAgentInput. The function may change its own."""
+        """Return the validated arguments by parameter name, or raise InvalidAgentInput.
+
+        Lists and dicts are copied, so that the function may change them.
+        """
         if any(isinstance(value, list | dict) for value in arguments.values()):
             arguments = deepcopy(dict(arguments))
         try:
             checked = self.arguments_model.model_validate(arguments)
         except ValidationError as problem:
-            raise InvalidAgentInput(refusal(problem)) from None
+            raise InvalidAgentInput(first_error(problem)) from None
         return {
-            about.alias or name: getattr(checked, name)
-            for name, about in type(checked).model_fields.items()
+            info.alias or name: getattr(checked, name) for name, info in type(checked).model_fields.items()
         }
+
+    def _no_schema(self, problem: Exception) -> InvalidAgentInput:
+        return InvalidAgentInput(
+            f"tool {self.name}: the signature can't be turned into a JSON schema: {_one_line(problem)}"
+        )
 
 
 @dataclass
 class ToolRegistry:
-    """The tools of an agent. A tool may be used if it fits `allow` and not `deny` (shell patterns)."""
+    """The tools of an agent."""
 
     allow: Sequence[str] = ("*",)
+    """Shell patterns of the names of tools that may be used."""
     deny: Sequence[str] = ()
+    """Shell patterns of the names that may not be used, even if `allow` matches them."""
     timeout_seconds: float | None = None
-    """For tools that have none of their own."""
+    """The time limit of tools that have none of their own; None for no limit."""
     _tools: dict[str, Tool] = field(default_factory=dict)
     _version: int = 0
 
     def __post_init__(self) -> None:
         for name, patterns in (("allow", self.allow), ("deny", self.deny)):
-            if isinstance(patterns, str) or not all(isinstance(each, str) for each in patterns):
+            if isinstance(patterns, str) or not all(isinstance(pattern, str) for pattern in patterns):
                 raise InvalidAgentInput(f"{name} is {short(patterns)}: use a list of patterns")
-        _check_limit("the registry", self.timeout_seconds)
+        _check_timeout("the registry", self.timeout_seconds)
 
     @property
     def state(self) -> tuple[object, ...]:
-        """Changes whenever `tools()` may."""
+        """A value that changes whenever the result of `tools()` may change."""
         return (self._version, *self.allow, "", *self.deny)
 
     def tool(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Decorator: the function stays what it is, and becomes a tool."""
+        """Add a function as a tool and return it unchanged: use it as a decorator."""
         self.add(function)
         return function
 
-    def add(self, tool: Tool | Callable[..., Any], **options: Any) -> Tool:
-        made = tool if isinstance(tool, Tool) else Tool.of(tool, **options)
-        if made.name in self._tools:
-            raise InvalidAgentInput(f"there is a tool {made.name!r} already")
-        self._tools[made.name] = made
+    def add(
+        self,
+        tool: Tool | Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Tool:
+        """Add a tool, or a function with the options of `Tool.of`, and return the tool."""
+        if not isinstance(tool, Tool):
+            tool = Tool.of(tool, name=name, description=description, timeout_seconds=timeout_seconds)
+        if tool.name in self._tools:
+            raise InvalidAgentInput(f"the registry already has a tool {tool.name!r}: use another name")
+        self._tools[tool.name] = tool
         self._version += 1
-        return made
+        return tool
 
     def remove(self, name: str) -> None:
+        """Remove a tool, or raise UnknownTool."""
         del self._tools[self.get(name).name]
         self._version += 1
 
     def is_allowed(self, name: str) -> bool:
+        """Return whether `allow` and `deny` permit a tool of that name."""
         return any(fnmatchcase(name, pattern) for pattern in self.allow) and not any(
             fnmatchcase(name, pattern) for pattern in self.deny
         )
 
     def tools(self) -> list[Tool]:
-        """Those that may be used, by name: the order never changes by itself."""
+        """Return the tools that may be used, sorted by name so that their order is stable."""
         return [self._tools[name] for name in sorted(self._tools) if self.is_allowed(name)]
 
     def get(self, name: str) -> Tool:
+        """Return a tool that may be used, or raise UnknownTool."""
         if name in self._tools and self.is_allowed(name):
             return self._tools[name]
         names = [tool.name for tool in self.tools()]
@@ -212,7 +239,7 @@ class ToolRegistry:
     # -- running ------------------------------------------------------------------------------
 
     def run(self, *calls: ToolCall) -> list[ToolResult]:
-        """The results, in the order of the calls; several run at once, each with its own time limit."""
+        """Run calls at the same time, each with its own time limit. Return the results in their order."""
         if len(calls) == 1 and not self._needs_thread(calls[0]):
             return [self._run_here(calls[0], None)]
         start = time.perf_counter()
@@ -226,11 +253,11 @@ class ToolRegistry:
             try:
                 results.append(future.result(left))
             except FutureTimeout:
-                results.append(_too_late(call, limit, start))
+                results.append(_timed_out(call, limit, start))
         return results
 
     async def arun(self, *calls: ToolCall) -> list[ToolResult]:
-        """As `run`, without blocking the event loop."""
+        """Do what `run` does without blocking the event loop."""
         if len(calls) == 1:
             return [await self._arun_one(calls[0])]
         return list(await asyncio.gather(*map(self._arun_one, calls)))
@@ -248,7 +275,7 @@ class ToolRegistry:
             async with asyncio.timeout(limit):
                 return await asyncio.wrap_future(_in_thread(self._run_here, call, limit))
         except TimeoutError:
-            return _too_late(call, limit, start)
+            return _timed_out(call, limit, start)
 
     def _run_here(self, call: ToolCall, limit: float | None) -> ToolResult:
         start = time.perf_counter()
@@ -258,15 +285,15 @@ class ToolRegistry:
                 return asyncio.run(_call_async(tool, call, limit, start))
             value = tool.function(**tool.bind(call.arguments))
             if inspect.isawaitable(value):
-                value = asyncio.run(_awaited(value))
+                value = asyncio.run(_await(value))
             elif inspect.isasyncgen(value):
-                value = asyncio.run(_collected(value))
-            return _done(call, value, limit, start)
+                value = asyncio.run(_collect(value))
+            return _succeeded(call, value, limit, start)
         except (Exception, SystemExit, asyncio.CancelledError) as problem:
             return _failed(call, problem, start)
 
     def _needs_thread(self, call: ToolCall) -> bool:
-        """A limit can only be kept from outside, and a thread with an event loop can't run another one."""
+        """Return whether a call needs its own thread: to be timed, or for an event loop of its own."""
         return self._limit(call) is not None or (self._is_async(call) and _has_event_loop())
 
     def _is_async(self, call: ToolCall) -> bool:
@@ -281,14 +308,15 @@ class ToolRegistry:
 
 # -- threads ----------------------------------------------------------------------------------
 #
-# Not concurrent.futures' pool: there, tools that hang would use up its threads, and the end of the
-# program would wait for them. Here a thread that hangs is simply not used again.
+# Not the pool of concurrent.futures: tools that hang would use up its threads, and the program would wait
+# for them at its end. Here a thread that hangs is never used again.
 
 _Task = tuple[Variables, Callable[..., ToolResult], tuple[Any, ...], "Future[ToolResult]"]
 _idle: list[SimpleQueue[_Task]] = []
 
 
 def _in_thread(work: Callable[..., ToolResult], *arguments: Any) -> Future[ToolResult]:
+    """Run `work` in an idle thread, or in a new one."""
     task: _Task = (copy_context(), work, arguments, Future())
     try:
         mailbox = _idle.pop()
@@ -300,6 +328,7 @@ def _in_thread(work: Callable[..., ToolResult], *arguments: Any) -> Future[ToolR
 
 
 def _serve(mailbox: SimpleQueue[_Task]) -> None:
+    """Run the tasks of a mailbox, until enough other threads are idle."""
     while True:
         variables, work, arguments, future = mailbox.get()
         result: ToolResult | BaseException
@@ -307,8 +336,8 @@ def _serve(mailbox: SimpleQueue[_Task]) -> None:
             result = variables.run(work, *arguments)
         except BaseException as problem:
             result = problem
-        more = len(_idle) < _MOST_IDLE_THREADS
-        if more:
+        stays = len(_idle) < _MAX_IDLE_THREADS
+        if stays:
             _idle.append(mailbox)
         if future.set_running_or_notify_cancel():
             if isinstance(result, BaseException):
@@ -316,7 +345,7 @@ def _serve(mailbox: SimpleQueue[_Task]) -> None:
             else:
                 future.set_result(result)
         del variables, work, arguments, future, result
-        if not more:
+        if not stays:
             return
 
 
@@ -334,70 +363,70 @@ def _has_event_loop() -> bool:
 # -- results ----------------------------------------------------------------------------------
 
 
-async def _awaited(value: Any) -> Any:
+async def _await(value: Any) -> Any:
     return await value
 
 
-async def _collected(values: AsyncIterator[Any]) -> list[Any]:
+async def _collect(values: AsyncIterator[Any]) -> list[Any]:
     return [value async for value in values]
 
 
-_left_behind: set[asyncio.Task[ToolResult]] = set()
-"""The event loop alone would not keep them from being collected as garbage."""
+_abandoned: set[asyncio.Task[ToolResult]] = set()
+"""Tasks that did not end when they were cancelled. An event loop holds only weak references to tasks."""
 
 
 async def _call_async(tool: Tool, call: ToolCall, limit: float | None, start: float) -> ToolResult:
     if limit is None:
         return await _outcome(tool, call, limit, start)
-    # A task of its own: one that goes on although it was cancelled can't be left behind otherwise.
+    # A separate task, because it can be abandoned if it goes on after it was cancelled.
     task = asyncio.create_task(_outcome(tool, call, limit, start))
     try:
         await asyncio.wait((task,), timeout=limit)
-    finally:  # also if we are cancelled ourselves
+    finally:  # also if this coroutine is cancelled
         in_time = task.done()
         if not in_time:
             task.cancel()
             await asyncio.wait((task,), timeout=_GRACE_SECONDS)
             if not task.done():
-                _left_behind.add(task)
-                task.add_done_callback(_left_behind.discard)
+                _abandoned.add(task)
+                task.add_done_callback(_abandoned.discard)
     if not in_time:
-        return _too_late(call, limit, start)
+        return _timed_out(call, limit, start)
     if task.cancelled():
-        return _failed(call, asyncio.CancelledError(), start)  # by the tool itself
+        return _failed(call, asyncio.CancelledError(), start)  # the tool cancelled itself
     return task.result()
 
 
 async def _outcome(tool: Tool, call: ToolCall, limit: float | None, start: float) -> ToolResult:
     task = asyncio.current_task()
     try:
-        return _done(call, await tool.function(**tool.bind(call.arguments)), limit, start)
+        return _succeeded(call, await tool.function(**tool.bind(call.arguments)), limit, start)
     except (Exception, SystemExit) as problem:
         return _failed(call, problem, start)
     except asyncio.CancelledError as problem:
         if task is not None and task.cancelling():
             raise
-        return _failed(call, problem, start)  # something inside the tool was cancelled, not we
+        return _failed(call, problem, start)  # something inside the tool was cancelled, not this task
 
 
-def _done(call: ToolCall, value: Any, limit: float | None, start: float) -> ToolResult:
+def _succeeded(call: ToolCall, value: Any, limit: float | None, start: float) -> ToolResult:
     result = _result(call, _as_text(value), False, start)
-    # Nobody may have looked at the clock meanwhile: another tool was waited for, or the loop was held up.
-    return result if limit is None or result.seconds <= limit else _too_late(call, limit, start)
+    # The limit may have passed unnoticed: during the wait for another tool, or in a blocked event loop.
+    return result if limit is None or result.seconds <= limit else _timed_out(call, limit, start)
 
 
 def _failed(call: ToolCall, problem: BaseException, start: float) -> ToolResult:
-    known = isinstance(problem, InvalidAgentInput | UnknownTool)
-    return _result(call, str(problem) if known else _line(problem), True, start)
+    is_ours = isinstance(problem, InvalidAgentInput | UnknownTool)
+    return _result(call, str(problem) if is_ours else _one_line(problem), True, start)
 
 
-def _too_late(call: ToolCall, limit: float | None, start: float) -> ToolResult:
+def _timed_out(call: ToolCall, limit: float | None, start: float) -> ToolResult:
     return _result(call, f"{call.name} did not end within {limit:g} s", True, start)
 
 
 def interrupted(call: ToolCall) -> ToolResult:
-    """For a call whose outcome nobody waited for."""
-    return _result(call, f"{call.name} was interrupted: it may have done its work", True, None)
+    """Return the error result of a call that was interrupted, so that its outcome is unknown."""
+    return _result(call, f"{call.name} was interrupted: it may have had effects", True, None)
 
 
 def _result(call: ToolCall, content: str, is_error: bool, start: float | None) -> ToolResult:
@@ -410,7 +439,7 @@ def _result(call: ToolCall, content: str, is_error: bool, start: float | None) -
     )
 
 
-def _line(problem: BaseException) -> str:
+def _one_line(problem: BaseException) -> str:
     try:
         text = " ".join(str(problem).split())
     except Exception:
@@ -418,10 +447,10 @@ def _line(problem: BaseException) -> str:
     return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
 
 
-def _check_limit(whose: str, seconds: object) -> None:
+def _check_timeout(owner: str, seconds: object) -> None:
     if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds <= 86_400):
         raise InvalidAgentInput(
-            f"timeout_seconds of {whose} is {short(seconds)}: use seconds above 0, up to a day"
+            f"timeout_seconds of {owner} is {short(seconds)}: use a number above 0, up to 86,400 (a day)"
         )
 
 
@@ -429,15 +458,15 @@ def _as_text(value: Any) -> str:
     if isinstance(value, str):
         return str(value)
     if inspect.isgenerator(value):
-        value = list(value)  # here, so that what it raises is an error of the tool
+        value = list(value)  # not inside the `try`: what it raises is an error of the tool
     try:
         return pydantic_core.to_json(value, fallback=str, inf_nan_mode="constants").decode()
     except Exception:
-        return str(value)  # nothing for JSON, but the tool has done its work
+        return str(value)  # not a JSON value, but the tool has succeeded
 
 
 def _summary(function: Callable[..., Any]) -> str:
-    """The docstring up to its first section."""
+    """Return the docstring up to its first section, on one line."""
     return " ".join(_SECTION.split(inspect.getdoc(function) or "", maxsplit=1)[0].split())
 
 
@@ -447,22 +476,22 @@ _SECTION = re.compile(
 _PARAMETER = re.compile(r"\*{0,2}(\w+)(?: *\([^)]*\))? *: *(.*)")
 
 
-def _parameters(function: Callable[..., Any]) -> dict[str, str]:
-    """What the docstring's Args say of each parameter; lines that are further in go on with it."""
+def _parameter_descriptions(function: Callable[..., Any]) -> dict[str, str]:
+    """Return the descriptions in the docstring's Args section. More indented lines continue one."""
     text = inspect.getdoc(function) or ""
-    head = re.search(r"^(?:Args|Arguments|Parameters):[ \t]*$", text, re.M)
-    if head is None:
+    heading = re.search(r"^(?:Args|Arguments|Parameters):[ \t]*$", text, re.M)
+    if heading is None:
         return {}
-    about: dict[str, str] = {}
-    depth = name = None
-    for line in text[head.end() :].strip("\n").splitlines():
-        inside = len(line) - len(line.lstrip())
-        if line.strip() and not inside:
+    descriptions: dict[str, str] = {}
+    first_indent = name = None
+    for line in text[heading.end() :].strip("\n").splitlines():
+        indent = len(line) - len(line.lstrip())
+        if line.strip() and not indent:
             break
-        found = _PARAMETER.fullmatch(line.strip())
-        if found and (depth is None or inside <= depth):
-            depth, name = inside, found[1]
-            about[name] = found[2]
+        match = _PARAMETER.fullmatch(line.strip())
+        if match and (first_indent is None or indent <= first_indent):
+            first_indent, name = indent, match[1]
+            descriptions[name] = match[2]
         elif name is not None and line.strip():
-            about[name] = f"{about[name]} {line.strip()}".strip()
-    return about
+            descriptions[name] = f"{descriptions[name]} {line.strip()}".strip()
+    return descriptions

@@ -237,7 +237,7 @@ def test_sessions_that_were_not_used_for_long_leave_the_cache() -> None:
         for session in sessions:
             builder.build(session.id)
         assert len(builder._cached) <= 256
-        assert len(builder._session_lines) <= 256
+        assert len(builder._cached_lines) <= 256
         assert shown(builder.build(sessions[0].id)) == ["0"]
 
 
@@ -248,7 +248,7 @@ def test_only_the_end_that_the_budget_reaches_stays_in_ram() -> None:
         for number in range(300):
             store.append(session.id, user(str(number)))
             builder.build(session.id)
-        assert len(builder._cached[session.id].units) < 50
+        assert len(builder._cached[session.id].groups) < 50
 
 
 def test_an_empty_session_gives_an_empty_history() -> None:
@@ -508,7 +508,7 @@ def test_other_sessions_are_told_of_and_kept_up_to_date() -> None:
 
 
 def test_no_session_is_dropped_while_the_cache_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memory.agents.builder._MOST_SESSIONS_CACHED", 4)
+    monkeypatch.setattr("memory.agents.builder._MAX_CACHED_SESSIONS", 4)
     with SessionStore() as store:
         builder = builder_on(store, recent_sessions=2)
         store.create("ann", "old", messages=[user("old")])
@@ -525,7 +525,7 @@ def test_no_session_is_dropped_while_the_cache_makes_room(monkeypatch: pytest.Mo
 def test_threads_see_all_other_sessions_while_the_cache_makes_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("memory.agents.builder._MOST_SESSIONS_CACHED", 8)
+    monkeypatch.setattr("memory.agents.builder._MAX_CACHED_SESSIONS", 8)
     with SessionStore() as store:
         builder = builder_on(store, recent_sessions=4)
 

@@ -148,7 +148,7 @@ def test_what_is_no_reply_is_an_error(how: str, store: SessionStore) -> None:
 
     done = invoke(AgentRuntime("ann", Wrong(), sessions=store), "hello", how=how)
     assert done.stopped_by == "error"
-    assert "a model gives a Reply" in done.error
+    assert "a model must return a Reply" in done.error
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -233,7 +233,7 @@ def test_a_tool_that_is_interrupted_is_told_of_in_the_session(store: SessionStor
         runtime.invoke("stop", session.id)
     assert kept(store, session.id)[1:] == [
         ("assistant", ""),
-        ("tool", "stop was interrupted: it may have done its work"),
+        ("tool", "stop was interrupted: it may have had effects"),
     ]
     assert runtime.invoke("go on", session.id).answer == "fine"
 
