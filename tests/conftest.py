@@ -1,4 +1,4 @@
-"""What all tests share: memories on a temporary file, with a clock that is moved by hand."""
+"""Fixtures of all tests: memories in a temporary file, with a manual clock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memory import AgentMemorySystem, ManualClock, MemoryConfig
 
 pytest.register_assert_rewrite("conformance")
 
-# A shell starts what it runs in the background deaf to Ctrl-C, and so would be whatever the tests start.
+# A shell starts background jobs with SIGINT ignored, and child processes of the tests would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -26,7 +26,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def open_memory(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., AgentMemorySystem]]:
-    """Open a memory on the test's own file; settings are those of MemoryConfig, tiers by part:
+    """Return a function that opens a memory in the test's own file, with settings of MemoryConfig:
     open_memory(stm={"memory_limit": 5}, durability="disk", path=":memory:")."""
     opened: list[AgentMemorySystem] = []
 
@@ -64,8 +64,8 @@ def memory(open_memory: Callable[..., AgentMemorySystem]) -> AgentMemorySystem:
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say at the end, by name, which tests needed a browser and did not run for the lack of one."""
-    reasons = {each.nodeid: each.longrepr for each in terminalreporter.getreports("skipped")}
+    """List at the end the tests that did not run because there is no browser."""
+    reasons = {report.nodeid: report.longrepr for report in terminalreporter.getreports("skipped")}
     missing = {
         name: reason[2]
         for name, reason in reasons.items()
@@ -78,5 +78,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         why = next(iter(missing.values())).removeprefix("Skipped: ")
         terminalreporter.write_line(
             f"{len(missing)} tests: {why}. Install Chromium or Chrome and run them again; "
-            "as root on Debian `make test` does it."
+            "as root on Debian `make test` installs it."
         )

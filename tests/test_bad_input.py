@@ -1,4 +1,4 @@
-"""Every public verb with bad arguments: a named exception in one line, and nothing is stored."""
+"""Bad arguments of public methods raise a named exception with one line, and nothing is stored."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def assert_refused(
     assert type(caught.value) is error
     message = str(caught.value)
     assert len(message.splitlines()) == 1, message
-    assert len(message) < 400, "a message that nobody can read"
+    assert len(message) < 400, "the message is too long"
     assert naming in message
     message.encode()
     assert [system.retrieve_by_time_range(agent) for agent in system.agents()] == before
 
 
-# -- who and which --------------------------------------------------------------------------------
+# -- agents and ids -------------------------------------------------------------------------------
 
 BY_AGENT: dict[str, Callable[[AgentMemorySystem, Any], object]] = {
     "add": lambda memory, name: memory.add(name, "x"),
@@ -95,21 +95,19 @@ BY_AGENT_OR_ALL: dict[str, Callable[[AgentMemorySystem, Any], object]] = {
 
 @pytest.mark.parametrize("bad", BAD_NAMES)
 @pytest.mark.parametrize("verb", BY_AGENT)
-def test_a_verb_without_a_proper_agent_id_is_refused(
-    system: AgentMemorySystem, verb: str, bad: str
-) -> None:
+def test_every_method_refuses_a_bad_agent_id(system: AgentMemorySystem, verb: str, bad: str) -> None:
     assert_refused(system, lambda: BY_AGENT[verb](system, BAD_NAMES[bad]), naming="agent_id")
 
 
 @pytest.mark.parametrize("bad", [name for name in BAD_NAMES if name != "None"])
 @pytest.mark.parametrize("verb", BY_AGENT_OR_ALL)
-def test_a_verb_for_one_or_all_agents_refuses_what_is_no_agent(
+def test_methods_for_one_or_all_agents_refuse_a_bad_agent_id(
     system: AgentMemorySystem, verb: str, bad: str
 ) -> None:
     assert_refused(system, lambda: BY_AGENT_OR_ALL[verb](system, BAD_NAMES[bad]), naming="agent_id")
 
 
-def test_an_export_of_what_is_no_agent_is_refused(system: AgentMemorySystem, tmp_path: Path) -> None:
+def test_an_export_refuses_a_bad_agent_id(system: AgentMemorySystem, tmp_path: Path) -> None:
     assert_refused(system, lambda: system.export_jsonl(tmp_path / "x", 5), naming="agent_id")  # type: ignore[arg-type]
     assert not (tmp_path / "x").exists()
 
@@ -127,12 +125,12 @@ BY_ID: dict[str, Callable[[AgentMemorySystem, Any], object]] = {
 
 @pytest.mark.parametrize("bad", BAD_NAMES)
 @pytest.mark.parametrize("verb", BY_ID)
-def test_a_verb_without_a_proper_id_is_refused(system: AgentMemorySystem, verb: str, bad: str) -> None:
+def test_every_method_refuses_a_bad_id(system: AgentMemorySystem, verb: str, bad: str) -> None:
     assert_refused(system, lambda: BY_ID[verb](system, BAD_NAMES[bad]), naming="id")
 
 
 @pytest.mark.parametrize("verb", ["get_many", "delete_many"])
-def test_one_id_where_many_are_asked_for_is_not_taken_letter_by_letter(
+def test_a_single_id_instead_of_a_list_is_refused_and_not_split_into_letters(
     system: AgentMemorySystem, verb: str
 ) -> None:
     assert_refused(system, lambda: getattr(system, verb)("5", "5"))
@@ -144,7 +142,7 @@ def test_a_memory_with_a_bad_name_is_refused(system: AgentMemorySystem, field: s
     assert_refused(system, lambda: system.add("ann", "x", **{field: BAD_NAMES[bad]}), naming=field)
 
 
-# -- what a memory is made of ---------------------------------------------------------------------
+# -- fields of a memory ---------------------------------------------------------------------------
 
 BAD_FIELDS: list[tuple[str, Any, str]] = [
     *(("importance", value, "importance is") for value in (
@@ -213,7 +211,7 @@ def test_a_bad_priority_is_refused(system: AgentMemorySystem, value: Any) -> Non
         ["agent_id", "content"],
     ],
 )
-def test_an_item_that_is_no_memory_is_refused(system: AgentMemorySystem, item: Any) -> None:
+def test_an_item_that_is_not_a_memory_is_refused(system: AgentMemorySystem, item: Any) -> None:
     assert_refused(
         system,
         lambda: system.add_many([{"agent_id": "ann", "content": "x"}, item]),
@@ -221,7 +219,7 @@ def test_an_item_that_is_no_memory_is_refused(system: AgentMemorySystem, item: A
     )
 
 
-def test_one_item_where_a_batch_is_asked_for_is_refused(system: AgentMemorySystem) -> None:
+def test_a_single_item_instead_of_a_batch_is_refused(system: AgentMemorySystem) -> None:
     assert_refused(system, lambda: system.add_many({"agent_id": "ann", "content": "x"}))  # type: ignore[arg-type]
 
 
@@ -246,16 +244,16 @@ BY_TIER: dict[str, Callable[[AgentMemorySystem, Any], object]] = {
 
 @pytest.mark.parametrize("tier", BAD_TIERS, ids=short)
 @pytest.mark.parametrize("verb", BY_TIER)
-def test_an_unknown_tier_is_refused_by_its_name(system: AgentMemorySystem, verb: str, tier: Any) -> None:
+def test_an_unknown_tier_is_refused_and_named(system: AgentMemorySystem, verb: str, tier: Any) -> None:
     assert_refused(system, lambda: BY_TIER[verb](system, tier), UnknownTier, naming=repr(tier))
 
 
-def test_nothing_is_stored_in_all_tiers_at_once(system: AgentMemorySystem) -> None:
+def test_the_tier_all_is_refused_for_storing(system: AgentMemorySystem) -> None:
     assert_refused(system, lambda: system.add("ann", "x", tier="all"), UnknownTier, naming="'all'")
     assert_refused(system, lambda: system.get_encoder("all"), UnknownTier, naming="'all'")
 
 
-# -- how many -------------------------------------------------------------------------------------
+# -- numbers of results ---------------------------------------------------------------------------
 
 BY_COUNT: dict[str, Callable[[AgentMemorySystem, Any], object]] = {
     "search": lambda memory, k: memory.search("ann", "x", k),
@@ -277,7 +275,7 @@ def test_a_bad_number_of_results_is_refused(system: AgentMemorySystem, verb: str
 
 @pytest.mark.parametrize("k", [2**31, 2**63, 10**30])
 @pytest.mark.parametrize("verb", BY_COUNT)
-def test_a_huge_number_of_results_is_just_all_of_them(system: AgentMemorySystem, verb: str, k: int) -> None:
+def test_a_huge_number_of_results_returns_all(system: AgentMemorySystem, verb: str, k: int) -> None:
     assert len(BY_COUNT[verb](system, k)) == 1  # type: ignore[arg-type]
 
 
@@ -290,7 +288,7 @@ def test_a_bad_percentage_is_refused(system: AgentMemorySystem, verb: str, perce
     assert system.get_memory_statistics()["tiers"]["stm"] == 2
 
 
-# -- conditions -----------------------------------------------------------------------------------
+# -- filters, ranges and queries ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -305,13 +303,15 @@ def test_bad_filters_are_refused(system: AgentMemorySystem, filters: Any) -> Non
 
 
 @pytest.mark.parametrize(
-    "moment", [math.nan, math.inf, "today", True, [1], 10**400, SQUARE, datetime.min], ids=short
+    "timestamp", [math.nan, math.inf, "today", True, [1], 10**400, SQUARE, datetime.min], ids=short
 )
-def test_bad_moments_are_refused(system: AgentMemorySystem, moment: Any) -> None:
-    assert_refused(system, lambda: system.search("ann", "x", since=moment), naming="since is")
-    assert_refused(system, lambda: system.search("ann", "x", until=moment), naming="until is")
-    assert_refused(system, lambda: system.retrieve_by_time_range("ann", moment), naming="start_time is")
-    assert_refused(system, lambda: system.retrieve_by_time_range("ann", None, moment), naming="end_time is")
+def test_bad_timestamps_are_refused(system: AgentMemorySystem, timestamp: Any) -> None:
+    assert_refused(system, lambda: system.search("ann", "x", since=timestamp), naming="since is")
+    assert_refused(system, lambda: system.search("ann", "x", until=timestamp), naming="until is")
+    assert_refused(system, lambda: system.retrieve_by_time_range("ann", timestamp), naming="start_time is")
+    assert_refused(
+        system, lambda: system.retrieve_by_time_range("ann", None, timestamp), naming="end_time is"
+    )
 
 
 @pytest.mark.parametrize("step", [math.nan, "1", True, [1], SQUARE], ids=short)
@@ -321,14 +321,14 @@ def test_bad_steps_are_refused(system: AgentMemorySystem, step: Any) -> None:
 
 
 @pytest.mark.parametrize("far", [2**63, 2**64, 10**400], ids=short)
-def test_steps_beyond_any_step_bound_nothing(system: AgentMemorySystem, far: int) -> None:
+def test_step_bounds_beyond_64_bits_work(system: AgentMemorySystem, far: int) -> None:
     assert [entry.id for entry in system.retrieve_by_step_range("ann", -far, far)] == [ID]
     assert system.retrieve_by_step_range("ann", far) == []
     assert system.retrieve_by_step_range("ann", None, -far) == []
 
 
 @pytest.mark.parametrize("query", [None, 5, b"x", ["x"], {"a": 1}])
-def test_a_query_that_is_no_text_is_refused(system: AgentMemorySystem, query: Any) -> None:
+def test_a_query_that_is_not_text_is_refused(system: AgentMemorySystem, query: Any) -> None:
     assert_refused(system, lambda: system.search("ann", query), naming="query is")
 
 
@@ -402,7 +402,7 @@ BAD_CONFIG: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("field", "value"), BAD_CONFIG, ids=short)
-def test_a_bad_setting_is_refused_by_its_name(tmp_path: Path, field: str, value: Any) -> None:
+def test_a_bad_setting_is_refused_and_named(tmp_path: Path, field: str, value: Any) -> None:
     config = MemoryConfig(maintenance="manual")
     config.ltm_config.db_path = str(tmp_path / "memory.db")
     *parts, name = field.split(".")
@@ -412,7 +412,7 @@ def test_a_bad_setting_is_refused_by_its_name(tmp_path: Path, field: str, value:
     message = str(caught.value)
     assert len(message.splitlines()) == 1
     assert name in message
-    assert list(tmp_path.iterdir()) == [], "no file is made for a configuration that can't work"
+    assert list(tmp_path.iterdir()) == [], "a bad configuration creates no file"
 
 
 def test_the_defaults_and_the_limits_of_settings_are_accepted(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Threads and processes share a memory: nothing is lost, doubled or hidden, and nothing stale is served."""
+"""Threads and processes that share a memory lose, duplicate and hide nothing, and read nothing stale."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ OpenMemory = Callable[..., AgentMemorySystem]
 
 @pytest.fixture
 def open_small(open_memory: OpenMemory) -> OpenMemory:
-    """`open_memory` with an embedder that costs nothing."""
+    """Return `open_memory` with a fast embedder."""
     return lambda **settings: open_memory(**{"embedder": small_embedder(), **settings})
 
 
 @pytest.fixture
-def restless() -> Iterator[None]:
-    """Threads take turns as often as they can, so that what can happen between two steps does."""
+def frequent_switches() -> Iterator[None]:
+    """Switch threads as often as possible, so that rare interleavings happen."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -50,7 +50,7 @@ def ids(found: Any) -> list[str]:
 
 @pytest.mark.parametrize("path", ["memory.db", ":memory:"])
 def test_threads_write_read_search_move_and_delete_at_once(
-    open_small: OpenMemory, tmp_path: Path, restless: None, path: str
+    open_small: OpenMemory, tmp_path: Path, frequent_switches: None, path: str
 ) -> None:
     memory = open_small(
         path=path if path == ":memory:" else tmp_path / path,
@@ -80,7 +80,7 @@ def test_threads_write_read_search_move_and_delete_at_once(
         return write
 
     def read() -> None:
-        for id, content in list(kept.copy().items())[-20:]:  # writers go on meanwhile
+        for id, content in list(kept.copy().items())[-20:]:  # a copy: writers change it meanwhile
             assert memory.get("ann", id).content == content
         recent = ids(memory.recent("ann", 1_000))
         assert len(set(recent)) == len(recent)
@@ -90,14 +90,14 @@ def test_threads_write_read_search_move_and_delete_at_once(
         assert len(set(hits)) == len(hits)
         memory.retrieve_by_attributes("ann", {"kind": "text"})
 
-    def look_after() -> None:
+    def maintain() -> None:
         memory.force_transition_to_im(30)
         memory.force_transition_to_ltm(30)
         memory.get_memory_statistics()
         memory.get_access_statistics()
         memory.maintain()
 
-    until_done(lambda: together(*map(writer, "xyz")), read, search, look_after)
+    until_done(lambda: together(*map(writer, "xyz")), read, search, maintain)
     kept["first"] = "the first"
     assert {entry.id: entry.content for entry in memory.recent("ann", 1_000)} == kept
     assert memory.get_memory_statistics("ann")["total"] == len(kept)
@@ -105,7 +105,7 @@ def test_threads_write_read_search_move_and_delete_at_once(
 
 
 @pytest.mark.parametrize("path", ["memory.db", ":memory:"])
-def test_a_memory_that_is_moved_is_found_exactly_once_at_every_moment(
+def test_a_memory_is_found_exactly_once_while_it_is_moved(
     open_small: OpenMemory, tmp_path: Path, path: str
 ) -> None:
     memory = open_small(path=path if path == ":memory:" else tmp_path / path, transition_batch=1)
@@ -151,7 +151,7 @@ def test_a_memory_that_is_moved_is_found_exactly_once_at_every_moment(
     assert memory.get_memory_statistics()["tiers"] == {"stm": 0, "im": 0, "ltm": 8 * 12}
 
 
-def test_two_movers_and_a_keeper_move_each_memory_once(open_small: OpenMemory) -> None:
+def test_two_callers_and_the_maintenance_thread_move_each_memory_once(open_small: OpenMemory) -> None:
     memory = open_small(stm={"memory_limit": 5}, transition_batch=2, maintenance="background")
     memory.add_many({"agent_id": "ann", "content": f"{n}", "id": str(n)} for n in range(80))
     moved = together(*[lambda: memory.force_transition_to_im(agent_id="ann")] * 3)
@@ -160,7 +160,7 @@ def test_two_movers_and_a_keeper_move_each_memory_once(open_small: OpenMemory) -
     assert memory.get_memory_statistics("ann")["tiers"] == {"stm": 0, "im": 80, "ltm": 0}
 
 
-def test_reads_survive_the_emptying_of_the_cache(open_small: OpenMemory, restless: None) -> None:
+def test_reads_work_while_the_cache_is_emptied(open_small: OpenMemory, frequent_switches: None) -> None:
     memory = open_small(cache_bytes=1024 * 1024)
     memory.add_many({"agent_id": "ann", "content": f"{n}", "id": str(n)} for n in range(50))
 
@@ -168,7 +168,7 @@ def test_reads_survive_the_emptying_of_the_cache(open_small: OpenMemory, restles
         for number in range(150):
             memory.update("ann", "0", importance=number)
             memory.drop_caches("ann")
-            memory.add("bob", "x" * 100_000)  # pushes the others out of the cache
+            memory.add("bob", "x" * 100_000)  # evicts the other agents from the cache
 
     def read() -> None:
         for number in range(50):
@@ -178,9 +178,7 @@ def test_reads_survive_the_emptying_of_the_cache(open_small: OpenMemory, restles
     until_done(empty, read, read)
 
 
-def test_readers_and_maintenance_do_not_trip_over_each_other(
-    open_small: OpenMemory, restless: None
-) -> None:
+def test_reads_work_during_maintenance(open_small: OpenMemory, frequent_switches: None) -> None:
     memory = open_small(maintenance="background", maintenance_interval_seconds=0.001)
     memory.add_many(
         {"agent_id": agent, "content": f"{n}", "id": str(n)} for n in range(300) for agent in ("ann", "bob")
@@ -202,7 +200,7 @@ def test_readers_and_maintenance_do_not_trip_over_each_other(
     assert memory.get_memory_statistics()["total"] == 600
 
 
-def test_the_keeper_goes_on_after_a_round_that_failed(open_small: OpenMemory) -> None:
+def test_the_maintenance_thread_continues_after_a_failed_round(open_small: OpenMemory) -> None:
     memory = open_small(
         stm={"memory_limit": 2}, maintenance="background", maintenance_interval_seconds=0.001
     )
@@ -222,7 +220,9 @@ def test_the_keeper_goes_on_after_a_round_that_failed(open_small: OpenMemory) ->
     assert moved.wait(PATIENCE)
 
 
-def test_two_updates_of_different_fields_both_last(open_small: OpenMemory, restless: None) -> None:
+def test_two_concurrent_updates_of_different_fields_are_both_kept(
+    open_small: OpenMemory, frequent_switches: None
+) -> None:
     memory = open_small()
     memory.add("ann", "0", id="1", importance=0.0, step=0)
     together(
@@ -236,7 +236,7 @@ def test_two_updates_of_different_fields_both_last(open_small: OpenMemory, restl
 
 
 class _Between:
-    """An embedder that does something between what an update reads and what it writes."""
+    """An embedder that runs a function between the read and the write of an update."""
 
     def __init__(self) -> None:
         self.act: Callable[[], Any] | None = None
@@ -259,13 +259,13 @@ def between() -> _Between:
 
 @pytest.fixture
 def watched(open_memory: OpenMemory, between: _Between) -> AgentMemorySystem:
-    """A memory with one entry, and `between` inside its next update of the content."""
+    """Return a memory with one entry; its next update of the content calls `between`."""
     memory = open_memory(embedder=between.embedder())
     memory.add("ann", "old", id="1", importance=1.0, metadata={"colour": "red"})
     return memory
 
 
-def test_an_update_keeps_what_another_changed_meanwhile(
+def test_an_update_keeps_what_another_update_changed_meanwhile(
     watched: AgentMemorySystem, between: _Between
 ) -> None:
     between.act = lambda: watched.update("ann", "1", importance=5.0, metadata={"colour": "blue"})
@@ -281,7 +281,7 @@ def test_an_update_does_not_undo_a_move(watched: AgentMemorySystem, between: _Be
     assert watched.get_memory_statistics("ann")["tiers"] == {"stm": 0, "im": 1, "ltm": 0}
 
 
-def test_an_update_does_not_bring_back_what_was_deleted(
+def test_an_update_does_not_bring_back_a_deleted_memory(
     watched: AgentMemorySystem, between: _Between
 ) -> None:
     between.act = lambda: watched.delete("ann", "1")
@@ -290,14 +290,14 @@ def test_an_update_does_not_bring_back_what_was_deleted(
     assert watched.search("ann", "new") == []
 
 
-def test_an_update_does_not_change_what_took_the_place_of_the_old(
+def test_an_update_does_not_change_a_new_memory_with_the_same_id(
     watched: AgentMemorySystem, between: _Between
 ) -> None:
-    def take_its_place() -> None:
+    def replace_it() -> None:
         watched.delete("ann", "1")
         watched.add("ann", "another", id="1", importance=7.0)
 
-    between.act = take_its_place
+    between.act = replace_it
     watched.update("ann", "1", content="new")
     entry = watched.get("ann", "1")
     assert (entry.content, entry.importance, entry.metadata) in [("new", 7.0, {}), ("another", 7.0, {})]
@@ -321,7 +321,7 @@ def test_a_move_does_not_undo_an_update(watched: AgentMemorySystem) -> None:
 
 
 @pytest.mark.parametrize("problem", [KeyboardInterrupt, MemoryError])
-def test_an_interrupted_search_doubles_and_hides_nothing(
+def test_after_an_interrupted_search_each_memory_is_found_once(
     open_small: OpenMemory, problem: type[BaseException]
 ) -> None:
     memory = open_small()
@@ -355,7 +355,7 @@ def test_reading_again_does_not_grow_the_cache(open_small: OpenMemory) -> None:
 
 
 class _Closing:
-    """Calls that run over and over while the memory is closed under them."""
+    """Repeats calls while another thread closes the memory."""
 
     def __init__(self, memory: AgentMemorySystem, calls: int) -> None:
         self._memory = memory
@@ -377,15 +377,15 @@ class _Closing:
                     call()
                 except StoreClosed:
                     return
-                assert not closed, "a closed memory has answered"
+                assert not closed, "a call succeeded after the memory was closed"
 
         return loop
 
 
 @pytest.mark.parametrize("path", ["memory.db", ":memory:"])
 @pytest.mark.parametrize("attempt", range(6))
-def test_closing_beside_running_calls_ends_them_with_store_closed(
-    open_small: OpenMemory, tmp_path: Path, restless: None, path: str, attempt: int
+def test_calls_that_run_while_the_memory_closes_raise_store_closed(
+    open_small: OpenMemory, tmp_path: Path, frequent_switches: None, path: str, attempt: int
 ) -> None:
     where = path if path == ":memory:" else tmp_path / path
     memory = open_small(path=where, maintenance="background", stm={"memory_limit": 3 + attempt})
@@ -404,7 +404,7 @@ def test_closing_beside_running_calls_ends_them_with_store_closed(
             assert ids(again.recent("ann", 100_000)) == sorted(acknowledged)
 
 
-def test_a_connection_that_comes_back_while_the_memory_closes_is_closed(open_small: OpenMemory) -> None:
+def test_a_connection_released_while_the_memory_closes_is_closed(open_small: OpenMemory) -> None:
     memory = open_small()
     memory.add("ann", "first", id="1")
     connections = memory._store._connections
@@ -421,10 +421,8 @@ def test_a_connection_that_comes_back_while_the_memory_closes_is_closed(open_sma
         back.execute("SELECT 1")
 
 
-def test_closing_waits_for_one_batch_and_not_for_all_that_is_due(
-    open_small: OpenMemory, clock: ManualClock
-) -> None:
-    """The background asks between batches whether to go on; closing says no."""
+def test_closing_waits_for_one_batch_only(open_small: OpenMemory, clock: ManualClock) -> None:
+    """Between batches the maintenance thread checks whether it must stop."""
     memory = open_small(stm={"memory_limit": 1}, transition_batch=3)
     memory.add_many({"agent_id": f"agent {n % 40}", "content": f"{n}"} for n in range(400))
     moved = memory._transitions.by_capacity(memory.agents(), lambda: False).moved_to_im
@@ -434,9 +432,9 @@ def test_closing_waits_for_one_batch_and_not_for_all_that_is_due(
     assert report.moved_to_im + report.moved_to_ltm <= 3
 
 
-def test_a_memory_collected_in_the_keepers_own_thread_is_closed(tmp_path: Path) -> None:
+def test_a_memory_collected_in_its_maintenance_thread_is_closed(tmp_path: Path) -> None:
     class CollectingClock(ManualClock):
-        """The keeper asks for the time: then, and only there, the collector runs."""
+        """Runs the garbage collector when the maintenance thread reads the time, and only there."""
 
         def now(self) -> float:
             if threading.current_thread().name == "agentmemory-maintenance" and collect.wait(PATIENCE):
@@ -451,21 +449,21 @@ def test_a_memory_collected_in_the_keepers_own_thread_is_closed(tmp_path: Path) 
     try:
         memory = AgentMemorySystem(config, clock=CollectingClock(), embedder=small_embedder())
         memory.add("ann", "first", id="1")
-        (keeper,) = set(threading.enumerate()) - before
+        (maintenance,) = set(threading.enumerate()) - before
         store = memory._store
         circle: list[Any] = [memory]
         circle.append(circle)
         del memory, circle
         collect.set()
-        keeper.join(PATIENCE)
+        maintenance.join(PATIENCE)
     finally:
         gc.enable()
-    assert not keeper.is_alive()
+    assert not maintenance.is_alive()
     with pytest.raises(StoreClosed):
         store.agents()
 
 
-# -- one that follows the changes of another --------------------------------------------------
+# -- one system that follows the changes of another -------------------------------------------
 
 
 def _some_change(memory: AgentMemorySystem, rng: random.Random, number: int) -> None:
@@ -499,7 +497,7 @@ def _some_change(memory: AgentMemorySystem, rng: random.Random, number: int) -> 
 
 
 def _answers(memory: AgentMemorySystem) -> dict[str, Any]:
-    """What each way of searching finds, of everything, and why; scores may differ in their last digits."""
+    """Return all results of each kind of search; scores are rounded, their last digits may differ."""
 
     def by_id(hits: list[Hit]) -> dict[str, Any]:
         found = {hit.id: (hit.entry, hit.why.words) for hit in hits}
@@ -518,7 +516,7 @@ def _answers(memory: AgentMemorySystem) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_one_that_followed_every_change_answers_as_one_that_just_opened(
+def test_an_old_and_a_new_system_return_the_same_after_every_change(
     open_small: OpenMemory, seed: int
 ) -> None:
     rng = random.Random(seed)
@@ -594,7 +592,7 @@ memory.close()
 
 
 class OtherProcess:
-    """A memory in another process that answers one expression at a time."""
+    """A memory in another process, which evaluates one expression at a time."""
 
     def __init__(self, path: Path) -> None:
         script = """
@@ -631,7 +629,7 @@ def open_elsewhere() -> Iterator[Callable[[Path], OtherProcess]]:
 
 
 def _check_that_changes_are_seen(here: AgentMemorySystem, there: OtherProcess) -> None:
-    """Each change here is what the very next question there is answered by, whatever it had cached."""
+    """Change the memory here and check that the next call in the other process sees the change."""
     get = 'getattr(memory.get("ann", "1"), "content", None)'
     tier = 'getattr(memory.get("ann", "1"), "tier", None)'
     search = '[hit.entry.content for hit in memory.search("ann", "word")]'
@@ -641,7 +639,7 @@ def _check_that_changes_are_seen(here: AgentMemorySystem, there: OtherProcess) -
         here.add("ann", "word stored", id="1", metadata={"colour": "red"})
         for question, answer in ((get, "word stored"), (search, ["word stored"]), (by_attribute, ["1"])):
             assert there.ask(question) == answer
-            assert there.ask(question) == answer  # now it is cached
+            assert there.ask(question) == answer  # now it is cached there
         assert here.update("ann", "1", content="word changed", metadata={"colour": "blue"})
         for question, answer in ((get, "word changed"), (search, ["word changed"]), (by_attribute, [])):
             assert there.ask(question) == answer
@@ -659,7 +657,7 @@ def _check_that_changes_are_seen(here: AgentMemorySystem, there: OtherProcess) -
         assert there.ask('memory.get_memory_statistics("ann")["total"]') == 0
 
 
-def test_what_one_process_changes_another_sees_at_once(
+def test_a_process_sees_the_changes_of_another_at_once(
     open_small: OpenMemory, open_elsewhere: Callable[[Path], OtherProcess], tmp_path: Path
 ) -> None:
     here, there = open_small(), open_elsewhere(tmp_path / "memory.db")
@@ -675,7 +673,7 @@ def test_what_one_process_changes_another_sees_at_once(
     assert here.search("ann", "word") == []
 
 
-def test_codecs_that_one_process_fits_are_known_to_the_others(
+def test_a_process_reads_with_codecs_that_another_has_fitted(
     open_small: OpenMemory, open_elsewhere: Callable[[Path], OtherProcess], tmp_path: Path
 ) -> None:
     here, there = open_small(), open_elsewhere(tmp_path / "memory.db")
@@ -692,7 +690,7 @@ def test_codecs_that_one_process_fits_are_known_to_the_others(
     assert len(there.ask('ids(memory.recent("ann", 10_000))')) == 2_510
 
 
-def test_a_link_to_the_file_shares_its_changes(
+def test_a_symbolic_link_to_the_file_sees_its_changes(
     open_small: OpenMemory, open_elsewhere: Callable[[Path], OtherProcess], tmp_path: Path
 ) -> None:
     (tmp_path / "links").mkdir()
@@ -713,7 +711,7 @@ def test_opening_the_file_twice_in_a_process_loses_nothing(
         other = open_elsewhere(path)
         other.ask(f'memory.add("ann", "{number}", id="{number}")')
         other.ask("memory.close()")
-        assert Path(f"{path}-wal").exists(), "another process took away a log that is in use"
+        assert Path(f"{path}-wal").exists(), "another process deleted a log that is in use"
         one.add("ann", str(int(number) + 1), id=str(int(number) + 1))
     assert open_elsewhere(path).ask('ids(memory.recent("ann", 10))') == ["1", "2", "3", "4", "5"]
 
@@ -747,7 +745,7 @@ for number in range(count):
     found: dict[str, MemoryEntry] = {entry.id: entry for entry in entries}
     assert len(found) == len(entries)
     assert acknowledged <= found.keys()
-    assert len(found) <= len(acknowledged) + len(victims)  # the last call of each may be done or not
+    assert len(found) <= len(acknowledged) + len(victims)  # the last call of each victim may be done or not
     assert all(found[id].importance == 2.0 for id in acknowledged)
 
 
@@ -755,7 +753,7 @@ for number in range(count):
 
 _FORK = """
 import signal, threading, time, warnings
-warnings.simplefilter("ignore", DeprecationWarning)  # a fork beside threads is what this is about
+warnings.simplefilter("ignore", DeprecationWarning)  # the test is about forking with threads
 
 def fork(work):
     "Run work in a child that must end by itself; its process id."
@@ -781,9 +779,7 @@ def ids(found): return sorted(one.id for one in found)
 """
 
 
-def test_a_forked_child_reads_and_writes_and_the_parent_goes_on(
-    open_small: OpenMemory, tmp_path: Path
-) -> None:
+def test_a_forked_child_and_its_parent_both_read_and_write(open_small: OpenMemory, tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     script = (
         _FORK
@@ -816,7 +812,7 @@ memory.close()
 def test_a_forked_child_keeps_what_it_stored_when_the_parent_closes(
     open_small: OpenMemory, tmp_path: Path
 ) -> None:
-    """SQLite's own table of locks is inherited, too: the child must not trust it."""
+    """The child inherits SQLite's table of locks, which is wrong for it."""
     path = tmp_path / "memory.db"
     script = (
         _FORK
@@ -843,10 +839,10 @@ assert os.waitpid(pid, 0)[1] == signal.SIGKILL
     assert ids(open_small(path=path).recent("ann")) == ["after", "before", "parent"]
 
 
-def test_a_child_that_ends_as_programs_do_leaves_the_parent_in_peace(
+def test_a_child_that_exits_normally_does_not_disturb_the_parent(
     open_small: OpenMemory, tmp_path: Path
 ) -> None:
-    """It runs the finalisers of what it inherited, and closes what it used."""
+    """At exit it runs the finalisers of inherited objects, and closes what it used."""
     path = tmp_path / "memory.db"
     script = (
         _FORK
@@ -868,7 +864,7 @@ for number in range(5):
     assert len(open_small(path=path).recent("ann", 100)) == 10
 
 
-def test_a_child_of_a_child_can_go_on(open_small: OpenMemory, tmp_path: Path) -> None:
+def test_a_forked_child_of_a_forked_child_works(open_small: OpenMemory, tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     script = (
         _FORK
@@ -905,7 +901,7 @@ assert ids(memory.recent("ann")) == ["0"]
 
 
 def test_a_child_forked_during_a_search_can_search(tmp_path: Path) -> None:
-    """Another thread of the parent holds the index's lock at the fork: the child has no such thread."""
+    """A thread of the parent holds the lock of the index; the child does not have that thread."""
     script = (
         _FORK
         + """
@@ -935,8 +931,8 @@ join(pid)
     run_python(script, tmp_path / "memory.db")
 
 
-def test_a_child_forked_beside_busy_threads_can_go_on(open_small: OpenMemory, tmp_path: Path) -> None:
-    """Writers, readers and the keeper are anywhere when the fork happens; twenty times."""
+def test_a_child_forked_while_threads_are_busy_works(open_small: OpenMemory, tmp_path: Path) -> None:
+    """Fork twenty times while writers, readers and the maintenance thread run."""
     path = tmp_path / "memory.db"
     script = (
         _FORK
@@ -969,7 +965,7 @@ for thread in threads: thread.join(60)
     assert len(open_small(path=path).recent("ann", 100)) == 21
 
 
-def test_threads_may_fork_at_the_same_time(open_small: OpenMemory, tmp_path: Path) -> None:
+def test_threads_can_fork_at_the_same_time(open_small: OpenMemory, tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     script = (
         _FORK

@@ -1,4 +1,4 @@
-"""A killed process loses nothing it acknowledged, whatever it was doing, and leaves nothing half done."""
+"""A killed process loses nothing that it acknowledged, and leaves no call half done."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from memory import AgentMemorySystem
 
 OpenMemory = Callable[..., AgentMemorySystem]
 Model = dict[str, dict[str, Any]]
-"""What must be there: the fields of each memory by "agent/id"."""
+"""The expected memories: the fields of each by "agent/id"."""
 
 ROUNDS = 30
 SEED = 20_240_607
 AGENTS = ("ann", "bob", "cid")
 
-# A process that is already warm forks one writer a round: a round then costs no start of Python.
+# One process forks a writer for each round: starting Python each time would be slow.
 _FORKER = """
 for line in sys.stdin:
     path, log, seed = json.loads(line)
@@ -47,28 +47,28 @@ _WRITER = """
 import random
 from memory.storage import _shrinker
 
-# These files are small: within the usual bounds nothing would be given back, so here all of it is.
+# The files are small. With the usual limits no page would be given back, so lower them.
 _shrinker._MIN_FREE_PAGES, _shrinker._MIN_FREE_SHARE, _shrinker._RESERVE_SHARE = 0, 10**9, 10**9
 
 def write(path, log, seed):
-    "Change the memory for ever; before each call its intent, and after it its end, go into the log."
+    "Change the memory until killed; log each call before and after it."
     rng = random.Random(seed)
     memory = open_memory(
         path, stm={"memory_limit": 6}, im={"memory_limit": 6}, maintenance="background", transition_batch=3
     )
     shrink = memory._store.shrink
-    def noting():
+    def logged_shrink():
         for given in shrink():
             note(log, ["gave back", given])
             yield given
-    memory._store.shrink = noting
+    memory._store.shrink = logged_shrink
     known = {agent: [entry.id for entry in memory.recent(agent, 10_000)] for agent in ("ann", "bob", "cid")}
     note(log, ["opened"])
     for number in range(1_000_000):
         agent = rng.choice(list(known))
-        act, *arguments = some_act(rng, agent, known, f"{seed}-{number}")
-        note(log, ["will", act, *arguments])
-        ACTS[act](memory, *arguments)
+        call, *arguments = random_call(rng, agent, known, f"{seed}-{number}")
+        note(log, ["will", call, *arguments])
+        CALLS[call](memory, *arguments)
         note(log, ["did"])
         if known[agent]:
             memory.get(agent, rng.choice(known[agent]))
@@ -78,15 +78,15 @@ def write(path, log, seed):
 def note(log, line):
     os.write(log, json.dumps(line).encode() + b"\\n")
 
-def some_act(rng, agent, known, mark):
+def random_call(rng, agent, known, mark):
     kind = rng.choices(["put", "update", "delete", "clear", "move"], [10, 4, 2, 0.15, 2])[0]
     ids = known[agent]
     if kind == "put" or not ids:
-        batch = [some_memory(rng, agent, f"{mark}-{n}") for n in range(rng.choice([1, 1, 1, 2, 5]))]
+        batch = [random_memory(rng, agent, f"{mark}-{n}") for n in range(rng.choice([1, 1, 1, 2, 5]))]
         ids.extend(one["id"] for one in batch)
         return "put", batch
     if kind == "update":
-        fields = some_memory(rng, agent, "-")
+        fields = random_memory(rng, agent, "-")
         changed = rng.sample(["content", "metadata", "importance", "kind", "step"], rng.randint(1, 3))
         return "update", agent, rng.choice(ids), {name: fields[name] for name in changed}
     if kind == "delete":
@@ -98,7 +98,7 @@ def some_act(rng, agent, known, mark):
         return "clear", agent
     return "move", agent, rng.choice(["im", "ltm"]), rng.choice([20, 60, 100])
 
-def some_memory(rng, agent, id):
+def random_memory(rng, agent, id):
     text = " ".join(f"word {rng.randrange(50)}" for _ in range(rng.randrange(1, 40)))
     return {
         "agent_id": agent,
@@ -116,7 +116,7 @@ def move(memory, agent, tier, percentage):
     force = memory.force_transition_to_im if tier == "im" else memory.force_transition_to_ltm
     force(percentage, agent_id=agent)
 
-ACTS = {
+CALLS = {
     "put": lambda memory, batch: memory.add_many(batch) if len(batch) > 1 else memory.add(**batch[0]),
     "update": lambda memory, agent, id, fields: memory.update(agent, id, **fields),
     "delete": lambda memory, agent, ids: memory.delete_many(agent, ids),
@@ -140,7 +140,7 @@ def forker() -> Iterator[subprocess.Popen[str]]:
 
 
 class Killer:
-    """Lets a writer work on a file and kills it when something has happened."""
+    """Starts a writer on a file and kills it when a condition is true."""
 
     def __init__(self, forker: subprocess.Popen[str], path: Path) -> None:
         self._forker = forker
@@ -148,51 +148,51 @@ class Killer:
         self._log = path.with_name("log")
 
     def after_lines(self, seed: int, lines: int) -> list[Any]:
-        """What the writer noted until it was killed, which is at least so many lines."""
+        """Kill the writer when its log has this many lines; return the log."""
         return self.when(lambda: self._log.read_bytes().count(b"\n") >= lines, seed)
 
     def when(self, happened: Callable[[], bool], seed: int) -> list[Any]:
         self._log.write_bytes(b"")
-        self._tell([str(self._path), str(self._log), seed])
-        pid = int(self._answer())
+        self._send([str(self._path), str(self._log), seed])
+        pid = int(self._receive())
         deadline = time.monotonic() + PATIENCE
         while not happened():
-            assert time.monotonic() < deadline, "the writer hangs, or has stopped by itself"
+            assert time.monotonic() < deadline, "the writer hangs, or has stopped"
         os.kill(pid, signal.SIGKILL)
-        assert self._answer() == "gone"
+        assert self._receive() == "gone"
         return [json.loads(line) for line in self._log.read_text().splitlines()]
 
-    def _tell(self, message: Any) -> None:
+    def _send(self, message: Any) -> None:
         self._forker.stdin.write(json.dumps(message) + "\n")
         self._forker.stdin.flush()
 
-    def _answer(self) -> str:
+    def _receive(self) -> str:
         line = self._forker.stdout.readline().strip()
         assert line, self._forker.stderr.read()
         return line
 
 
-def apply(model: Model, act: str, *arguments: Any) -> Model:
-    """The model after one call of the writer."""
+def apply(model: Model, call: str, *arguments: Any) -> Model:
+    """Return the model after one call of the writer."""
     model = {key: dict(fields) for key, fields in model.items()}
-    if act == "put":
+    if call == "put":
         for one in arguments[0]:
             fields = {name: value for name, value in one.items() if name != "tier"}
             fields["created_at"] = fields.pop("timestamp")
             model[f"{one['agent_id']}/{one['id']}"] = fields
-    elif act == "update":
+    elif call == "update":
         agent, id, fields = arguments
         model[f"{agent}/{id}"] |= fields
-    elif act == "delete":
+    elif call == "delete":
         for id in arguments[1]:
             del model[f"{arguments[0]}/{id}"]
-    elif act == "clear":
+    elif call == "clear":
         model = {key: fields for key, fields in model.items() if fields["agent_id"] != arguments[0]}
     return model
 
 
-def possible(model: Model, noted: list[Any]) -> list[Model]:
-    """What may be there after a kill: all that was acknowledged, with or without the call at hand."""
+def possible_models(model: Model, noted: list[Any]) -> list[Model]:
+    """Return what may be stored after a kill: all acknowledged calls, with or without the last one."""
     intent: list[Any] | None = None
     for line in noted:
         if line[0] == "will":
@@ -204,7 +204,7 @@ def possible(model: Model, noted: list[Any]) -> list[Model]:
 
 
 def stored(memory: AgentMemorySystem, export: Path) -> Model:
-    """All that a memory holds, which every way of reading must agree on."""
+    """Return all memories; check that every way of reading returns the same."""
     memory.export_jsonl(export)
     lines = [json.loads(line) for line in export.read_text().splitlines()[1:-1]]
     exported = {f"{line['agent_id']}/{line['id']}": _fields(line) for line in lines}
@@ -220,7 +220,7 @@ def stored(memory: AgentMemorySystem, export: Path) -> Model:
     for agent in AGENTS:
         mine = {line["id"] for line in lines if line["agent_id"] == agent}
         hits = [hit.id for hit in memory.retrieve_similar_states(agent, "word 1", k=len(mine) + 10)]
-        assert sorted(hits) == sorted(mine), "search finds something else than there is"
+        assert sorted(hits) == sorted(mine), "the search returns other memories"
     return exported
 
 
@@ -233,7 +233,7 @@ def _fields(line: dict[str, Any]) -> dict[str, Any]:
     return {name: line[name] for name in names}
 
 
-def sound(path: Path) -> bool:
+def is_intact(path: Path) -> bool:
     connection = sqlite3.connect(path)
     try:
         return connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -251,11 +251,11 @@ def test_a_killed_writer_loses_nothing_it_acknowledged(
     acknowledged, given_back, tiers = 0, 0, set()
     for number in range(ROUNDS):
         noted = killer.after_lines(SEED + number, rng.choice([2, 5, 20, 60, 150]) + rng.randrange(10))
-        assert sound(path), f"round {number} of seed {SEED}"
+        assert is_intact(path), f"round {number} of seed {SEED}"
         with open_small(path=path) as memory:
             found = stored(memory, tmp_path / "export.jsonl")
             tiers |= {tier for tier, count in memory.get_memory_statistics()["tiers"].items() if count}
-        allowed = possible(model, noted)
+        allowed = possible_models(model, noted)
         assert found in allowed, f"round {number} of seed {SEED}: {_difference(found, allowed[0])}"
         model = found
         acknowledged += noted.count(["did"])
@@ -271,10 +271,10 @@ def _difference(found: Model, wanted: Model) -> str:
     return f"lost {sorted(lost)}, too many {sorted(extra)}, changed {sorted(other)}"
 
 
-def test_a_process_killed_while_it_makes_the_file_leaves_a_whole_one_or_none(
+def test_a_process_killed_while_it_creates_the_file_leaves_a_complete_one_or_none(
     open_small: OpenMemory, forker: subprocess.Popen[str], tmp_path: Path
 ) -> None:
-    moments: list[Callable[[Path], bool]] = [
+    conditions: list[Callable[[Path], bool]] = [
         lambda path: True,
         lambda path: any(file.name != "log" for file in path.parent.iterdir()),
         lambda path: path.exists(),
@@ -284,9 +284,9 @@ def test_a_process_killed_while_it_makes_the_file_leaves_a_whole_one_or_none(
     for number in range(15):
         path = tmp_path / f"{number}" / "memory.db"
         path.parent.mkdir()
-        happened = partial(moments[number % len(moments)], path)
+        happened = partial(conditions[number % len(conditions)], path)
         Killer(forker, path).when(happened, seed=number)
-        assert not path.exists() or sound(path)
+        assert not path.exists() or is_intact(path)
         with open_small(path=path) as memory:
             memory.add("ann", "after", id="after")
             assert memory.get("ann", "after").content == "after"
@@ -295,7 +295,7 @@ def test_a_process_killed_while_it_makes_the_file_leaves_a_whole_one_or_none(
 def test_a_kill_in_the_middle_of_a_batch_stores_all_of_it_or_nothing(
     open_small: OpenMemory, tmp_path: Path
 ) -> None:
-    """The process is killed from inside the store, after each number of statements of one batch."""
+    """The process kills itself inside the store, after some steps of one batch."""
     script = """
 import signal, sqlite3
 path, after = sys.argv[1], int(sys.argv[2])
@@ -320,7 +320,7 @@ print("stored")
         process = start_python(script, path, after)
         output, complaints = process.communicate(timeout=PATIENCE)
         assert complaints == ""
-        assert sound(path)
+        assert is_intact(path)
         with open_small(path=path) as memory:
             ids = {entry.id for entry in memory.recent("ann", 1_000)}
         assert ids in ({"before"}, {"before", *map(str, range(200))})
@@ -352,7 +352,7 @@ def test_durability_disk_waits_for_the_disk_at_every_commit(
     ],
     ids=["end of the script", "sys.exit", "dropped", "dropped in a circle"],
 )
-def test_a_memory_that_is_never_closed_loses_nothing_and_says_nothing(
+def test_a_memory_that_is_never_closed_loses_nothing_and_prints_nothing(
     open_small: OpenMemory, tmp_path: Path, ending: str
 ) -> None:
     script = """
@@ -364,7 +364,7 @@ memory.search("ann", "memory 7")
 """
     path = tmp_path / "memory.db"
     run_python(script + ending, path)
-    assert sound(path)
+    assert is_intact(path)
     with open_small(path=path) as memory:
         assert {entry.id for entry in memory.recent("ann", 1_000)} == set(map(str, range(100)))
 

@@ -1,4 +1,4 @@
-"""Agents that exist already remember what they do, and notice nothing when that fails."""
+"""Hooks store the calls of existing agents, and a failure of the memory never disturbs an agent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def memory(open_memory: Open) -> AgentMemorySystem:
 
 
 class Plain:
-    """An agent that knows nothing of memories, and counts its calls."""
+    """An agent without a memory, which counts its calls."""
 
     agent_id = "walker"
 
@@ -80,11 +80,11 @@ def recorded(memory: AgentMemorySystem, agent: str = "walker") -> list[tuple[str
     return [(entry.kind, entry.step, entry.content) for entry in entries]
 
 
-# -- what is recorded -----------------------------------------------------------------------------
+# -- what is stored -------------------------------------------------------------------------------
 
 
 @WAYS
-def test_calls_are_remembered_after_they_have_run(memory: AgentMemorySystem, way: Any) -> None:
+def test_calls_are_stored_after_they_have_run(memory: AgentMemorySystem, way: Any) -> None:
     walker = way(memory)()
     walker.observe("a door")
     assert walker.act("open", "slowly", force=2) == {"went": "open"}
@@ -111,7 +111,7 @@ def test_calls_are_remembered_after_they_have_run(memory: AgentMemorySystem, way
 
 
 @WAYS
-def test_an_async_method_stays_async_and_is_remembered(memory: AgentMemorySystem, way: Any) -> None:
+def test_an_async_method_stays_async_and_is_stored(memory: AgentMemorySystem, way: Any) -> None:
     walker = way(memory, PlainAsync)()
     assert asyncio.iscoroutinefunction(walker.act)
 
@@ -124,7 +124,7 @@ def test_an_async_method_stays_async_and_is_remembered(memory: AgentMemorySystem
 
 
 @WAYS
-def test_an_exception_is_passed_on_and_nothing_is_remembered(memory: AgentMemorySystem, way: Any) -> None:
+def test_an_exception_is_passed_on_and_nothing_is_stored(memory: AgentMemorySystem, way: Any) -> None:
     walker = way(memory)()
     with pytest.raises(KeyError, match="the agent's own error"):
         walker.act("fail")
@@ -134,7 +134,7 @@ def test_an_exception_is_passed_on_and_nothing_is_remembered(memory: AgentMemory
         asyncio.run(eager.act("fail"))
     assert recorded(memory) == []
     walker.act("again")
-    assert len(recorded(memory)) == 1, "a call that failed does not stop the next from being remembered"
+    assert len(recorded(memory)) == 1, "the call after a failed one is stored"
 
 
 @WAYS
@@ -145,7 +145,7 @@ def test_a_hooked_method_looks_like_the_original(memory: AgentMemorySystem, way:
 
 
 @WAYS
-def test_the_agents_id_is_its_own_or_as_asked(memory: AgentMemorySystem, way: Any) -> None:
+def test_the_agent_id_is_the_instances_own_or_the_given_one(memory: AgentMemorySystem, way: Any) -> None:
     way(memory, agent_id="fixed")().act("x")
     way(memory, agent_id=lambda instance: f"number {instance.calls}")().act("x")
 
@@ -174,7 +174,7 @@ def test_importance_is_a_number_or_a_function(memory: AgentMemorySystem, way: An
 
 
 @WAYS
-def test_a_class_may_lack_some_of_the_methods(memory: AgentMemorySystem, way: Any) -> None:
+def test_a_class_need_not_have_all_methods(memory: AgentMemorySystem, way: Any) -> None:
     class Observer:
         agent_id = "walker"
         act = None
@@ -208,7 +208,7 @@ def test_static_and_class_methods_work_as_before(memory: AgentMemorySystem, way:
     assert odd.observe("y") == f"{cls.__name__} y"
 
 
-def test_only_the_methods_asked_for_are_remembered(memory: AgentMemorySystem) -> None:
+def test_only_the_given_methods_are_stored(memory: AgentMemorySystem) -> None:
     @with_memory(memory, methods=["speak"])
     class Speaker:
         agent_id = "walker"
@@ -226,7 +226,7 @@ def test_only_the_methods_asked_for_are_remembered(memory: AgentMemorySystem) ->
 # -- inheritance ----------------------------------------------------------------------------------
 
 
-def test_an_override_that_calls_its_parents_is_remembered_once(memory: AgentMemorySystem) -> None:
+def test_an_override_that_calls_its_parent_is_stored_once(memory: AgentMemorySystem) -> None:
     class Base(MemoryHooks):
         memory_system = memory
         agent_id = "walker"
@@ -248,7 +248,7 @@ def test_an_override_that_calls_its_parents_is_remembered_once(memory: AgentMemo
     assert len(recorded(memory)) == 2
 
 
-def test_a_decorated_class_and_its_decorated_child_remember_once(memory: AgentMemorySystem) -> None:
+def test_a_decorated_class_and_its_decorated_child_store_once(memory: AgentMemorySystem) -> None:
     parent = decorated(memory)
 
     @with_memory(memory)
@@ -265,7 +265,7 @@ def test_a_decorated_class_and_its_decorated_child_remember_once(memory: AgentMe
     assert len(recorded(memory)) == 2
 
 
-def test_an_async_override_that_calls_its_parents_is_remembered_once(memory: AgentMemorySystem) -> None:
+def test_an_async_override_that_calls_its_parent_is_stored_once(memory: AgentMemorySystem) -> None:
     class Child(mixed_in(memory, PlainAsync)):  # type: ignore[misc]
         async def act(self, observation: str) -> Any:
             return [await super().act(observation)]
@@ -274,7 +274,7 @@ def test_an_async_override_that_calls_its_parents_is_remembered_once(memory: Age
     assert [content["result"] for _, _, content in recorded(memory)] == [[{"went": "x"}]]
 
 
-def test_two_agents_that_call_each_other_are_both_remembered(memory: AgentMemorySystem) -> None:
+def test_calls_of_two_agents_that_call_each_other_are_both_stored(memory: AgentMemorySystem) -> None:
     cls = decorated(memory, agent_id=lambda instance: instance.name)
 
     class Caller(cls):  # type: ignore[misc, valid-type]
@@ -291,7 +291,7 @@ def test_two_agents_that_call_each_other_are_both_remembered(memory: AgentMemory
     assert len(recorded(memory, "caller")) == 1
 
 
-# -- the agent comes first ------------------------------------------------------------------------
+# -- failures -------------------------------------------------------------------------------------
 
 
 def broken_memories() -> dict[str, Callable[[AgentMemorySystem, Any], Any]]:
@@ -325,7 +325,7 @@ def broken_memories() -> dict[str, Callable[[AgentMemorySystem, Any], Any]]:
 
 @WAYS
 @pytest.mark.parametrize("how", broken_memories())
-def test_when_remembering_fails_the_agent_runs_exactly_once_and_notices_nothing(
+def test_a_memory_that_fails_does_not_disturb_the_agent(
     memory: AgentMemorySystem, caplog: pytest.LogCaptureFixture, way: Any, how: str
 ) -> None:
     walker = broken_memories()[how](memory, way)()
@@ -345,7 +345,7 @@ def test_when_remembering_fails_the_agent_runs_exactly_once_and_notices_nothing(
 
 
 @WAYS
-def test_an_async_agent_notices_nothing_either(memory: AgentMemorySystem, way: Any) -> None:
+def test_a_memory_that_fails_does_not_disturb_an_async_agent(memory: AgentMemorySystem, way: Any) -> None:
     walker = way(memory, PlainAsync)()
     memory.close()
     assert asyncio.run(walker.act("x")) == {"went": "x"}
@@ -365,7 +365,7 @@ def holding_itself() -> list[Any]:
 
 @WAYS
 @pytest.mark.parametrize("result", [Unprintable(), holding_itself()], ids=["no repr", "holds itself"])
-def test_results_that_can_not_be_recorded_are_passed_on(
+def test_results_that_can_not_be_stored_are_passed_on(
     memory: AgentMemorySystem, way: Any, result: Any
 ) -> None:
     class Odd:
@@ -410,25 +410,29 @@ def frozen(memory: AgentMemorySystem) -> Any:
     return Frozen()
 
 
-def test_a_class_with_slots_is_remembered(memory: AgentMemorySystem) -> None:
+def test_calls_of_a_class_with_slots_are_stored(memory: AgentMemorySystem) -> None:
     slotted = with_slots(memory)
     assert not hasattr(slotted, "__dict__")
     assert slotted.act("x") == "x"
     assert slotted.observe("y") == "y"
     assert slotted.act("z") == "z"
     kinds = [(kind, step) for kind, step, _ in recorded(memory, "Slotted")]
-    assert kinds == [("action", None), ("interaction", None), ("action", None)], "nowhere to count steps"
+    assert kinds == [("action", None), ("interaction", None), ("action", None)], (
+        "there is no attribute to count steps"
+    )
     assert slotted.memory_failures == 0
 
 
-def test_a_class_with_slots_notices_no_failure(memory: AgentMemorySystem) -> None:
+def test_a_memory_that_fails_does_not_disturb_a_class_with_slots(memory: AgentMemorySystem) -> None:
     slotted = with_slots(memory)
     memory.close()
     assert slotted.act("x") == "x"
     assert (slotted.calls, slotted.memory_failures) == (1, 1)
 
 
-def test_a_frozen_class_is_remembered_and_notices_no_failure(memory: AgentMemorySystem) -> None:
+def test_calls_of_a_frozen_class_are_stored_and_failures_do_not_disturb_it(
+    memory: AgentMemorySystem,
+) -> None:
     agent = frozen(memory)
     assert agent.act("x") == "x"
     assert len(recorded(memory, "Frozen")) == 1
@@ -452,7 +456,7 @@ def test_an_agent_with_a_memory_of_its_own_keeps_it(memory: AgentMemorySystem, w
     assert len(recorded(memory)) == 1
 
 
-def test_a_mixin_without_a_system_says_what_to_do(memory: AgentMemorySystem) -> None:
+def test_the_error_of_a_mixin_without_a_system_says_what_to_do(memory: AgentMemorySystem) -> None:
     class Forgetful(MemoryHooks, Plain):
         pass
 
@@ -462,7 +466,7 @@ def test_a_mixin_without_a_system_says_what_to_do(memory: AgentMemorySystem) -> 
         _ = forgetful.memory
 
 
-# -- values of a program as JSON ------------------------------------------------------------------
+# -- Python values as JSON ------------------------------------------------------------------------
 
 
 class Level(IntEnum):
@@ -507,7 +511,7 @@ class Part:
         (range(2), "range(0, 2)"),
     ],
 )
-def test_values_of_a_program_become_json(memory: AgentMemorySystem, value: Any, json: Any) -> None:
+def test_python_values_become_json(memory: AgentMemorySystem, value: Any, json: Any) -> None:
     assert to_json(value) == json
     entry = memory.get("ann", memory.add("ann", {"v": to_json(value)}))
     assert entry is not None

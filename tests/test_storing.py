@@ -1,4 +1,4 @@
-"""Storing, changing and deleting memories, and reading them by id."""
+"""Memories are stored, changed, deleted and read by id."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def everything(memory: AgentMemorySystem, *agents: str) -> dict[str, list[Memory
 # -- adding ---------------------------------------------------------------------------------------
 
 
-def test_what_was_added_comes_back_whole(memory: AgentMemorySystem, clock: ManualClock) -> None:
+def test_get_returns_all_fields_of_an_added_memory(memory: AgentMemorySystem, clock: ManualClock) -> None:
     id_ = memory.add(
         "ann",
         {"room": "kitchen"},
@@ -57,7 +57,7 @@ def test_what_was_added_comes_back_whole(memory: AgentMemorySystem, clock: Manua
     )
 
 
-def test_what_was_not_said_has_the_documented_defaults(memory: AgentMemorySystem) -> None:
+def test_missing_fields_have_the_documented_defaults(memory: AgentMemorySystem) -> None:
     text = memory.get("ann", memory.add("ann", "a text"))
     state = memory.get("ann", memory.add("ann", {"x": 1}))
     assert text is not None
@@ -74,7 +74,7 @@ def test_ids_are_unique_even_for_equal_contents_in_one_batch(memory: AgentMemory
     assert memory.get_memory_statistics("ann")["total"] == 600
 
 
-def test_two_memories_at_one_step_are_two(memory: AgentMemorySystem) -> None:
+def test_two_memories_of_one_step_are_both_stored(memory: AgentMemorySystem) -> None:
     first = memory.store_agent_state("ann", {"x": 1}, 5)
     second = memory.store_agent_state("ann", {"x": 1}, 5)
     assert first != second
@@ -89,7 +89,7 @@ def test_two_memories_at_one_step_are_two(memory: AgentMemorySystem) -> None:
         ("store_agent_interaction", "interaction", "interaction_id"),
     ],
 )
-def test_the_verbs_of_the_specification_store_each_its_kind(
+def test_each_store_method_of_the_specification_stores_its_kind(
     memory: AgentMemorySystem, verb: str, kind: str, id_argument: str
 ) -> None:
     store = getattr(memory, verb)
@@ -101,12 +101,12 @@ def test_the_verbs_of_the_specification_store_each_its_kind(
     assert (entry.content, entry.metadata, entry.created_at) == ({"x": 1}, {"m": 1}, 12.5)
     important = memory.get("ann", store("ann", "a text", priority=2.0, importance=0.0))
     assert important is not None
-    assert important.importance == 0.0, "importance counts before priority, also when it is 0"
+    assert important.importance == 0.0, "importance overrides priority, also if it is 0"
     assert important.kind == kind
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_a_memory_can_be_stored_straight_into_any_tier(memory: AgentMemorySystem, tier: str) -> None:
+def test_a_memory_can_be_stored_directly_in_any_tier(memory: AgentMemorySystem, tier: str) -> None:
     id_ = memory.add("ann", {"x": [1, 2]}, tier=tier)
     entry = memory.get("ann", id_)
     assert entry is not None
@@ -116,7 +116,7 @@ def test_a_memory_can_be_stored_straight_into_any_tier(memory: AgentMemorySystem
     assert memory.get_memory_statistics("ann")["tiers"][tier] == 1
 
 
-def test_one_batch_may_go_to_several_tiers_and_agents(memory: AgentMemorySystem) -> None:
+def test_a_batch_can_have_several_tiers_and_agents(memory: AgentMemorySystem) -> None:
     batch = [
         {"agent_id": agent, "content": {"n": number}, "tier": tier, "step": number}
         for agent in ("ann", "bob")
@@ -202,13 +202,13 @@ def test_storing_an_id_again_with_the_same_content_is_one_memory(memory: AgentMe
 
 
 @pytest.mark.parametrize("tier", ["im", "ltm"])
-def test_storing_an_id_again_does_not_bring_it_back_up(memory: AgentMemorySystem, tier: str) -> None:
+def test_storing_an_id_again_does_not_move_it_up(memory: AgentMemorySystem, tier: str) -> None:
     memory.add("ann", {"a": 1}, id="one", tier=tier)
     memory.add("ann", {"a": 1}, id="one")
     assert memory.get_memory_statistics("ann")["tiers"] == {"stm": 0, "im": 0, "ltm": 0} | {tier: 1}
 
 
-def test_the_order_of_an_objects_keys_makes_no_other_content(memory: AgentMemorySystem) -> None:
+def test_the_order_of_keys_does_not_change_the_content(memory: AgentMemorySystem) -> None:
     memory.add("ann", {"a": 1, "b": {"c": 2, "d": 3}}, id="one")
     assert memory.add("ann", {"b": {"d": 3, "c": 2}, "a": 1}, id="one") == "one"
     assert memory.get_memory_statistics("ann")["total"] == 1
@@ -246,7 +246,7 @@ def test_a_batch_that_contradicts_itself_stores_nothing(memory: AgentMemorySyste
     assert memory.get_memory_statistics()["total"] == 0
 
 
-def test_one_id_of_two_agents_is_two_memories(memory: AgentMemorySystem) -> None:
+def test_two_agents_can_use_the_same_id(memory: AgentMemorySystem) -> None:
     memory.add("ann", "ann's", id="x")
     memory.add("bob", "bob's", id="x")
     contents = [getattr(memory.get(agent, "x"), "content", None) for agent in ("ann", "bob")]
@@ -280,7 +280,7 @@ def test_a_batch_with_one_bad_item_stores_nothing(
 # -- reading by id --------------------------------------------------------------------------------
 
 
-def test_get_many_answers_in_the_order_asked(memory: AgentMemorySystem) -> None:
+def test_get_many_returns_the_order_of_the_ids(memory: AgentMemorySystem) -> None:
     ids = [memory.add("ann", {"n": number}, tier=TIERS[number % 3]) for number in range(1100)]
     asked = [*reversed(ids), "nobody", ids[0], ids[0]]
     found = memory.get_many("ann", asked)
@@ -290,7 +290,7 @@ def test_get_many_answers_in_the_order_asked(memory: AgentMemorySystem) -> None:
     assert memory.get_many("bob", ids[:2]) == [None, None]
 
 
-def test_exists_tells_where_a_memory_is(memory: AgentMemorySystem) -> None:
+def test_exists_checks_one_tier_or_all(memory: AgentMemorySystem) -> None:
     memory.add("ann", "x", id="one", tier="im")
     assert memory.exists("ann", "one")
     assert memory.exists("ann", "one", "all")
@@ -341,7 +341,7 @@ def test_reading_the_same_memories_again_does_not_fill_the_cache(memory: AgentMe
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_update_changes_what_is_named_and_nothing_else(memory: AgentMemorySystem, tier: str) -> None:
+def test_update_changes_only_the_given_fields(memory: AgentMemorySystem, tier: str) -> None:
     memory.add("ann", {"a": 1}, id="x", tier=tier, step=3, metadata={"m": 1}, timestamp=50.0, kind="k")
     old = memory.get("ann", "x")
     changes: list[dict[str, Any]] = [
@@ -366,14 +366,14 @@ def test_update_changes_what_is_named_and_nothing_else(memory: AgentMemorySystem
         assert memory.get_memory_statistics("ann")["total"] == 1
 
 
-def test_update_of_nothing_says_so(memory: AgentMemorySystem) -> None:
+def test_update_of_a_missing_memory_returns_false(memory: AgentMemorySystem) -> None:
     memory.add("ann", "x", id="one")
     assert not memory.update("ann", "two", content="y")
     assert not memory.update("bob", "one", content="y")
     assert memory.get_memory_statistics()["total"] == 1
 
 
-def test_an_update_that_is_refused_changes_nothing(memory: AgentMemorySystem) -> None:
+def test_a_refused_update_changes_nothing(memory: AgentMemorySystem) -> None:
     memory.add("ann", {"a": 1}, id="x", importance=2.0)
     before = memory.get("ann", "x")
     for bad in (
@@ -389,22 +389,22 @@ def test_an_update_that_is_refused_changes_nothing(memory: AgentMemorySystem) ->
         assert memory.get("ann", "x") == before
 
 
-def test_an_updated_memory_keeps_its_place_in_the_order_of_time(memory: AgentMemorySystem) -> None:
+def test_an_updated_memory_keeps_its_place_in_time(memory: AgentMemorySystem) -> None:
     ids = memory.add_many([{"agent_id": "ann", "content": f"turn {number}"} for number in range(5)])
     memory.update("ann", ids[1], importance=2.0)
     assert [entry.id for entry in memory.retrieve_by_time_range("ann")] == ids
     assert [entry.id for entry in memory.recent("ann")] == ids[::-1]
 
 
-def test_an_update_of_the_importance_changes_no_words(memory: AgentMemorySystem) -> None:
-    """The date belongs to a memory's words only where the caller said when it happened."""
+def test_an_update_of_the_importance_adds_no_search_terms(memory: AgentMemorySystem) -> None:
+    """The date is a search term only if the caller passed the timestamp."""
     memory.add("ann", "the cat sat", id="x")
     memory.update("ann", "x", importance=2.0)
     (hit,) = memory.search("ann", "cat november 2023")
     assert hit.why.words == ("cat",)
 
 
-def test_an_updated_memory_does_not_get_young_again(open_memory: Open, clock: ManualClock) -> None:
+def test_an_update_does_not_reset_the_age_of_a_memory(open_memory: Open, clock: ManualClock) -> None:
     memory = open_memory(embedder=small_embedder(), stm={"ttl_seconds": 100.0})
     memory.add("ann", "old", id="x")
     clock.advance(60)
@@ -417,7 +417,7 @@ def test_an_updated_memory_does_not_get_young_again(open_memory: Open, clock: Ma
 # -- deleting -------------------------------------------------------------------------------------
 
 
-def test_delete_removes_one_memory_for_good(open_memory: Open) -> None:
+def test_a_deleted_memory_is_gone_after_reopening(open_memory: Open) -> None:
     memory = open_memory(embedder=small_embedder())
     ids = [memory.add("ann", f"memory {number}", tier=tier) for number, tier in enumerate(TIERS * 2)]
     assert memory.search("ann", "memory 1")
@@ -444,7 +444,7 @@ def test_a_deleted_id_can_be_used_again_with_other_content(memory: AgentMemorySy
     assert [hit.entry.content for hit in memory.search("ann", "apple")] == ["pear"]
 
 
-def test_delete_many_counts_what_there_was(memory: AgentMemorySystem) -> None:
+def test_delete_many_returns_how_many_existed(memory: AgentMemorySystem) -> None:
     ids = [memory.add("ann", f"memory {number}") for number in range(1200)]
     kept = memory.add("bob", "x", id=ids[0])
     assert memory.delete_many("ann", [*ids[:1100], ids[0], "nobody"]) == 1100
@@ -453,7 +453,7 @@ def test_delete_many_counts_what_there_was(memory: AgentMemorySystem) -> None:
     assert memory.exists("bob", kept)
 
 
-def test_delete_all_touches_nobody_else(open_memory: Open) -> None:
+def test_delete_all_deletes_nothing_of_other_agents(open_memory: Open) -> None:
     memory = open_memory(embedder=small_embedder())
     names = ["ann", "ann ", "Ann", "anna", "%", "a_n", "bob"]
     for name in names:
@@ -486,7 +486,7 @@ def test_delete_all_touches_nobody_else(open_memory: Open) -> None:
             assert system.get_memory_statistics(gone)["total"] == 0
 
 
-def test_an_agent_can_go_on_after_delete_all(memory: AgentMemorySystem) -> None:
+def test_an_agent_can_store_again_after_delete_all(memory: AgentMemorySystem) -> None:
     memory.add("ann", "before", id="x")
     memory.search("ann", "before")
     memory.delete_all("ann")
@@ -498,7 +498,7 @@ def test_an_agent_can_go_on_after_delete_all(memory: AgentMemorySystem) -> None:
 # -- statistics -----------------------------------------------------------------------------------
 
 
-def test_statistics_change_nothing_they_count(memory: AgentMemorySystem) -> None:
+def test_reading_statistics_does_not_change_them(memory: AgentMemorySystem) -> None:
     ids = [memory.add("ann", f"memory {number}") for number in range(10)]
     memory.get("ann", ids[0])
     memory.get_many("ann", ids[:4])
@@ -563,7 +563,7 @@ WRITING = {
 
 @pytest.mark.parametrize("where", ["file", ":memory:"])
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_closed_memory_says_that_it_is_closed(
+def test_every_method_of_a_closed_memory_raises_store_closed(
     open_memory: Open, tmp_path: Path, verb: str, where: str
 ) -> None:
     memory = open_memory(
@@ -578,7 +578,7 @@ def test_a_closed_memory_says_that_it_is_closed(
         VERBS[verb](memory)
 
 
-def test_a_context_manager_closes_what_it_opened(open_memory: Open) -> None:
+def test_the_context_manager_closes_the_memory(open_memory: Open) -> None:
     with open_memory(embedder=small_embedder()) as memory:
         memory.add("ann", "x", id="one")
     with pytest.raises(StoreClosed):
@@ -624,7 +624,7 @@ class _Name(StrEnum):
     ANN = "ann"
 
 
-def test_one_agents_view_has_the_verbs_without_the_name(memory: AgentMemorySystem) -> None:
+def test_an_agents_view_has_the_methods_without_the_agent_id(memory: AgentMemorySystem) -> None:
     ann = memory.agent(_Name.ANN)
     id_ = ann.add({"x": 1}, step=2)
     more = ann.add_many([{"content": "two"}, {"content": "three"}])
@@ -640,13 +640,13 @@ def test_one_agents_view_has_the_verbs_without_the_name(memory: AgentMemorySyste
     assert ann.delete_all() == 2
 
 
-def test_one_agents_view_stores_for_nobody_else(memory: AgentMemorySystem) -> None:
+def test_an_agents_view_refuses_memories_of_another_agent(memory: AgentMemorySystem) -> None:
     with pytest.raises(InvalidMemory):
         memory.agent("ann").add_many([{"agent_id": "bob", "content": "x"}])
     assert memory.agents() == []
 
 
-def test_what_was_read_and_deleted_leaves_nothing_in_the_file(open_memory: Open, tmp_path: Path) -> None:
+def test_the_read_counts_of_deleted_memories_are_deleted(open_memory: Open, tmp_path: Path) -> None:
     memory = open_memory(embedder=small_embedder())
     kept, *others = (memory.add("ann", f"note {number}", tier="im") for number in range(5))
     for id_ in (kept, *others):
@@ -657,8 +657,8 @@ def test_what_was_read_and_deleted_leaves_nothing_in_the_file(open_memory: Open,
         assert file.execute("SELECT count(*), sum(uses) FROM uses").fetchall() == [(1, 1)]
 
 
-def test_what_a_caller_does_to_its_metadata_afterwards_changes_no_memory(memory: AgentMemorySystem) -> None:
-    memory.add("ann", "the first", metadata={})  # of an agent that is known, new memories are kept in RAM
+def test_changing_metadata_after_the_call_changes_no_memory(memory: AgentMemorySystem) -> None:
+    memory.add("ann", "the first", metadata={})  # new memories are cached only after the agent's first
     stored = []
     for number in range(40):
         metadata: dict[str, Any] = {"speaker": "Ann", "tags": ["a"]}

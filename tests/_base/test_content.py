@@ -1,4 +1,4 @@
-"""Any JSON value comes back exactly, from every tier; what is not JSON is refused and stores nothing."""
+"""Any JSON value is returned exactly from every tier; other values are refused and nothing is stored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Open = Callable[..., AgentMemorySystem]
 
 
 def exact(value: Any) -> Any:
-    """What differs between any two JSON values, also 1 and 1.0 and true, 0.0 and -0.0."""
+    """Return a form that differs for any two JSON values, also for 1, 1.0 and true, 0.0 and -0.0."""
     if isinstance(value, dict):
         return {key: exact(child) for key, child in value.items()}
     if isinstance(value, list | tuple):
@@ -182,7 +182,7 @@ def test_bytes_that_only_look_like_nan_are_text(memory: AgentMemorySystem) -> No
 # -- subclasses -----------------------------------------------------------------------------------
 
 
-class Colour(str, Enum):  # noqa: UP042 - what many programs have, and str() of it is not its value
+class Colour(str, Enum):  # noqa: UP042 - many programs have this; its str() is not its value
     RED = "red"
 
 
@@ -243,7 +243,7 @@ def test_subclasses_of_json_types_are_stored_as_plain_values(
     assert memory.add("ann", plain, id=id_) == id_, "the plain value is the same content"
 
 
-def test_metadata_may_be_any_mapping(memory: AgentMemorySystem) -> None:
+def test_metadata_can_be_any_mapping(memory: AgentMemorySystem) -> None:
     for mapping in (MappingProxyType({"a": 1}), UserDict(a=1), OrderedDict(a=1)):
         entry = memory.get("ann", memory.add("ann", "x", metadata=mapping))
         assert entry is not None
@@ -316,7 +316,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentMemorySyste
 
 @pytest.mark.parametrize("place", ["top", "in a list", "in an object", "metadata"])
 @pytest.mark.parametrize("name", NOT_JSON)
-def test_what_is_not_json_is_refused_in_one_line_and_stores_nothing(
+def test_a_value_that_is_not_json_is_refused_in_one_line_and_not_stored(
     empty: AgentMemorySystem, name: str, place: str
 ) -> None:
     value = NOT_JSON[name]()
@@ -351,7 +351,7 @@ def test_a_query_that_is_not_json_is_refused(memory: AgentMemorySystem, name: st
 # -- leaves ---------------------------------------------------------------------------------------
 
 
-def test_leaves_have_dotted_paths_and_lists_share_theirs() -> None:
+def test_leaves_have_dotted_paths_and_the_elements_of_a_list_share_one() -> None:
     content = {"a": {"b": [1, {"c": "x"}]}, "d": None, "e": [[True]], "f": {}}
     assert leaves_of(content) == [("a.b", 1), ("a.b.c", "x"), ("d", None), ("e", True)]
     assert leaves_of("text") == [("", "text")]

@@ -1,4 +1,4 @@
-"""Long work in the background lets others run; the same work for a caller goes straight on."""
+"""Low-priority work yields to other threads; the same work done for a caller does not."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from memory._base.yielding import low_priority, yield_gil
 
 
-def rests(work_seconds: float, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How often work of so long sleeps."""
+def sleeps(work_seconds: float, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return how often work of this length sleeps."""
     slept = []
     monkeypatch.setattr("memory._base.yielding.time.sleep", slept.append)
     end = time.perf_counter() + work_seconds
@@ -21,17 +21,17 @@ def rests(work_seconds: float, monkeypatch: pytest.MonkeyPatch) -> int:
     return len(slept)
 
 
-def test_only_who_says_so_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert rests(0.02, monkeypatch) == 0
+def test_only_low_priority_work_yields(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sleeps(0.02, monkeypatch) == 0
     with low_priority():
-        assert 1 <= rests(0.02, monkeypatch) <= 20
+        assert 1 <= sleeps(0.02, monkeypatch) <= 20
         with low_priority():
-            assert rests(0.02, monkeypatch) >= 1
-        assert rests(0.02, monkeypatch) >= 1
-    assert rests(0.02, monkeypatch) == 0
+            assert sleeps(0.02, monkeypatch) >= 1
+        assert sleeps(0.02, monkeypatch) >= 1
+    assert sleeps(0.02, monkeypatch) == 0
 
 
-def test_short_work_does_not_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_work_does_not_yield(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr("memory._base.yielding.time.sleep", slept.append)
     monkeypatch.setattr("memory._base.yielding.time.perf_counter", lambda: 5.0)
@@ -41,22 +41,22 @@ def test_short_work_does_not_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     assert slept == []
 
 
-def test_each_thread_is_asked_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_low_priority_is_set_for_one_thread_only(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     with low_priority():
-        other = threading.Thread(target=lambda: found.append(rests(0.02, monkeypatch)))
+        other = threading.Thread(target=lambda: found.append(sleeps(0.02, monkeypatch)))
         other.start()
         other.join()
     assert found == [0]
 
 
-def test_another_thread_gets_its_turn_while_one_works() -> None:
-    """With an interval between forced turns in which the work would be over, only `yield_gil` gives one."""
+def test_another_thread_runs_while_one_works() -> None:
+    """The switch interval is longer than the work, so only `yield_gil` can switch threads."""
     before = sys.getswitchinterval()
     turns = 0
     over = threading.Event()
 
-    def wait_for_turns() -> None:
+    def count_turns() -> None:
         nonlocal turns
         while not over.is_set():
             turns += 1
@@ -64,7 +64,7 @@ def test_another_thread_gets_its_turn_while_one_works() -> None:
 
     sys.setswitchinterval(60)
     try:
-        other = threading.Thread(target=wait_for_turns)
+        other = threading.Thread(target=count_turns)
         other.start()
         with low_priority():
             at_first = turns

@@ -1,4 +1,4 @@
-"""How often memories were read: counted in little room, and saved without anybody's asking."""
+"""Read counts take little space, and are saved without a call of `maintain`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Open = Callable[..., AgentMemorySystem]
 
 
 def saved(tmp_path: Path) -> int:
-    """Readings in the file."""
+    """Return the sum of the read counts in the file."""
     with closing(sqlite3.connect(tmp_path / "memory.db")) as file:
         return int(file.execute("SELECT coalesce(sum(uses), 0) FROM uses").fetchone()[0])
 
 
-def test_reading_the_same_over_and_over_takes_no_room_and_is_counted_whole(
+def test_repeated_reads_of_the_same_memories_are_all_counted_in_constant_space(
     open_memory: Open, tmp_path: Path
 ) -> None:
     memory = open_memory(embedder=small_embedder())
@@ -39,7 +39,7 @@ def test_reading_the_same_over_and_over_takes_no_room_and_is_counted_whole(
     assert saved(tmp_path) == 150_000
 
 
-def test_without_maintenance_storing_saves_what_was_read_in_parts(
+def test_without_maintenance_storing_calls_save_read_counts_in_parts(
     open_memory: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(system, "_MAX_UNSAVED_COUNTS", 100)
@@ -56,7 +56,7 @@ def test_without_maintenance_storing_saves_what_was_read_in_parts(
     assert saved(tmp_path) == 1000
 
 
-def test_what_was_saved_by_the_way_counts_in_a_transition(
+def test_saved_read_counts_count_in_a_transition(
     open_memory: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(system, "_MAX_UNSAVED_COUNTS", 0)
@@ -74,7 +74,7 @@ def test_what_was_saved_by_the_way_counts_in_a_transition(
     assert (entry.tier, other.tier) == ("stm", "im")
 
 
-def test_storing_succeeds_where_only_the_uses_can_not_be_saved(
+def test_storing_succeeds_if_the_read_counts_can_not_be_saved(
     open_memory: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def full(_: object) -> None:
@@ -91,39 +91,39 @@ def test_storing_succeeds_where_only_the_uses_can_not_be_saved(
     assert ["no space left" in record.getMessage() for record in caplog.records] == [True]
 
 
-def test_of_memories_that_nobody_saves_the_first_are_given_up() -> None:
-    waiting = ReadCounts()
+def test_above_the_limit_the_oldest_unsaved_counts_are_dropped() -> None:
+    unsaved = ReadCounts()
     for seq in range(read_counts._MAX_UNSAVED + 5 * read_counts._CHECK_EVERY):
-        waiting.add("ann", [seq])
-        waiting.add("ann", [seq])
-    assert waiting.memories <= read_counts._MAX_UNSAVED + read_counts._CHECK_EVERY
-    taken = waiting.take()["ann"]
+        unsaved.add("ann", [seq])
+        unsaved.add("ann", [seq])
+    assert unsaved.memories <= read_counts._MAX_UNSAVED + read_counts._CHECK_EVERY
+    taken = unsaved.take()["ann"]
     assert 0 not in taken
     assert taken[read_counts._MAX_UNSAVED] == 2
 
 
-def test_a_part_is_taken_of_those_that_were_first_read() -> None:
-    waiting = ReadCounts()
+def test_taking_a_part_takes_the_memories_that_were_read_first() -> None:
+    unsaved = ReadCounts()
     for agent, seq in (("ann", 1), ("ann", 2), ("ben", 1), ("ann", 1), ("ben", 2), ("eve", 1)):
-        waiting.add(agent, [seq])
-    assert waiting.take(3) == {"ann": {1: 2, 2: 1}, "ben": {1: 1}}
-    assert waiting.take(0) == {}
-    assert waiting.take() == {"ben": {2: 1}, "eve": {1: 1}}
-    assert waiting.take() == {}
+        unsaved.add(agent, [seq])
+    assert unsaved.take(3) == {"ann": {1: 2, 2: 1}, "ben": {1: 1}}
+    assert unsaved.take(0) == {}
+    assert unsaved.take() == {"ben": {2: 1}, "eve": {1: 1}}
+    assert unsaved.take() == {}
 
 
 @pytest.mark.parametrize("most", [None, 3], ids=["all", "a part"])
-def test_no_reading_is_lost_or_counted_twice_while_others_take(most: int | None) -> None:
-    waiting, readings = ReadCounts(), 30_000
+def test_no_read_is_lost_or_counted_twice_while_other_threads_take(most: int | None) -> None:
+    unsaved, readings = ReadCounts(), 30_000
     taken: list[int] = []
 
     def read() -> None:
         for number in range(readings):
-            waiting.counts["ann"][number % 7] += 1
+            unsaved.counts["ann"][number % 7] += 1
 
     def take() -> None:
         for _ in range(2000):
-            taken.extend(sum(counts.values()) for counts in waiting.take(most).values())
+            taken.extend(sum(counts.values()) for counts in unsaved.take(most).values())
 
     together(read, read, take, take)
-    assert sum(taken) + sum(waiting.take().get("ann", {}).values()) == 2 * readings
+    assert sum(taken) + sum(unsaved.take().get("ann", {}).values()) == 2 * readings

@@ -1,4 +1,4 @@
-"""Moving down the tiers: by age, by capacity, by hand, in the background; and what never changes by it."""
+"""Memories move down the tiers by age, by capacity, on request and in the background, and stay exact."""
 
 from __future__ import annotations
 
@@ -59,13 +59,11 @@ def fill(memory: AgentMemorySystem, count: int, agent: str = "ann", **fields: An
 # -- by age ---------------------------------------------------------------------------------------
 
 
-def test_a_memory_goes_down_when_its_time_is_over_and_not_before(
-    open_memory: Open, clock: ManualClock
-) -> None:
+def test_a_memory_moves_down_after_its_ttl_and_not_before(open_memory: Open, clock: ManualClock) -> None:
     memory = open_memory(embedder=small_embedder(), stm={"ttl_seconds": 100.0}, im={"ttl_seconds": 1000.0})
     memory.add("ann", "x")
     clock.advance(100)
-    assert memory.maintain() == NOTHING, "exactly at its limit it is not over it"
+    assert memory.maintain() == NOTHING, "exactly at the limit it stays"
     clock.advance(0.001)
     assert memory.maintain() == TransitionReport(moved_to_im=1)
     clock.advance(899.999)
@@ -77,9 +75,7 @@ def test_a_memory_goes_down_when_its_time_is_over_and_not_before(
     assert tiers_of(memory) == (0, 0, 1)
 
 
-def test_the_age_counts_from_storing_and_not_from_when_it_happened(
-    open_memory: Open, clock: ManualClock
-) -> None:
+def test_the_age_of_a_memory_starts_when_it_is_stored(open_memory: Open, clock: ManualClock) -> None:
     memory = open_memory(embedder=small_embedder(), stm={"ttl_seconds": 100.0})
     memory.add("ann", "long ago", timestamp=0.0)
     memory.add("ann", "in the future", timestamp=clock.now() + 1e6)
@@ -88,19 +84,19 @@ def test_the_age_counts_from_storing_and_not_from_when_it_happened(
     assert memory.maintain() == TransitionReport(moved_to_im=2)
 
 
-def test_each_memory_goes_by_its_own_age(open_memory: Open, clock: ManualClock) -> None:
+def test_each_memory_moves_by_its_own_age(open_memory: Open, clock: ManualClock) -> None:
     memory = open_memory(embedder=small_embedder(), stm={"ttl_seconds": 100.0}, transition_batch=3)
     ids = []
     for number in range(20):
         ids.append(memory.add("ann" if number % 2 else "bob", f"n {number}"))
         clock.advance(10)
     memory.maintain()
-    # The last was stored 10 s ago, the first 200 s ago: those past 100 s are the first ten.
+    # The last was stored 10 s ago, the first 200 s ago. The first ten are older than 100 s.
     moved = ids_in(memory, "ann", "im") | ids_in(memory, "bob", "im")
     assert moved == set(ids[:10])
 
 
-def test_what_is_old_enough_goes_down_two_tiers_in_one_round(open_memory: Open, clock: ManualClock) -> None:
+def test_an_old_memory_moves_two_tiers_in_one_round(open_memory: Open, clock: ManualClock) -> None:
     memory = open_memory(embedder=small_embedder(), stm={"ttl_seconds": 10.0}, im={"ttl_seconds": 20.0})
     fill(memory, 300)
     clock.advance(21)
@@ -108,7 +104,7 @@ def test_what_is_old_enough_goes_down_two_tiers_in_one_round(open_memory: Open, 
     assert tiers_of(memory) == (0, 0, 300)
 
 
-def test_without_time_limits_nothing_moves_however_old(open_memory: Open, clock: ManualClock) -> None:
+def test_without_a_ttl_nothing_moves(open_memory: Open, clock: ManualClock) -> None:
     memory = open_memory(embedder=small_embedder(), stm={"ttl_seconds": None}, im={"ttl_seconds": None})
     fill(memory, 5)
     fill(memory, 5, tier="im")
@@ -117,7 +113,7 @@ def test_without_time_limits_nothing_moves_however_old(open_memory: Open, clock:
     assert tiers_of(memory) == (5, 5, 0)
 
 
-def test_a_clock_that_was_set_back_delays_no_other_memory(open_memory: Open, clock: ManualClock) -> None:
+def test_a_clock_that_is_set_back_delays_no_other_memory(open_memory: Open, clock: ManualClock) -> None:
     memory = open_memory(embedder=small_embedder(), stm={"ttl_seconds": 100.0})
     clock.advance(1000)
     memory.add("ann", "from the future")
@@ -144,7 +140,7 @@ def arrivals(order: str) -> list[float]:
 
 @pytest.mark.parametrize("every_time", [False, True], ids=["at the end", "after each"])
 @pytest.mark.parametrize("order", ["rising", "falling", "shuffled"])
-def test_the_most_important_are_kept_in_whatever_order_they_came(
+def test_the_most_important_memories_stay_in_whatever_order_they_were_stored(
     open_memory: Open, clock: ManualClock, order: str, every_time: bool
 ) -> None:
     memory = open_memory(
@@ -157,7 +153,7 @@ def test_the_most_important_are_kept_in_whatever_order_they_came(
         id_ = memory.add("ann", f"of importance {importance}", importance=importance)
         given[id_] = importance
         clock.advance(3600)
-        if importance == 1.0:  # read a lot: use may decide between equals, and no more
+        if importance == 1.0:  # many reads: they may decide only between memories of the same importance
             for _ in range(100):
                 memory.get("ann", id_)
         if every_time:
@@ -180,14 +176,14 @@ def test_of_equally_important_memories_the_newer_stay(open_memory: Open, clock: 
     assert ids_in(memory, "ann", "stm") == set(ids[5:])
 
 
-def test_of_equally_important_memories_of_one_moment_the_later_stored_stay(open_memory: Open) -> None:
+def test_of_equally_important_memories_of_one_time_the_later_stored_stay(open_memory: Open) -> None:
     memory = open_memory(embedder=small_embedder(), stm={"memory_limit": 3})
     ids = fill(memory, 8)
     memory.maintain()
     assert ids_in(memory, "ann", "stm") == set(ids[5:])
 
 
-def test_of_equally_important_memories_those_in_use_stay(open_memory: Open) -> None:
+def test_of_equally_important_memories_those_that_were_read_stay(open_memory: Open) -> None:
     memory = open_memory(embedder=small_embedder(), stm={"memory_limit": 3})
     ids = fill(memory, 8)
     for id_ in ids[:3]:
@@ -197,7 +193,7 @@ def test_of_equally_important_memories_those_in_use_stay(open_memory: Open) -> N
     assert ids_in(memory, "ann", "stm") == set(ids[:3])
 
 
-def test_use_counts_for_importance_over_a_reopening(open_memory: Open) -> None:
+def test_reads_count_after_reopening(open_memory: Open) -> None:
     memory = open_memory(embedder=small_embedder())
     ids = fill(memory, 8)
     for id_ in ids[:3]:
@@ -208,7 +204,7 @@ def test_use_counts_for_importance_over_a_reopening(open_memory: Open) -> None:
     assert ids_in(again, "ann", "stm") == set(ids[:3])
 
 
-def test_a_limit_is_each_agents_own(open_memory: Open) -> None:
+def test_a_limit_counts_for_each_agent_by_itself(open_memory: Open) -> None:
     memory = open_memory(embedder=small_embedder(), stm={"memory_limit": 10})
     fill(memory, 30, "ann")
     fill(memory, 9, "bob")
@@ -217,7 +213,7 @@ def test_a_limit_is_each_agents_own(open_memory: Open) -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 7, 128])
-def test_a_limit_of_none_moves_everything_in_batches_of_any_size(open_memory: Open, batch: int) -> None:
+def test_a_limit_of_zero_moves_everything_in_batches_of_any_size(open_memory: Open, batch: int) -> None:
     memory = open_memory(
         embedder=small_embedder(),
         stm={"memory_limit": 0},
@@ -229,7 +225,7 @@ def test_a_limit_of_none_moves_everything_in_batches_of_any_size(open_memory: Op
     assert ids_in(memory, "ann", "ltm") == set(ids)
 
 
-def test_only_ltm_forgets_the_least_important_first_and_counts_them(open_memory: Open) -> None:
+def test_only_ltm_evicts_the_least_important_first_and_counts_them(open_memory: Open) -> None:
     memory = open_memory(
         embedder=small_embedder(),
         stm={"memory_limit": 2},
@@ -240,7 +236,7 @@ def test_only_ltm_forgets_the_least_important_first_and_counts_them(open_memory:
     random.Random(3).shuffle(importances)
     ids = {value: memory.add("ann", f"of {value}", importance=value) for value in importances}
     fill(memory, 4, "bob", tier="ltm", importance=0.0)
-    # 1.16 times the lesser can exceed the greater beyond 7: give those a clear distance.
+    # Recency and reads multiply by up to 1.16, so above 7 neighbouring values could change places.
     for value in importances:
         memory.update("ann", ids[value], importance=2.0**value)
     report = memory.maintain()
@@ -260,7 +256,7 @@ def test_only_ltm_forgets_the_least_important_first_and_counts_them(open_memory:
     assert open_memory(embedder=small_embedder()).get_memory_statistics()["evicted"] == 11
 
 
-def test_without_a_limit_ltm_forgets_nothing(open_memory: Open, clock: ManualClock) -> None:
+def test_without_a_limit_ltm_evicts_nothing(open_memory: Open, clock: ManualClock) -> None:
     memory = open_memory(embedder=small_embedder(), stm={"memory_limit": 0}, im={"memory_limit": 0})
     ids = fill(memory, 500, importance=0.0)
     clock.advance(1e10)
@@ -288,7 +284,7 @@ def test_maintain_is_idempotent(open_memory: Open, clock: ManualClock) -> None:
     assert memory.retrieve_by_time_range("ann") == before
 
 
-def test_the_callers_importance_is_the_main_term_whatever_the_age_and_use() -> None:
+def test_age_and_reads_never_reverse_the_callers_importance() -> None:
     ages = (-1e9, 0.0, 3600.0, 1e6, 1e12)
     uses = (0, 1, 31, 10**9)
     for low, high in pairwise(LEVELS):
@@ -302,7 +298,7 @@ def test_least_first_breaks_ties_by_the_order_of_storing() -> None:
     assert least_first(standing, 10.0) == [2, 4, 1, 3]
 
 
-# -- by hand --------------------------------------------------------------------------------------
+# -- on request -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -320,7 +316,7 @@ def test_a_forced_transition_moves_that_share_least_important_first(
     assert ids_in(memory, "ann", "ltm") == set(ids[:moved])
 
 
-def test_a_forced_transition_of_one_agent_touches_nobody_else(open_memory: Open) -> None:
+def test_a_forced_transition_of_one_agent_moves_no_other_agents_memories(open_memory: Open) -> None:
     memory = open_memory(embedder=small_embedder())
     fill(memory, 10, "ann")
     fill(memory, 10, "bob")
@@ -331,7 +327,7 @@ def test_a_forced_transition_of_one_agent_touches_nobody_else(open_memory: Open)
     assert memory.force_transition_to_im() == 10
 
 
-def test_consolidation_brings_everything_to_ltm(open_memory: Open) -> None:
+def test_consolidation_moves_everything_to_ltm(open_memory: Open) -> None:
     memory = open_memory(embedder=small_embedder())
     fill(memory, 10, "ann")
     fill(memory, 4, "bob", tier="im")
@@ -386,7 +382,7 @@ STM_AGE, IM_AGE = 100.0, 300.0
 
 
 class MemoryAgainstModel(RuleBasedStateMachine):
-    """Whatever is done in whatever order: a plain dict says what must be there."""
+    """Random operations in random order on a memory and on a plain dict, which must agree."""
 
     stored = Bundle("stored")
 
@@ -560,7 +556,7 @@ class MemoryAgainstModel(RuleBasedStateMachine):
                 assert self.memory.exists(agent, entry.id, entry.tier)
                 assert self.memory.get(agent, entry.id) == entry
                 depth = ("stm", "im", "ltm").index(entry.tier)
-                assert depth >= self.depth[agent, entry.id], "a memory never goes up"
+                assert depth >= self.depth[agent, entry.id], "a memory moved up"
                 self.depth[agent, entry.id] = depth
             statistics = self.memory.get_memory_statistics(agent)
             assert statistics["total"] == len(expected)
@@ -583,11 +579,11 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.005)
 
 
-def keepers() -> set[threading.Thread]:
+def maintenance_threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "agentmemory-maintenance"}
 
 
-def test_in_the_background_limits_are_kept_without_being_asked(open_memory: Open) -> None:
+def test_the_maintenance_thread_applies_limits(open_memory: Open) -> None:
     memory = open_memory(
         embedder=small_embedder(),
         maintenance="background",
@@ -605,7 +601,7 @@ def test_in_the_background_limits_are_kept_without_being_asked(open_memory: Open
     assert len(memory.search("ann", "n", 100)) == 35
 
 
-def test_in_the_background_ages_are_kept_without_being_asked(open_memory: Open, clock: ManualClock) -> None:
+def test_the_maintenance_thread_applies_ttls(open_memory: Open, clock: ManualClock) -> None:
     memory = open_memory(
         embedder=small_embedder(),
         maintenance="background",
@@ -621,28 +617,28 @@ def test_in_the_background_ages_are_kept_without_being_asked(open_memory: Open, 
     assert ids_in(memory, "ann", "ltm") == set(ids)
 
 
-def test_closing_stops_the_background(open_memory: Open) -> None:
-    others = keepers()
+def test_closing_stops_the_maintenance_thread(open_memory: Open) -> None:
+    others = maintenance_threads()
     memory = open_memory(embedder=small_embedder(), maintenance="background", stm={"memory_limit": 5})
-    assert keepers() == others, "no thread before there is something to keep"
+    assert maintenance_threads() == others, "there is no thread before the first write"
     fill(memory, 500)
-    assert len(keepers() - others) == 1
+    assert len(maintenance_threads() - others) == 1
     memory.close()
-    assert keepers() == others
+    assert maintenance_threads() == others
     again = open_memory(embedder=small_embedder())
     assert again.get_memory_statistics("ann")["total"] == 500
 
 
-def test_by_hand_there_is_no_background(open_memory: Open) -> None:
-    others = keepers()
+def test_with_manual_maintenance_there_is_no_thread(open_memory: Open) -> None:
+    others = maintenance_threads()
     memory = open_memory(embedder=small_embedder(), stm={"memory_limit": 5})
     fill(memory, 50)
-    assert keepers() == others
+    assert maintenance_threads() == others
     assert tiers_of(memory) == (50, 0, 0)
 
 
 class _CollectingClock(ManualClock):
-    """Has Python's collector run wherever the keeper asks for the time."""
+    """Runs the garbage collector when the maintenance thread reads the time."""
 
     def now(self) -> float:
         if threading.current_thread().name == "agentmemory-maintenance":
@@ -650,10 +646,10 @@ class _CollectingClock(ManualClock):
         return super().now()
 
 
-def test_a_memory_that_nobody_holds_is_closed_even_when_its_own_keeper_finds_that_out(
+def test_an_unreferenced_memory_is_closed_even_if_its_own_maintenance_thread_collects_it(
     tmp_path: Path,
 ) -> None:
-    others = keepers()
+    others = maintenance_threads()
     config = MemoryConfig(maintenance_interval_seconds=0.01)
     config.ltm_config.db_path = str(tmp_path / "memory.db")
     memory = AgentMemorySystem(config, clock=_CollectingClock(), embedder=small_embedder())
@@ -664,7 +660,7 @@ def test_a_memory_that_nobody_holds_is_closed_even_when_its_own_keeper_finds_tha
     try:
         del memory
         wait_until(lambda: held() is None, "collecting the memory")
-        wait_until(lambda: keepers() == others, "the end of its keeper")
+        wait_until(lambda: maintenance_threads() == others, "the end of its thread")
     finally:
         gc.enable()
     config.maintenance = "manual"
@@ -749,7 +745,7 @@ def test_a_dictionary_makes_contents_smaller_and_never_less_exact(
         assert getattr(system.get("ann", late), "content", None) == {"said": "nothing like the others: ä😀"}
 
 
-def test_another_process_reads_what_a_codec_made_that_it_has_not_seen(open_memory: Open) -> None:
+def test_a_system_reads_memories_of_a_codec_that_another_has_fitted(open_memory: Open) -> None:
     reader = open_memory(embedder=small_embedder())
     writer = open_memory(embedder=small_embedder())
     texts = sentences(2000)
@@ -767,7 +763,7 @@ def test_another_process_reads_what_a_codec_made_that_it_has_not_seen(open_memor
 
 @pytest.mark.parametrize("keep_fine", [True, False], ids=["with fine vectors", "without"])
 @pytest.mark.parametrize("codec", CODEC_NAMES)
-def test_every_codec_works_as_that_of_ltm(open_memory: Open, codec: str, keep_fine: bool) -> None:
+def test_every_codec_works_in_ltm(open_memory: Open, codec: str, keep_fine: bool) -> None:
     options: dict[str, Any] = {
         "embedder": small_embedder(),
         "ltm": {"codec": codec, "keep_fine_vectors": keep_fine},
@@ -796,7 +792,7 @@ def test_every_codec_works_as_that_of_ltm(open_memory: Open, codec: str, keep_fi
 
 
 @pytest.mark.parametrize("codec", ["pq", "binary", "float32"])
-def test_a_codec_can_be_that_of_im(open_memory: Open, codec: str) -> None:
+def test_a_codec_works_in_im(open_memory: Open, codec: str) -> None:
     memory = open_memory(embedder=small_embedder(), im={"codec": codec})
     texts = sentences(2000)
     ids = memory.add_many([{"agent_id": "ann", "content": text} for text in texts])
@@ -809,7 +805,7 @@ def test_a_codec_can_be_that_of_im(open_memory: Open, codec: str) -> None:
     assert memory.search("ann", texts[3])[0].id == ids[3]
 
 
-def test_a_file_may_be_opened_with_another_codec(open_memory: Open) -> None:
+def test_a_file_can_be_opened_with_another_codec(open_memory: Open) -> None:
     memory = open_memory(embedder=small_embedder())
     texts = sentences(2100)
     ids = memory.add_many([{"agent_id": "ann", "content": text} for text in texts[:2000]])

@@ -1,4 +1,4 @@
-"""Export and import: exact, whole or not at all, harmless when repeated."""
+"""Export and import are exact. A damaged file stores nothing; a repeated import adds nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CONTENTS: list[Any] = [
 
 @pytest.fixture
 def source(open_memory: Open, tmp_path: Path, clock: ManualClock) -> AgentMemorySystem:
-    """Memories of two agents in all tiers, with everything a memory can have."""
+    """Return a memory with two agents, all tiers, and all fields set."""
     memory = open_memory(path=tmp_path / "source.db", embedder=small_embedder())
     for number, content in enumerate(CONTENTS * 3):
         memory.add(
@@ -65,7 +65,7 @@ def everything(memory: AgentMemorySystem) -> list[str]:
 
 
 def memories_of(path: Path) -> list[dict[str, Any]]:
-    """The lines of an export between its first and its last."""
+    """Return the lines of an export without the first and the last."""
     lines = path.read_bytes().split(b"\n")[1:-2]
     return [json.loads(line.decode("utf-8", "surrogatepass")) for line in lines]
 
@@ -87,7 +87,7 @@ def test_a_round_trip_is_exact(
         assert first == second
 
 
-def test_an_imported_memory_is_found_as_the_original_was(
+def test_a_search_returns_the_same_after_an_import(
     source: AgentMemorySystem, target: AgentMemorySystem, tmp_path: Path
 ) -> None:
     source.export_jsonl(tmp_path / "all.jsonl")
@@ -104,8 +104,8 @@ def test_an_imported_memory_is_found_as_the_original_was(
     assert [entry.id for entry in target.retrieve_by_attributes("ann", {"n": 7})] == ["id 7"]
 
 
-def test_vectors_come_along(source: AgentMemorySystem, target: AgentMemorySystem, tmp_path: Path) -> None:
-    """Also those that the caller gave, which no embedder could make again."""
+def test_vectors_are_exported(source: AgentMemorySystem, target: AgentMemorySystem, tmp_path: Path) -> None:
+    """Vectors passed by the caller, too: no embedder could compute them again."""
     rows = np.random.default_rng(1).standard_normal((9, DIMENSIONS))
     for number, row in enumerate(rows):
         source.add("vera", "all the same", id=str(number), vector=row, tier=TIERS[number % 3])
@@ -163,14 +163,14 @@ def test_one_agent_can_be_exported(
     assert target.import_jsonl(tmp_path / "nobody.jsonl") == 0
 
 
-def test_an_empty_memory_has_an_export(
+def test_an_empty_memory_can_be_exported(
     target: AgentMemorySystem, source: AgentMemorySystem, tmp_path: Path
 ) -> None:
     assert target.export_jsonl(str(tmp_path / "empty.jsonl")) == 0
     assert source.import_jsonl(str(tmp_path / "empty.jsonl")) == 0
 
 
-def test_more_memories_than_one_batch_come_across(open_memory: Open, tmp_path: Path) -> None:
+def test_more_memories_than_one_batch_are_imported(open_memory: Open, tmp_path: Path) -> None:
     one = open_memory(path=tmp_path / "one.db", embedder=small_embedder())
     ids = one.add_many([{"agent_id": f"agent {n % 3}", "content": f"memory {n}"} for n in range(2500)])
     one.export_jsonl(tmp_path / "many.jsonl")
@@ -195,7 +195,9 @@ def test_the_export_of_compressed_memories_is_exact(open_memory: Open, tmp_path:
     assert other.retrieve_similar_states("ann", texts[3], 1)[0].id == ids[3]
 
 
-def test_another_embedder_embeds_anew(source: AgentMemorySystem, open_memory: Open, tmp_path: Path) -> None:
+def test_another_embedder_embeds_the_memories_again(
+    source: AgentMemorySystem, open_memory: Open, tmp_path: Path
+) -> None:
     source.add("ann", "a purple giraffe", id="giraffe")
     source.export_jsonl(tmp_path / "all.jsonl")
     for number, embedder in enumerate((small_embedder(48, "other"), None, small_embedder(48))):
@@ -234,7 +236,7 @@ def two_dimensions(open_memory: Open) -> AgentMemorySystem:
     return open_memory(path=":memory:", embedder=small_embedder(2))
 
 
-def test_an_export_cut_short_anywhere_is_refused(
+def test_a_truncated_export_is_refused(
     two_dimensions: AgentMemorySystem, small_export: bytes, tmp_path: Path
 ) -> None:
     lines = small_export.splitlines(keepends=True)
@@ -260,7 +262,7 @@ def test_an_export_with_any_byte_changed_is_refused(
     assert two_dimensions.import_jsonl(tmp_path / "changed.jsonl") == 3
 
 
-def test_lines_that_were_moved_doubled_or_added_are_refused(
+def test_moved_repeated_or_added_lines_are_refused(
     two_dimensions: AgentMemorySystem, small_export: bytes, tmp_path: Path
 ) -> None:
     lines = small_export.splitlines(keepends=True)
@@ -292,14 +294,14 @@ def test_lines_that_were_moved_doubled_or_added_are_refused(
     ],
     ids=lambda data: repr(data[:20]),
 )
-def test_a_foreign_file_is_refused(
+def test_a_file_of_another_format_is_refused(
     two_dimensions: AgentMemorySystem, tmp_path: Path, foreign: bytes
 ) -> None:
     assert "foreign.jsonl" in refused(two_dimensions, tmp_path / "foreign.jsonl", foreign)
 
 
-def signed(lines: list[dict[str, Any]]) -> bytes:
-    """An export whose checksum fits, whatever it says."""
+def with_checksum(lines: list[dict[str, Any]]) -> bytes:
+    """Return an export of any lines with the right checksum."""
     body = b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
     end = {"end": True, "count": len(lines) - 1, "sha256": hashlib.sha256(body).hexdigest()}
     return body + json.dumps(end, separators=(",", ":")).encode() + b"\n"
@@ -333,25 +335,25 @@ def signed(lines: list[dict[str, Any]]) -> bytes:
     ],
     ids=repr,
 )
-def test_a_signed_file_that_makes_no_sense_is_refused_and_stores_nothing(
+def test_a_file_with_a_right_checksum_and_wrong_fields_is_refused(
     two_dimensions: AgentMemorySystem, small_export: bytes, tmp_path: Path, change: dict[str, Any]
 ) -> None:
-    """Such a file was made by another program: its checksum fits, its fields do not."""
+    """Only another program can write such a file."""
     lines = [json.loads(line) for line in small_export.splitlines()[:-1]]
     for name, value in change.items():
         if value is ...:
             del lines[2][name]
         else:
             lines[2][name] = value
-    path = tmp_path / "signed.jsonl"
-    path.write_bytes(signed(lines))
+    path = tmp_path / "with_checksum.jsonl"
+    path.write_bytes(with_checksum(lines))
     with pytest.raises((ImportDamaged, InvalidMemory)) as caught:
         two_dimensions.import_jsonl(path)
     assert len(str(caught.value).splitlines()) == 1
     assert two_dimensions.get_memory_statistics()["total"] == 0
 
 
-def test_a_conflict_stores_nothing_of_the_whole_file(open_memory: Open, tmp_path: Path) -> None:
+def test_an_id_conflict_stores_nothing_of_the_file(open_memory: Open, tmp_path: Path) -> None:
     one = open_memory(path=tmp_path / "one.db", embedder=small_embedder())
     one.add_many([{"agent_id": "ann", "content": f"memory {n}", "id": str(n)} for n in range(1500)])
     one.export_jsonl(tmp_path / "one.jsonl")
@@ -362,9 +364,7 @@ def test_a_conflict_stores_nothing_of_the_whole_file(open_memory: Open, tmp_path
     assert other.get_memory_statistics()["total"] == 1
 
 
-def test_an_export_that_fails_leaves_the_old_one_as_it_was(
-    source: AgentMemorySystem, tmp_path: Path
-) -> None:
+def test_a_failed_export_leaves_the_old_file_unchanged(source: AgentMemorySystem, tmp_path: Path) -> None:
     path = tmp_path / "all.jsonl"
     source.export_jsonl(path)
     before = path.read_bytes()
@@ -372,10 +372,10 @@ def test_an_export_that_fails_leaves_the_old_one_as_it_was(
     with pytest.raises(StoreClosed):
         source.export_jsonl(path)
     assert path.read_bytes() == before
-    assert [file.name for file in tmp_path.glob("*.jsonl*")] == ["all.jsonl"], "nothing is left lying about"
+    assert [file.name for file in tmp_path.glob("*.jsonl*")] == ["all.jsonl"], "a temporary file is left"
 
 
-def test_a_missing_file_and_a_read_only_memory_say_so(
+def test_a_missing_file_and_a_read_only_memory_raise_named_errors(
     source: AgentMemorySystem, open_memory: Open, tmp_path: Path
 ) -> None:
     with pytest.raises(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""The memory as a LangGraph store: what LangGraph's own in-memory store does, and what it can't."""
+"""The LangGraph store behaves as LangGraph's InMemoryStore, and is durable and searched by words too."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def store(open_memory: OpenMemory) -> AgentMemoryStore:
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[AgentMemorySystem]:
-    """One memory for all examples of a property; each has an agent of its own."""
+    """Return one memory for all examples of a property test; each example has its own agent."""
     config = MemoryConfig(maintenance="manual")
     config.ltm_config.db_path = ":memory:"
     with AgentMemorySystem(config, embedder=small_embedder(), clock=ManualClock()) as system:
@@ -56,8 +56,7 @@ def fresh(system: AgentMemorySystem, **options: Any) -> AgentMemoryStore:
 
 
 class Reference(InMemoryStore):
-    """LangGraph's own, without two habits: there a namespace stays when its last item goes (and comes by
-    being asked for), and an item stays searchable by what it said before."""
+    """LangGraph's own store, without its empty namespaces and its matches by replaced values."""
 
     def batch(self, ops: Any) -> list[Any]:
         ops = list(ops)
@@ -131,7 +130,7 @@ operations = puts | puts | st.builds(GetOp, namespaces, keys) | searches | listi
 
 
 def plain(result: Any) -> Any:
-    """A result without times and scores, and without the order of a search."""
+    """Return a result without times, scores and the order of a search."""
     if isinstance(result, list):
         return sorted(map(repr, (plain(each) for each in result)))
     if result is None or isinstance(result, tuple):
@@ -141,7 +140,9 @@ def plain(result: Any) -> Any:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(operations, min_size=1, max_size=4), max_size=12))
-def test_a_store_answers_as_langgraphs_own(shared: AgentMemorySystem, batches: list[list[Any]]) -> None:
+def test_the_store_returns_what_langgraphs_own_store_returns(
+    shared: AgentMemorySystem, batches: list[list[Any]]
+) -> None:
     ours, theirs = fresh(shared), Reference()
     for batch in batches:
         expected = theirs.batch(batch)
@@ -155,7 +156,7 @@ def test_a_store_answers_as_langgraphs_own(shared: AgentMemorySystem, batches: l
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(puts, max_size=12), prefixes, conditions | st.none())
-def test_what_is_indexed_has_a_score_and_the_rest_follows_without(
+def test_indexed_items_have_a_score_and_the_others_follow_without_one(
     shared: AgentMemorySystem, changes: list[PutOp], prefix: tuple[str, ...], condition: Any
 ) -> None:
     ours = fresh(shared)
@@ -164,7 +165,7 @@ def test_what_is_indexed_has_a_score_and_the_rest_follows_without(
         ours.batch([change])
         if change.index is None or change.value is None or change.index is False:
             theirs.batch([change])
-        else:  # theirs would take one text twice for two, and an empty text for one
+        else:  # LangGraph's store indexes a repeated text twice, and an empty text too
             texts = {text for text in map(str, _texts(change)) if text}
             theirs.batch(
                 [change._replace(index=["text"] if texts else False, value={**change.value, "text": "c"})]
@@ -190,7 +191,7 @@ def _texts(change: PutOp) -> list[Any]:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(puts, max_size=15), st.integers(1, 4), st.none() | st.just("a b"))
-def test_pages_put_together_are_the_whole(
+def test_all_pages_together_are_the_whole_result(
     shared: AgentMemorySystem, changes: list[PutOp], size: int, query: str | None
 ) -> None:
     ours = fresh(shared)
@@ -204,7 +205,7 @@ def test_pages_put_together_are_the_whole(
     assert pages[-1] == []
 
 
-# -- finding ----------------------------------------------------------------------------------
+# -- searching --------------------------------------------------------------------------------
 
 
 def test_a_query_finds_by_words_and_meaning(store: AgentMemoryStore) -> None:
@@ -221,7 +222,7 @@ def test_a_query_finds_by_words_and_meaning(store: AgentMemoryStore) -> None:
     assert "doc4" not in [item.key for item in found]
 
 
-def test_a_query_can_be_narrowed_by_a_filter(store: AgentMemoryStore) -> None:
+def test_a_query_can_have_a_filter(store: AgentMemoryStore) -> None:
     store.put(("test",), "doc1", {"text": "red apple", "color": "red", "score": 4.5})
     store.put(("test",), "doc2", {"text": "red car", "color": "red", "score": 3.0})
     store.put(("test",), "doc3", {"text": "green apple", "color": "green", "score": 4.0})
@@ -236,7 +237,7 @@ def test_a_query_can_be_narrowed_by_a_filter(store: AgentMemoryStore) -> None:
     assert found("apple", score={"$gte": 4.0}, color="green") == ["doc3"]
 
 
-def test_only_the_named_fields_are_searched(open_memory: OpenMemory) -> None:
+def test_only_the_indexed_fields_are_searched(open_memory: OpenMemory) -> None:
     store = AgentMemoryStore(open_memory(), fields=["title", "notes[*].text"])
     store.put(("d",), "a", {"title": "volcanoes of Iceland", "body": "bread with butter"})
     store.put(("d",), "b", {"title": "baking", "notes": [{"text": "sourdough"}, {"text": "geysers"}]})
@@ -246,31 +247,31 @@ def test_only_the_named_fields_are_searched(open_memory: OpenMemory) -> None:
     assert store.search(("d",), query="secret")[0].key == "c"
     assert [item.key for item in store.search(("d",), query="sourdough geysers")].count("b") == 1
     by_body = store.search(("d",), query="bread butter")
-    assert by_body[0].key == "b"  # baking; what a's body says was not indexed
+    assert by_body[0].key == "b"  # the body of a was not indexed
 
 
-def test_a_field_that_was_replaced_is_not_found_any_more(store: AgentMemoryStore) -> None:
+def test_a_replaced_field_is_not_found(store: AgentMemoryStore) -> None:
     store.put(("d",), "a", {"title": "volcanoes"}, index=["title"])
     store.put(("d",), "b", {"title": "bread"}, index=["title"])
     store.put(("d",), "a", {"title": "butter"}, index=["title"])
     assert store.search(("d",), query="volcanoes butter", limit=1)[0].value == {"title": "butter"}
-    assert store.system.get_memory_statistics("langgraph")["total"] == 4  # no part is left behind
+    assert store.system.get_memory_statistics("langgraph")["total"] == 4  # no old part is left
     store.delete(("d",), "a")
     store.delete(("d",), "b")
     assert store.system.get_memory_statistics("langgraph")["total"] == 0
 
 
-def test_what_a_killed_writer_left_is_not_seen(store: AgentMemoryStore) -> None:
+def test_parts_left_by_a_killed_writer_are_not_found(store: AgentMemoryStore) -> None:
     store.put(("d",), "a", {"title": "bread"}, index=["title"])
     part = store._parts("d..a", PutOp(("d",), "a", {"title": "volcanoes"}, ["title"]))
-    store.system.add_many(part)  # as far as it came
+    store.system.add_many(part)  # the item itself was not written
     (item,) = store.search(("d",), query="volcanoes")
     assert item.value == {"title": "bread"}
     store.delete(("d",), "a")
     assert store.search(("d",), query="volcanoes") == []
 
 
-def test_the_namespace_is_no_word_of_the_item(store: AgentMemoryStore) -> None:
+def test_the_namespace_is_not_searched_as_text(store: AgentMemoryStore) -> None:
     store.put(("volcano",), "geyser", {"text": "bread"})
     store.put(("plain",), "key", {"text": "a geyser is no volcano"})
     assert store.search((), query="volcano geyser")[0].key == "key"
@@ -279,7 +280,9 @@ def test_the_namespace_is_no_word_of_the_item(store: AgentMemoryStore) -> None:
 # -- times ------------------------------------------------------------------------------------
 
 
-def test_an_item_knows_when_it_was_made_and_changed(store: AgentMemoryStore, clock: ManualClock) -> None:
+def test_an_item_has_the_times_of_its_first_and_its_last_put(
+    store: AgentMemoryStore, clock: ManualClock
+) -> None:
     made = datetime.fromtimestamp(clock.now(), UTC)
     store.put(("a",), "k", {"n": 1})
     item = store.get(("a",), "k")
@@ -292,14 +295,14 @@ def test_an_item_knows_when_it_was_made_and_changed(store: AgentMemoryStore, clo
     assert (found.updated_at - made).total_seconds() == 60
 
 
-def test_an_item_is_gone_when_nobody_used_it_for_its_time(
+def test_an_item_expires_when_it_was_not_used_for_its_ttl(
     store: AgentMemoryStore, clock: ManualClock
 ) -> None:
     store.put(("a",), "short", {"text": "x"}, index=["text"], ttl=1)
     store.put(("a",), "long", {"text": "y"}, ttl=10)
     store.put(("b",), "ever", {"text": "z"})
     clock.advance(50)
-    assert store.get(("a",), "short") is not None  # which begins its minute anew
+    assert store.get(("a",), "short") is not None  # this read restarts its minute
     clock.advance(50)
     assert {item.key for item in store.search(("a",), refresh_ttl=False)} == {"short", "long"}
     clock.advance(11)
@@ -311,7 +314,7 @@ def test_an_item_is_gone_when_nobody_used_it_for_its_time(
     assert store.list_namespaces() == [("b",)]
 
 
-def test_reading_without_refreshing_does_not_lengthen_a_life(
+def test_reading_without_refresh_does_not_extend_the_ttl(
     open_memory: OpenMemory, clock: ManualClock
 ) -> None:
     store = AgentMemoryStore(open_memory(), ttl={"default_ttl": 1, "refresh_on_read": False})
@@ -322,7 +325,7 @@ def test_reading_without_refreshing_does_not_lengthen_a_life(
     assert store.get(("a",), "k") is None
 
 
-def test_an_item_that_was_out_of_time_begins_anew(store: AgentMemoryStore, clock: ManualClock) -> None:
+def test_an_expired_item_can_be_put_again(store: AgentMemoryStore, clock: ManualClock) -> None:
     store.put(("a",), "k", {"n": 1}, ttl=1)
     clock.advance(61)
     store.put(("a",), "k", {"n": 2})
@@ -333,7 +336,7 @@ def test_an_item_that_was_out_of_time_begins_anew(store: AgentMemoryStore, clock
     assert store.get(("a",), "k") is not None
 
 
-def test_the_sweep_comes_by_itself(open_memory: OpenMemory, clock: ManualClock) -> None:
+def test_expired_items_are_swept_automatically(open_memory: OpenMemory, clock: ManualClock) -> None:
     store = AgentMemoryStore(open_memory(), ttl={"default_ttl": 1, "sweep_interval_minutes": 5})
     store.put(("a",), "k", {"n": 1})
     clock.advance(5 * 60)
@@ -341,10 +344,10 @@ def test_the_sweep_comes_by_itself(open_memory: OpenMemory, clock: ManualClock) 
     assert store.system.get_memory_statistics("langgraph")["total"] == 0
 
 
-# -- promises ---------------------------------------------------------------------------------
+# -- durability and errors --------------------------------------------------------------------
 
 
-def test_what_was_put_is_there_when_the_file_is_opened_again(open_memory: OpenMemory) -> None:
+def test_items_survive_reopening(open_memory: OpenMemory) -> None:
     first = open_memory()
     AgentMemoryStore(first).put(("a", "b"), "k" * 600, {"text": "hello", "n": [1, {"x": None}]})
     first.close()
@@ -379,7 +382,7 @@ def test_a_bad_namespace_is_refused(store: AgentMemoryStore, namespace: Any) -> 
         asyncio.run(store.aput(namespace, "k", {}))
 
 
-def test_labels_with_periods_are_refused_also_past_the_public_methods(store: AgentMemoryStore) -> None:
+def test_labels_with_periods_are_refused_in_every_operation(store: AgentMemoryStore) -> None:
     for op in (
         PutOp(("a.b",), "k", {}),
         GetOp(("a.b",), "k"),
@@ -398,13 +401,13 @@ def test_unknown_operators_and_operations_are_refused(store: AgentMemoryStore) -
         store.batch(["get"])  # type: ignore[list-item]
 
 
-def test_comparing_what_is_no_number_finds_nothing(store: AgentMemoryStore) -> None:
+def test_comparing_values_that_are_not_numbers_finds_nothing(store: AgentMemoryStore) -> None:
     store.put(("a",), "k", {"n": "many"})
     assert store.search(("a",), filter={"n": {"$gt": 1}}) == []
     assert store.search(("a",), filter={"missing": {"$lt": 1}}) == []
 
 
-def test_memories_of_the_same_agent_that_are_no_items_are_left_alone(store: AgentMemoryStore) -> None:
+def test_other_memories_of_the_same_agent_are_not_items(store: AgentMemoryStore) -> None:
     store.system.add("langgraph", "a plain memory")
     store.system.add("langgraph", "another", metadata={"langgraph": "text"})
     store.put(("a",), "k", {"text": "a plain item"})
@@ -427,8 +430,10 @@ def test_threads_that_put_the_same_key_leave_one_item_and_its_parts(store: Agent
     assert store.system.get_memory_statistics("langgraph")["total"] == 2
 
 
-def test_another_process_that_was_faster_is_seen(store: AgentMemoryStore, monkeypatch: Any) -> None:
-    """The item appears (and then goes) between looking and storing."""
+def test_a_put_is_repeated_if_another_process_changed_the_item_meanwhile(
+    store: AgentMemoryStore, monkeypatch: Any
+) -> None:
+    """The item appears, and later disappears, between the read and the write."""
     system = store.system
     real_add, real_update = system.add_many, system.update
 
@@ -493,7 +498,7 @@ def test_a_graph_remembers_from_run_to_run(store: AgentMemoryStore) -> None:
     assert store.list_namespaces(prefix=("users",)) == [("users", "ann"), ("users", "bo")]
 
 
-def test_a_graph_may_be_asynchronous(store: AgentMemoryStore) -> None:
+def test_a_graph_can_be_asynchronous(store: AgentMemoryStore) -> None:
     graph = graph_with(aremember, store)
 
     async def talk() -> list[str]:

@@ -1,10 +1,10 @@
-"""Many memories of a few kilobytes each, for what depends on the size of the file; in any process."""
+"""Many memories of about 3 kB each, for tests that need a large file; also for child processes."""
 
 from __future__ import annotations
 
 from memory import AgentMemorySystem
 
-MANY = 1_500  # together more than four megabytes
+MANY = 1_500  # more than 4 MB together
 
 
 def text(number: int) -> str:

@@ -1,4 +1,4 @@
-"""A quick embedder of few dimensions, for tests in which the quality of the vectors is not the point."""
+"""A fast embedder with few dimensions, for tests that do not need good vectors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _direction(word: str, dimensions: int) -> NDArray[np.float64]:
 
 
 def small_embedder(dimensions: int = DIMENSIONS, name: str = "words-by-hash") -> FunctionEmbedder:
-    """A text's vector is the sum of a fixed random direction a word."""
+    """Return an embedder: the vector of a text is the sum of one fixed random vector for each word."""
 
     def embed(texts: Sequence[str]) -> NDArray[np.float64]:
         vectors = np.zeros((len(texts), dimensions))

@@ -1,4 +1,4 @@
-"""Python in another process, for what can't be tried in pytest's own: limits, rights, kills."""
+"""Run Python in another process, for tests of limits, permissions and kills."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 TESTS = Path(__file__).parent
-PATIENCE = 60  # seconds until a process or thread that does not end is a failure
+PATIENCE = 60  # seconds; a process or thread that runs longer fails the test
 
 _OPEN = """
 import json, os, sys
@@ -30,7 +30,7 @@ def open_memory(path, stm=None, im=None, **settings):
 def start_python(
     script: str, *arguments: object, before: tuple[str, ...] = (), **options: Any
 ) -> subprocess.Popen[str]:
-    """Start a script that has `open_memory(path, stm={...}, ...)` and its arguments in sys.argv[1:]."""
+    """Start a script with `open_memory(path, stm={...}, ...)` defined, and `arguments` in sys.argv[1:]."""
     return subprocess.Popen(
         [
             *before,
@@ -51,7 +51,7 @@ def start_python(
 
 
 def run_python(script: str, *arguments: object, before: tuple[str, ...] = (), **options: Any) -> str:
-    """What the script printed; an exit code other than 0, or anything on stderr, is a failure."""
+    """Run a script and return what it printed; fail if it exits with an error or writes to stderr."""
     process = start_python(script, *arguments, before=before, **options)
     try:
         output, complaints = process.communicate(timeout=PATIENCE)

@@ -1,4 +1,4 @@
-"""Threads that start together, and whose exceptions are not lost."""
+"""Run threads that start at the same time; their exceptions reach the test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from subprocesses import PATIENCE
 
 
 def together(*works: Callable[[], Any]) -> list[Any]:
-    """Run each in its own thread, all started at one moment; their results, or the first exception."""
+    """Run each function in its own thread, started at the same time; return the results or raise."""
     start = threading.Barrier(len(works))
     results: list[Future[Any]] = [Future() for _ in works]
 
@@ -28,7 +28,7 @@ def together(*works: Callable[[], Any]) -> list[Any]:
 
 
 def until_done(work: Callable[[], Any], *others: Callable[[], Any]) -> None:
-    """Run `work` once, and the others over and over beside it: at least once, and until it has ended."""
+    """Run `work` once and repeat the others in their own threads until it ends, at least once each."""
     done = threading.Event()
 
     def leading() -> None:

@@ -1,4 +1,4 @@
-"""What a search has found is served from RAM the next time, and only as long as it is true."""
+"""A repeated search reads from the entry cache, and never returns a stale entry."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def memory(open_memory: Open) -> AgentMemorySystem:
 
 
 @pytest.fixture
-def asked(memory: AgentMemorySystem, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many records the store was asked for, each time."""
+def fetched(memory: AgentMemorySystem, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that receives the number of records of each read from the store."""
     counts: list[int] = []
     get_by_seq = memory._store.get_by_seq
 
@@ -48,34 +48,36 @@ def asked(memory: AgentMemorySystem, monkeypatch: pytest.MonkeyPatch) -> list[in
     return counts
 
 
-def found(memory: AgentMemorySystem, query: str = "amber", k: int = 6) -> list[Hit]:
+def search(memory: AgentMemorySystem, query: str = "amber", k: int = 6) -> list[Hit]:
     return memory.search("ann", query, k)
 
 
-def test_the_second_time_the_store_is_not_asked(memory: AgentMemorySystem, asked: list[int]) -> None:
-    first = found(memory)
+def test_a_repeated_search_reads_nothing_from_the_store(
+    memory: AgentMemorySystem, fetched: list[int]
+) -> None:
+    first = search(memory)
     assert {hit.tier for hit in first} == {"stm", "im", "ltm"}
-    asked.clear()
-    assert found(memory) == first
-    assert asked == []
+    fetched.clear()
+    assert search(memory) == first
+    assert fetched == []
 
 
-def test_only_what_is_new_is_asked_for(memory: AgentMemorySystem, asked: list[int]) -> None:
-    found(memory, k=4)
-    found(memory, k=18)
-    asked.clear()
-    assert len(found(memory, k=18)) == 18
-    assert asked == []
+def test_only_new_memories_are_read_from_the_store(memory: AgentMemorySystem, fetched: list[int]) -> None:
+    search(memory, k=4)
+    search(memory, k=18)
+    fetched.clear()
+    assert len(search(memory, k=18)) == 18
+    assert fetched == []
     memory.add("ann", {"word": "amber"}, tier="im", id="one more")
-    assert "one more" in {hit.id for hit in found(memory, k=19)}
-    assert asked == [1]
+    assert "one more" in {hit.id for hit in search(memory, k=19)}
+    assert fetched == [1]
 
 
-def test_what_a_caller_does_to_a_memory_stays_with_that_caller(memory: AgentMemorySystem) -> None:
-    for hit in found(memory):
+def test_a_caller_that_changes_a_hit_does_not_change_the_cache(memory: AgentMemorySystem) -> None:
+    for hit in search(memory):
         hit.entry.content["word"] = "changed"
         hit.entry.metadata["changed"] = True
-    assert all(hit.entry.content["word"] != "changed" and not hit.entry.metadata for hit in found(memory))
+    assert all(hit.entry.content["word"] != "changed" and not hit.entry.metadata for hit in search(memory))
 
 
 @pytest.mark.parametrize("who", ["itself", "another"])
@@ -94,42 +96,42 @@ def test_what_a_caller_does_to_a_memory_stays_with_that_caller(memory: AgentMemo
     ],
     ids=["update", "move", "delete", "delete_all"],
 )
-def test_a_change_is_seen_at_once(
+def test_a_search_sees_a_change_at_once(
     open_memory: Open,
     memory: AgentMemorySystem,
     change: Callable[[AgentMemorySystem], object],
     expected: tuple[str, int] | None,
     who: str,
 ) -> None:
-    found(memory)
+    search(memory)
     assert change(memory if who == "itself" else open_memory(embedder=small_embedder()))
-    entry = {hit.id: hit.entry for hit in found(memory)}.get("amber im")
+    entry = {hit.id: hit.entry for hit in search(memory)}.get("amber im")
     assert (entry and (entry.tier, len(entry.content))) == expected
     again = open_memory(embedder=small_embedder())
-    assert found(memory) == found(again)
+    assert search(memory) == search(again)
 
 
-def test_readings_are_counted_where_they_were_made(memory: AgentMemorySystem) -> None:
+def test_reads_are_counted_by_tier(memory: AgentMemorySystem) -> None:
     before = memory.get_access_statistics()["reads"]
-    first, second = found(memory), found(memory)
+    first, second = search(memory), search(memory)
     reads = memory.get_access_statistics()["reads"]
     for tier in ("stm", "im", "ltm"):
         assert reads[tier] - before[tier] == sum(hit.tier == tier for hit in first + second)
     assert sum(memory._entry_cache.read_counts.counts["ann"].values()) == len(first) + len(second)
 
 
-def test_a_search_through_everything_is_not_kept(memory: AgentMemorySystem) -> None:
+def test_a_search_for_everything_is_not_cached(memory: AgentMemorySystem) -> None:
     memory.add_many([{"agent_id": "ann", "content": f"{number}", "tier": "im"} for number in range(200)])
     before = memory.get_memory_statistics()["bytes_in_cache"]
     memory.search("ann", "amber", 1000)
     held = memory._entry_cache.agents["ann"].records
     assert not held
-    found(memory)
+    search(memory)
     assert held or memory._entry_cache.agents["ann"].records
     assert memory.get_memory_statistics()["bytes_in_cache"] > before
 
 
-def test_what_is_kept_stays_within_the_cache(open_memory: Open) -> None:
+def test_the_entry_cache_stays_within_its_limit(open_memory: Open) -> None:
     memory = open_memory(embedder=small_embedder(), cache_bytes=1 << 20)
     memory.add_many(
         [{"agent_id": "ann", "content": f"{number} " + "x" * 1000, "tier": "im"} for number in range(1500)]
@@ -141,10 +143,10 @@ def test_what_is_kept_stays_within_the_cache(open_memory: Open) -> None:
 
 @pytest.mark.parametrize("tier", ["im", "stm"])
 @pytest.mark.parametrize("look", [1, 2, 3])
-def test_what_another_thread_keeps_after_a_change_does_not_bring_back_what_was_before(
+def test_entries_that_another_thread_caches_after_a_change_are_not_mixed_with_stale_ones(
     open_memory: Open, tier: str, look: int
 ) -> None:
-    """Whenever a search looks at the pulse, another one may just begin the cache anew."""
+    """Another search may refill the cache whenever a search reads the version."""
     memory, other = open_memory(embedder=small_embedder()), open_memory(embedder=small_embedder())
     for number in range(5):
         memory.add("ann", f"old text {number}", id=str(number), tier=tier)
