@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,13 +18,11 @@ from memory.benchmarking.commands.options import (
     show_status,
     timing_seconds,
 )
-from memory.benchmarking.errors import EXIT_FAILED, EXIT_FINE, InvalidBenchmarkConfig
+from memory.benchmarking.errors import EXIT_FINE, InvalidBenchmarkConfig
 
 if TYPE_CHECKING:
-    from memory.benchmarking.lockstep.selftest import Share
+    from memory.benchmarking.lockstep.selftest import Trials
 
-SHARES = (0.0, 0.05, 0.10, 0.20)
-"""Extra work in the read path, as a share of its time; 0 is identical code."""
 DEFAULT_BENCHMARK = "storage.read_latency"
 
 _EPILOG = """examples:
@@ -62,8 +59,8 @@ def execute(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.lockstep.engine import Engine
     from memory.benchmarking.lockstep.pair import Limits
     from memory.benchmarking.lockstep.scratch import scratch_below
-    from memory.benchmarking.lockstep.selftest import found_by_gate, found_by_usual_rule, slowed_sides
-    from memory.benchmarking.lockstep.sequence import Measured, Rules
+    from memory.benchmarking.lockstep.selftest import run_trials
+    from memory.benchmarking.lockstep.sequence import Rules
     from memory.benchmarking.lockstep.store import AB
     from memory.benchmarking.lockstep.subjects import same_cases
     from memory.benchmarking.model.environment import describe
@@ -85,37 +82,27 @@ def execute(arguments: argparse.Namespace) -> int:
         thresholds_from(config.compare, None, LOCKSTEP_THRESHOLD),
         load_noise(output_dir, describe(output_dir).fingerprint, "lockstep"),
     )
-    gate = {share: [0, 0] for share in SHARES}
-    usual = {share: [0, 0] for share in SHARES}
     start = time.monotonic()
     deadline = start + 60 * (arguments.minutes or 5)
-    number = 0
     with scratch_below(output_dir / AB / ".scratch") as scratch:
-        while _continues(arguments, number // len(SHARES), deadline):
-            share = SHARES[number % len(SHARES)]
-            engine = Engine(
-                slowed_sides(subjects[0].sides[0].target, share),
+        trials = run_trials(
+            subjects,
+            rules,
+            lambda sides, number: Engine(
+                sides,
                 config.seed + 1000 * number,
                 timing_seconds(config),
                 scratch,
                 Limits(2 * config.timeout_seconds),
-            )
-            measured: dict[str, Measured] = {}
-            verdicts = engine.compare(subjects, rules, measured)
-            for message in engine.failures.values():
-                print(f"membench: {message}", file=sys.stderr)
-            if engine.failures:
-                return EXIT_FAILED
-            for counts, called_slower in (
-                (gate, found_by_gate(verdicts)),
-                (usual, found_by_usual_rule(subjects, measured)),
-            ):
-                counts[share][0] += called_slower
-                counts[share][1] += 1
-            number += 1
-            show_status(f"{number} comparisons, the last with {100 * share:.0f} % more work")
-    seconds = time.monotonic() - start
-    return _report(arguments, gate, usual, seconds, number * len(subjects))
+            ),
+            lambda of_each_kind: _continues(arguments, of_each_kind, deadline),
+            lambda number, share: show_status(
+                f"{number} comparisons, the last with {100 * share:.0f} % more work"
+            ),
+        )
+    show_status()
+    _print_report(trials, time.monotonic() - start, len(subjects), as_json=arguments.json)
+    return EXIT_FINE
 
 
 def _continues(arguments: argparse.Namespace, of_each_kind: int, deadline: float) -> bool:
@@ -124,39 +111,31 @@ def _continues(arguments: argparse.Namespace, of_each_kind: int, deadline: float
     return time.monotonic() < deadline
 
 
-def _report(
-    arguments: argparse.Namespace,
-    gate: dict[float, list[int]],
-    usual: dict[float, list[int]],
-    seconds: float,
-    comparisons: int,
-) -> int:
+def _print_report(trials: dict[float, Trials], seconds: float, benchmarks: int, *, as_json: bool) -> None:
     import json
 
     from memory.benchmarking.lockstep.selftest import Share
     from memory.benchmarking.text.display import table
 
-    show_status()
-    rows = [(share, Share(*gate[share]), Share(*usual[share])) for share in SHARES]
-    if arguments.json:
-        print(json.dumps([_plain(*row) for row in rows], indent=1))
-        return EXIT_FINE
+    if as_json:
+        counts = [
+            {
+                "extra_work": share,
+                "ab": {"found": of_share.by_ab, "of": of_share.count},
+                "mean_above_10_percent": {"found": of_share.by_usual_rule, "of": of_share.count},
+            }
+            for share, of_share in trials.items()
+        ]
+        print(json.dumps(counts, indent=1))
+        return
     lines = [
         (
             "identical code" if not share else f"{100 * share:.0f} % more work in reads",
-            str(by_gate),
-            str(by_usual),
+            str(Share(of_share.by_ab, of_share.count)),
+            str(Share(of_share.by_usual_rule, of_share.count)),
         )
-        for share, by_gate, by_usual in rows
+        for share, of_share in trials.items()
     ]
     print(table(lines, ("called slower", "membench ab", "mean > 10 %, one process")))
+    comparisons = benchmarks * sum(of_share.count for of_share in trials.values())
     print(f"\n{seconds / max(comparisons, 1):.1f} s per benchmark and comparison")
-    return EXIT_FINE
-
-
-def _plain(share: float, by_gate: Share, by_usual: Share) -> dict[str, Any]:
-    return {
-        "extra_work": share,
-        "ab": {"found": by_gate.times, "of": by_gate.of},
-        "mean_above_10_percent": {"found": by_usual.times, "of": by_usual.of},
-    }

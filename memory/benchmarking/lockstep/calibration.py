@@ -1,12 +1,15 @@
-"""How far identical code lies apart from itself here, from pairs in lockstep and from runs at other times.
+"""Measures the noise of this machine: how much identical code differs from itself.
 
-| way | what varies, with standard deviation s | floor of a metric: identical code stays below it in 95 % |
+The noise floor of a metric is the difference that identical code stays below in 95 % of comparisons. With
+s, a standard deviation over observations:
+
+| kind | observation | noise floor |
 | --- | --- | --- |
-| lockstep | the log-ratio of a pair | of the means of six pairs |
-| stored | the logarithm of a run's centre | of the ratios of two runs: 2·√2·s |
+| lockstep | the log-ratio of one pair | t · s ÷ √6, for the mean of six pairs |
+| stored | the logarithm of a figure of one run | 2 · √2 · s, for the ratio of two runs |
 
-A handful of observations knows a standard deviation badly, so each metric's is drawn towards that of all
-of them (see verdicts/moderation.py): a metric that was quiet by luck is not taken for a quiet one.
+A few observations estimate s badly. So the estimate of each metric is combined with those of all metrics
+(see verdicts/moderation.py): a metric that was quiet by chance does not get too low a floor.
 """
 
 from __future__ import annotations
@@ -28,15 +31,15 @@ from memory.benchmarking.verdicts.noise import Calibration, metric_key
 from memory.benchmarking.verdicts.thresholds import Thresholds
 
 LEAST = 3
-"""Observations that a standard deviation needs at all."""
+"""The fewest observations for a standard deviation."""
 _PRIOR_FREEDOM = 4.0
-"""What the spread of a few metrics counts for beside a metric's own."""
+"""Degrees of freedom of the common variance if there are too few metrics to estimate them."""
 _TWO_RUNS = 2 * math.sqrt(2)
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The standard deviation of one metric's logarithm."""
+    """The standard deviation of one metric's logarithm, and its degrees of freedom."""
 
     deviation: float
     freedom: float
@@ -45,26 +48,26 @@ class Spread:
 def lockstep_calibration(
     subjects: Iterable[Subject], pairs: Mapping[str, Sequence[Pair]], made_at: str
 ) -> Calibration:
-    """From pairs of identical code, by the key of their case."""
+    """Calibrate from pairs of identical code; `pairs` maps the key of a case to its pairs."""
     spreads: dict[str, Spread] = {}
     comparisons = 0
     for subject in subjects:
-        found = pairs.get(subject.case.key, ())
-        comparisons = max(comparisons, len(found))
-        for each in evidence_of(subject.case, subject.declaration, found, Thresholds()):
-            if each.gates and is_timed(each.unit) and each.error and each.scale == "ratio":
-                key = metric_key(each.category, each.benchmark, each.target, each.path)
-                spreads[key] = Spread(each.error * math.sqrt(len(found)), each.freedom)
+        of_subject = pairs.get(subject.case.key, ())
+        comparisons = max(comparisons, len(of_subject))
+        for one in evidence_of(subject.case, subject.declaration, of_subject, Thresholds()):
+            if one.gates and is_timed(one.unit) and one.error and one.scale == "ratio":
+                key = metric_key(one.category, one.benchmark, one.target, one.path)
+                spreads[key] = Spread(one.error * math.sqrt(len(of_subject)), one.freedom)
 
-    def reach(spread: Spread) -> float:
+    def log_floor(spread: Spread) -> float:
         return student(spread.freedom, CONFIDENCE) * spread.deviation / math.sqrt(FIRST_PAIRS)
 
-    return _calibration(spreads, reach, comparisons, made_at)
+    return _calibration(spreads, log_floor, comparisons, made_at)
 
 
 def stored_calibration(runs: Sequence[Sequence[Result]], made_at: str) -> Calibration:
-    """From the results of runs of identical code that were made one after the other."""
-    centres: dict[str, list[float]] = {}
+    """Calibrate from the results of several runs of identical code."""
+    logarithms: dict[str, list[float]] = {}
     for results in runs:
         for result in results:
             target = str(result.metadata.get("target", ""))
@@ -77,19 +80,19 @@ def stored_calibration(runs: Sequence[Sequence[Result]], made_at: str) -> Calibr
                     and figure.value > 0
                 ):
                     key = metric_key(result.category, result.benchmark, target, path)
-                    centres.setdefault(key, []).append(math.log(figure.value))
+                    logarithms.setdefault(key, []).append(math.log(figure.value))
     spreads = {
         key: Spread(statistics.stdev(values), len(values) - 1)
-        for key, values in centres.items()
+        for key, values in logarithms.items()
         if len(values) >= LEAST
     }
     return _calibration(spreads, lambda spread: _TWO_RUNS * spread.deviation, len(runs), made_at)
 
 
 def _calibration(
-    spreads: Mapping[str, Spread], reach: Callable[[Spread], float], comparisons: int, made_at: str
+    spreads: Mapping[str, Spread], log_floor: Callable[[Spread], float], comparisons: int, made_at: str
 ) -> Calibration:
-    floors = {key: round(math.expm1(reach(each)), 6) for key, each in _drawn_together(spreads).items()}
+    floors = {key: round(math.expm1(log_floor(one)), 6) for key, one in _moderated(spreads).items()}
     return Calibration(
         made_at=made_at,
         comparisons=comparisons,
@@ -102,20 +105,21 @@ def _upper_quartile(values: Iterable[float]) -> float:
     return statistics.quantiles(values, n=4)[2]
 
 
-def _drawn_together(spreads: Mapping[str, Spread]) -> dict[str, Spread]:
+def _moderated(spreads: Mapping[str, Spread]) -> dict[str, Spread]:
+    """Combine the variance of each metric with the common variance of all metrics."""
     if not spreads:
         return {}
-    prior = prior_of([(each.deviation**2, int(each.freedom)) for each in spreads.values()])
-    if not prior.freedom:  # too few metrics to know how alike they are
-        middle = statistics.median(each.deviation**2 for each in spreads.values())
-        prior = Prior(middle, _PRIOR_FREEDOM)
+    prior = prior_of([(spread.deviation**2, int(spread.freedom)) for spread in spreads.values()])
+    if not prior.freedom:  # too few metrics to estimate how similar their variances are
+        common = statistics.median(spread.deviation**2 for spread in spreads.values())
+        prior = Prior(common, _PRIOR_FREEDOM)
     return {
         key: Spread(
             math.sqrt(
-                (prior.freedom * prior.variance + each.freedom * each.deviation**2)
-                / (prior.freedom + each.freedom)
+                (prior.freedom * prior.variance + spread.freedom * spread.deviation**2)
+                / (prior.freedom + spread.freedom)
             ),
-            prior.freedom + each.freedom,
+            prior.freedom + spread.freedom,
         )
-        for key, each in spreads.items()
+        for key, spread in spreads.items()
     }

@@ -1,4 +1,4 @@
-"""Carrying out a comparison: pair after pair, what fails named and left out, what was measured kept."""
+"""Measures the pairs of a comparison; a case that fails is recorded and left out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memory.benchmarking.run.plan import round_seed
 from memory.benchmarking.verdicts.records import MetricVerdict
 
 TIMING_SECONDS = 0.04
-"""Of one timing in each process: some sixty turns, and about as long as starting and setting up takes."""
+"""Seconds of one timing in each process: about sixty turns, and about as long as start and set-up."""
 
 
 @dataclass
@@ -23,18 +23,21 @@ class Engine:
     sides: tuple[Side, Side]
     seed: int
     seconds: float
+    """About how long one timing measures."""
     scratch: Path
     limits: Limits
     on_pair: Callable[[Subject, int], None] = lambda subject, number: None
+    """Called before each pair, with its number."""
     failures: dict[str, str] = field(default_factory=dict)
-    """By the key of the case: which side of it gave no figures, and why."""
+    """Key of the case to the side that failed, and why."""
     _together: dict[str, bool] = field(default_factory=dict)
+    """Key of the case to whether both sides may run at the same time outside of timings."""
 
     def measure(self, subject: Subject, number: int) -> Pair:
-        """One pair. Both processes share seed and data; another pair has others.
+        """Measure one pair. Both processes use the same seed; every pair has another seed.
 
-        A subject's first pair shows whether anything is timed outside of turns; if not, both sides of the
-        others set up at the same time.
+        The first pair of a subject shows whether anything is timed outside of turns. If not, both sides
+        of later pairs set up at the same time.
         """
         self.on_pair(subject, number)
         pair = run_pair(
@@ -53,7 +56,7 @@ class Engine:
     def compare(
         self, subjects: Sequence[Subject], rules: Rules, measured: dict[str, Measured]
     ) -> list[MetricVerdict]:
-        """The verdicts of all subjects that both sides can run."""
+        """Return the verdicts of all subjects that both sides can run; fills `measured`."""
 
         def measure(subject: Subject, number: int) -> Pair | None:
             try:

@@ -1,12 +1,12 @@
-"""From pairs of processes to evidence: the pair is the observation, whatever is inside it.
+"""Turns pairs of processes into evidence: each pair gives one observation of each metric.
 
-| figure | in one pair |
+| figure | its value in one pair |
 | --- | --- |
-| a timing's CPU time | the median over turns of the log-ratio of the least disturbed blocks |
-| its wall time | the same; judged where the operation waits or uses threads, shown otherwise |
-| everything else: sizes, recall, rates, other clocks | the log-ratio or the difference of both processes |
+| CPU time of a timing | the median over turns of the log-ratio of the fastest blocks |
+| wall time of a timing | the same; judged only if the operation waits or uses threads |
+| everything else: sizes, recall, rates, other times | log-ratio or difference of the two processes |
 
-Over the pairs of both a t-interval.
+The interval over the pairs is Student's.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from memory.benchmarking.lockstep.pair import Pair
 from memory.benchmarking.lockstep.ratios import ClockRatio, timing_ratio
@@ -32,14 +33,14 @@ CPU = "cpu_ms"
 WALL = "wall_ms"
 _TIME = Metric("ms", "lower")
 _WAITS = 1.2
-"""From this wall ÷ CPU on, an operation waits for something."""
+"""Wall ÷ CPU of an operation that waits for something is at least this."""
 _THREADS = 0.8
-"""Up to this one, several threads work for it."""
+"""Wall ÷ CPU of an operation that uses several threads is at most this."""
 
 
 @dataclass(frozen=True)
 class _Subject:
-    """Whose evidence it is."""
+    """The case that the evidence is about."""
 
     case: Case
     declaration: Declaration
@@ -49,23 +50,19 @@ class _Subject:
 def evidence_of(
     case: Case, declaration: Declaration, pairs: Sequence[Pair], thresholds: Thresholds
 ) -> list[Evidence]:
-    """All evidence of the pairs of one case."""
+    """Return the evidence for every metric of one case."""
     subject = _Subject(case, declaration, thresholds)
-    timings = dict.fromkeys(
-        path for pair in pairs for side in (pair.base, pair.current) for path in side.samples
-    )
-    found = [each for path in timings for each in _of_timing(subject, path, pairs)]
-    figures = dict.fromkeys(
-        path for pair in pairs for side in (pair.base, pair.current) for path in side.figures
-    )
-    for path in figures:
-        if where_of(path) not in timings:
-            found.extend(_of_figure(subject, path, pairs))
-    return found
+    rounds = [side for pair in pairs for side in (pair.base, pair.current)]
+    timings = dict.fromkeys(path for side in rounds for path in side.samples)
+    figures = dict.fromkeys(path for side in rounds for path in side.figures)
+    return [
+        *(evidence for path in timings for evidence in _of_timing(subject, path, pairs)),
+        *(_of_figure(subject, path, pairs) for path in figures if where_of(path) not in timings),
+    ]
 
 
 def has_other_clocks(pair: Pair, declaration: Declaration) -> bool:
-    """Whether some figure of time was not measured in turns, and so by a clock of the benchmark's own."""
+    """Return whether the benchmark measured some time itself, not by `bench.time` in turns."""
     for side in (pair.base, pair.current):
         in_turns = {path for path, samples in side.samples.items() if samples.turn_blocks}
         for path in side.figures:
@@ -83,7 +80,7 @@ def _of_timing(subject: _Subject, path: str, pairs: Sequence[Pair]) -> Iterator[
     in_base = any(path in pair.base.samples for pair in pairs)
     in_current = any(path in pair.current.samples for pair in pairs)
     if not (in_base and in_current):
-        yield _on_one_side(subject, cpu_path, _TIME, in_base=in_base)
+        yield _of_one_side(subject, cpu_path, _TIME, in_base=in_base)
         return
     ratios = [
         timing_ratio(pair.base.samples[path], pair.current.samples[path])
@@ -103,24 +100,22 @@ def _of_timing(subject: _Subject, path: str, pairs: Sequence[Pair]) -> Iterator[
     yield _of_clock(subject, wall_path, [ratio.wall for ratio in ratios], reason)
 
 
-def _of_clock(subject: _Subject, path: str, clocks: Sequence[ClockRatio], not_judged: str) -> Evidence:
-    base = statistics.geometric_mean(clock.base for clock in clocks)
-    current = statistics.geometric_mean(clock.current for clock in clocks)
-    effects = [clock.log_ratio for clock in clocks]
-    return _evidence(subject, path, _TIME, base, current, effects, "ratio", not_judged)
+def _of_clock(subject: _Subject, path: str, ratios: Sequence[ClockRatio], not_judged: str) -> Evidence:
+    base = statistics.geometric_mean(ratio.base for ratio in ratios)
+    current = statistics.geometric_mean(ratio.current for ratio in ratios)
+    effects = [ratio.log_ratio for ratio in ratios]
+    return _of_effects(subject, path, _TIME, base, current, effects, "ratio", not_judged)
 
 
 # -- everything else --------------------------------------------------------------------------
 
 
-def _of_figure(subject: _Subject, path: str, pairs: Sequence[Pair]) -> Iterator[Evidence]:
-    leaf = leaf_of(path)
-    metric = subject.declaration.metric(leaf)
-    base = [pair.base.figures[path] for pair in pairs if path in pair.base.figures]
-    current = [pair.current.figures[path] for pair in pairs if path in pair.current.figures]
-    if not base or not current:
-        yield _on_one_side(subject, path, metric, in_base=bool(base))
-        return
+def _of_figure(subject: _Subject, path: str, pairs: Sequence[Pair]) -> Evidence:
+    metric = subject.declaration.metric(leaf_of(path))
+    in_base = any(path in pair.base.figures for pair in pairs)
+    in_current = any(path in pair.current.figures for pair in pairs)
+    if not (in_base and in_current):
+        return _of_one_side(subject, path, metric, in_base=in_base)
     both = [
         (pair.base.figures[path], pair.current.figures[path])
         for pair in pairs
@@ -137,14 +132,14 @@ def _of_figure(subject: _Subject, path: str, pairs: Sequence[Pair]) -> Iterator[
     )
     scale = scale_of(path, metric, [value for values in both for value in values])
     if scale == "ratio":
-        # Of equal figures exactly 0, which the difference of two logarithms need not be.
+        # The logarithm of a quotient is exactly 0 for equal figures; a difference of logarithms is not.
         effects = [math.log(now / before) for before, now in both]
         centre = statistics.geometric_mean
     else:
         effects = [now - before for before, now in both]
         centre = statistics.fmean
     before, now = (centre(values) for values in zip(*both, strict=True))
-    yield _evidence(subject, path, metric, before, now, effects, scale, not_judged)
+    return _of_effects(subject, path, metric, before, now, effects, scale, not_judged)
 
 
 def _siblings(path: str, pairs: Sequence[Pair]) -> set[str]:
@@ -155,7 +150,7 @@ def _siblings(path: str, pairs: Sequence[Pair]) -> set[str]:
 # -- both -------------------------------------------------------------------------------------
 
 
-def _evidence(
+def _of_effects(
     subject: _Subject,
     path: str,
     metric: Metric,
@@ -166,13 +161,10 @@ def _evidence(
     not_judged: str,
 ) -> Evidence:
     effect = one_sample(effects)
-    return Evidence(
-        category=subject.case.category,
-        benchmark=subject.case.benchmark,
-        target=subject.case.target,
-        path=path,
-        unit=metric.unit,
-        better=metric.better,
+    return _evidence(
+        subject,
+        path,
+        metric,
         base=base,
         current=current,
         log_ratio=effect.value,
@@ -184,7 +176,13 @@ def _evidence(
     )
 
 
-def _on_one_side(subject: _Subject, path: str, metric: Metric, *, in_base: bool) -> Evidence:
+def _of_one_side(subject: _Subject, path: str, metric: Metric, *, in_base: bool) -> Evidence:
+    settled, side = ("missing", "base") if in_base else ("new", "current")
+    reason = f"only on the {side} side"
+    return _evidence(subject, path, metric, base=None, current=None, settled=settled, reason=reason)
+
+
+def _evidence(subject: _Subject, path: str, metric: Metric, **fields: Any) -> Evidence:
     return Evidence(
         category=subject.case.category,
         benchmark=subject.case.benchmark,
@@ -192,8 +190,5 @@ def _on_one_side(subject: _Subject, path: str, metric: Metric, *, in_base: bool)
         path=path,
         unit=metric.unit,
         better=metric.better,
-        base=None,
-        current=None,
-        settled="missing" if in_base else "new",
-        reason="only on the base side" if in_base else "only on the current side",
+        **fields,
     )

@@ -1,4 +1,4 @@
-"""One pair of fresh processes that take turns: what each of the sides measured."""
+"""Runs one pair of fresh processes that take turns, and returns what each side measured."""
 
 from __future__ import annotations
 
@@ -26,27 +26,29 @@ HARNESS = Path(memory.benchmarking.__file__).parent
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two versions: an interpreter, and where it finds its modules."""
+    """One of the two versions to compare."""
 
     name: str
     python: str = sys.executable
     paths: tuple[str, ...] | None = None
+    """Its module search path; None for that of this process."""
     options: Mapping[str, Any] = field(default_factory=dict)
+    """For side_process.py: `target` and `extra_work`, or nothing."""
 
     def launch(self, pipes: tuple[int, ...]) -> Launch:
-        """How it is started; `pipes` are its two ways to the other side."""
+        """Return how to start the process; `pipes` come from and go to the other side."""
         program = str(HARNESS / "lockstep" / "side_process.py")
         command = (self.python, "-P", program, str(HARNESS), json.dumps(dict(self.options)))
         return Launch(command, self.paths, replies=True, descriptors=pipes)
 
 
 class SideFailed(BenchmarkError):
-    """One side gave no figures, so there is nothing to compare."""
+    """One side gave no figures, so the pair can't be compared."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """What both sides measured in the same turns: base and current."""
+    """The rounds of both sides, measured in turns."""
 
     base: Round
     current: Round
@@ -54,7 +56,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Limits:
-    """Of each process of a pair."""
+    """Limits of each process of a pair."""
 
     timeout_seconds: float
     memory_bytes: int | None = None
@@ -71,9 +73,20 @@ def run_pair(
     limits: Limits,
     together: bool = False,
 ) -> Pair:
-    """Run a case of each side, in turns. Whatever happens, nothing is left running.
+    """Run one case on each side, in turns; no process is left running, whatever happens.
 
-    `together`: outside of the turns both may run at the same time.
+    Args:
+        sides: base and current.
+        cases: the case of each side.
+        number: the number of the pair.
+        seed: for the data of both sides.
+        seconds: about how long one timing measures.
+        scratch: folder for the files of both sides.
+        limits: for each process.
+        together: whether both sides may run at the same time outside of timings.
+
+    Raises:
+        SideFailed: names the side that gave no figures.
     """
     rng = random.Random(f"{seed}/{number}/turns")
     jobs = [
@@ -92,7 +105,7 @@ def run_pair(
     def go(side: int, schedule: Schedule | None) -> None:
         executor.reply(jobs[side], schedule)
 
-    def hear(job: Job, event: Mapping[str, Any]) -> None:
+    def on_event(job: Job, event: Mapping[str, Any]) -> None:
         if event["event"] == "stop":
             proposal = event["proposal"]
             coordinator.stop(
@@ -106,7 +119,7 @@ def run_pair(
             workers=len(jobs),
             timeout_seconds=limits.timeout_seconds,
             memory_limit_bytes=limits.memory_bytes,
-            on_event=hear,
+            on_event=on_event,
             launch=lambda job: sides[side_of[id(job)]].launch(pipes[side_of[id(job)]]),
         )
         rounds: dict[int, Round] = {}
@@ -114,9 +127,9 @@ def run_pair(
             for outcome in outcomes:
                 side = side_of[id(outcome.job)]
                 if outcome.round is None:
-                    # A side that does not end may be waiting for the other, which is the one that hangs.
-                    blamed = coordinator.running if outcome.reason == "timeout" else {side}
-                    names = " or ".join(sides[each].name for each in sorted(blamed))
+                    # After a timeout, the side that was waiting is not the one that hangs.
+                    failed = coordinator.running if outcome.reason == "timeout" else {side}
+                    names = " or ".join(sides[one].name for one in sorted(failed))
                     raise SideFailed(f"{cases[side].name} on the side {names}: {outcome.message}")
                 rounds[side] = outcome.round
                 coordinator.end(side)
@@ -125,9 +138,9 @@ def run_pair(
 
 @contextmanager
 def _pipes() -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """The descriptors of each side, from the other one and to it.
+    """Make the pipes of each side: one from the other side, one to it.
 
-    They stay open here, so that a side whose other one is gone waits to be ended, and does not go on.
+    They stay open here. So a side whose partner has ended keeps waiting until it is killed.
     """
     to_base, from_current = os.pipe()
     to_current, from_base = os.pipe()
@@ -139,5 +152,5 @@ def _pipes() -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
 
 
 def _cores() -> list[int]:
-    """Those that a process can be bound to; none where the system has no way to do it."""
+    """Return the cores that a process can be bound to; empty if the system can't bind processes."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []

@@ -1,29 +1,24 @@
-"""The gate against itself: comparisons whose right answer is known, and how often it was given.
+"""Trials of `membench selftest`: comparisons whose right verdict is known, and how often it was given.
 
-One side is the untouched target, the other the same target with real extra work in its read path (or
-none: identical code). What the gate says is put beside what the usual rule says on the same processes.
+One side is the unchanged target. The other is the same target with real extra work in its read path, or
+with none: identical code. The verdicts of `membench ab` are counted beside those of the usual rule, on
+the same processes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from memory.benchmarking.lockstep.pair import Pair, Side
-from memory.benchmarking.lockstep.sequence import Measured, Subject
+from memory.benchmarking.lockstep.engine import Engine
+from memory.benchmarking.lockstep.pair import Pair, Side, SideFailed
+from memory.benchmarking.lockstep.sequence import Measured, Rules, Subject
 from memory.benchmarking.measure.statistics import CONFIDENCE
 from memory.benchmarking.model.paths import join
-from memory.benchmarking.verdicts.records import MetricVerdict
 
+EXTRA_WORK = (0.0, 0.05, 0.10, 0.20)
+"""Extra work in the read path, as a share of its time; 0 is identical code."""
 USUAL_THRESHOLD = 0.10
-
-
-def slowed_sides(target: str, share: float) -> tuple[Side, Side]:
-    """The target as it is, and with so much more work in every read."""
-    return (
-        Side("as it is", options={"target": target, "extra_work": 0.0}),
-        Side(f"{100 * share:.0f} % more work", options={"target": target, "extra_work": share}),
-    )
 
 
 @dataclass(frozen=True)
@@ -37,8 +32,8 @@ class Share:
     def interval(self) -> tuple[float, float]:
         from scipy.stats import binomtest
 
-        found = binomtest(self.times, self.of).proportion_ci(CONFIDENCE, method="exact")
-        return float(found.low), float(found.high)
+        bounds = binomtest(self.times, self.of).proportion_ci(CONFIDENCE, method="exact")
+        return float(bounds.low), float(bounds.high)
 
     def __str__(self) -> str:
         if not self.of:
@@ -47,15 +42,60 @@ class Share:
         return f"{self.times} of {self.of} ({100 * low:.0f} to {100 * high:.0f} %)"
 
 
-def found_by_gate(verdicts: Iterable[MetricVerdict]) -> bool:
-    """Whether anything was called regressed."""
-    return any(each.verdict == "regressed" for each in verdicts)
+@dataclass
+class Trials:
+    """The trials with the same extra work: in how many of them each rule called the code slower."""
+
+    count: int = 0
+    by_ab: int = 0
+    by_usual_rule: int = 0
 
 
-def found_by_usual_rule(subjects: Sequence[Subject], measured: dict[str, Measured]) -> bool:
-    """Whether some timing's mean is more than 10 % above that of the base: one process before, one after.
+def slowed_sides(target: str, share: float) -> tuple[Side, Side]:
+    """Return the unchanged target, and the target with `share` more work in every read."""
+    return (
+        Side("as it is", options={"target": target, "extra_work": 0.0}),
+        Side(f"{100 * share:.0f} % more work", options={"target": target, "extra_work": share}),
+    )
 
-    The two come from neighbouring pairs, because whoever uses that rule does not measure in turns.
+
+def run_trials(
+    subjects: Sequence[Subject],
+    rules: Rules,
+    make_engine: Callable[[tuple[Side, Side], int], Engine],
+    goes_on: Callable[[int], bool],
+    on_trial: Callable[[int, float], None],
+) -> dict[float, Trials]:
+    """Run trials with each extra work in turn; return their counts by extra work.
+
+    Args:
+        subjects: each case with itself, all on one target.
+        rules: how `membench ab` decides.
+        make_engine: called with the sides and the number of the trial.
+        goes_on: called before each trial with the number of finished rounds over EXTRA_WORK.
+        on_trial: called after each trial with the number of trials so far and its extra work.
+    """
+    trials = {share: Trials() for share in EXTRA_WORK}
+    number = 0
+    while goes_on(number // len(EXTRA_WORK)):
+        share = EXTRA_WORK[number % len(EXTRA_WORK)]
+        engine = make_engine(slowed_sides(subjects[0].sides[0].target, share), number)
+        measured: dict[str, Measured] = {}
+        verdicts = engine.compare(subjects, rules, measured)
+        if engine.failures:
+            raise SideFailed("; ".join(engine.failures.values()))
+        trials[share].count += 1
+        trials[share].by_ab += any(verdict.verdict == "regressed" for verdict in verdicts)
+        trials[share].by_usual_rule += _slower_by_usual_rule(subjects, measured)
+        number += 1
+        on_trial(number, share)
+    return trials
+
+
+def _slower_by_usual_rule(subjects: Sequence[Subject], measured: dict[str, Measured]) -> bool:
+    """Return whether the mean of some timing is more than 10 % above the base, one process each.
+
+    The two processes come from different pairs, because users of this rule do not measure in turns.
     """
     for subject in subjects:
         pairs = measured[subject.case.key].first

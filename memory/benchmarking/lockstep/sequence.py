@@ -1,14 +1,13 @@
-"""How many pairs are measured, and when enough is known.
+"""Decides how many pairs to measure, and when a comparison is decided.
 
-    first pairs of every case ─▶ look ─▶ unchanged: done
-                                  │  └─▶ open: more pairs, up to the most ─▶ look again …
-                                  └────▶ suspected: as many fresh pairs ─▶ judged by these alone
+    first pairs of every case ─▶ test ─▶ unchanged: done
+                                  │  └─▶ undecided: more pairs, up to the most ─▶ test again …
+                                  └────▶ suspected: fresh pairs ─▶ decided by the fresh pairs alone
 
-Looking several times and stopping when something turns up would find something too often. So a look
-never calls anything regressed or improved: it only sends it to be measured again. Those fresh pairs are
-as many as was laid down before, are looked at once, and are corrected for how many metrics were sent
-(Holm), so the chance that identical code is called regressed anywhere stays below alpha however often
-and however freely it was suspected before.
+Testing repeatedly and stopping at the first change would give too many false alarms. So these tests never
+call a metric regressed or improved: they only send it to be measured again. The number of fresh pairs is
+fixed in advance. They are tested once, corrected for the number of suspected metrics (Holm). So the
+chance that identical code is called regressed anywhere stays below alpha, however often it was tested.
 """
 
 from __future__ import annotations
@@ -28,31 +27,34 @@ from memory.benchmarking.verdicts.records import MetricVerdict
 from memory.benchmarking.verdicts.thresholds import Thresholds
 
 FIRST_PAIRS = 6
-"""Of every case; fewer would leave a t-interval nothing to stand on."""
+"""Pairs of every case: with fewer, a t-interval is too wide to decide anything."""
 FRESH_PAIRS = 6
-"""For what is suspected."""
+"""Pairs to confirm a suspected change."""
 SUSPICION = 0.05
-"""The chance, of each metric by itself, below which it is measured again."""
+"""The p-value of a metric by itself below which it is measured again."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is compared: a case of each side, under the name that both go by."""
+    """What is compared: a case of each side."""
 
     case: Case
+    """Names the comparison in the results."""
     sides: tuple[Case, Case]
+    """The cases of base and current."""
     declaration: Declaration = field(default_factory=Declaration)
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What decides, and how much is spent on it."""
+    """How a comparison is decided, and how much it may measure."""
 
     thresholds: Thresholds
     noise: NoiseFloor
     most_pairs: int = FIRST_PAIRS
-    """Before anything is measured again."""
+    """The most pairs of a case, without the fresh ones."""
     alpha: float = ALPHA
+    """The chance of any false "regressed" in the whole comparison."""
 
 
 @dataclass
@@ -61,16 +63,17 @@ class Measured:
 
     first: list[Pair] = field(default_factory=list)
     fresh: list[Pair] = field(default_factory=list)
+    """Measured to confirm what the first pairs raised as suspected."""
 
 
 Measure = Callable[[Subject, int], Pair | None]
-"""Measures one more pair of a subject, with another number each time; None where it can't be measured."""
+"""Measures the pair of this number of a subject; None if it can't be measured."""
 
 
 def compare(
     subjects: Sequence[Subject], measure: Measure, rules: Rules, measured: dict[str, Measured]
 ) -> list[MetricVerdict]:
-    """Measure until everything is decided or enough was spent. `measured` is filled on the way."""
+    """Measure until everything is decided or the most pairs are reached; fill `measured`."""
     subjects = list(subjects)
     measured.update({subject.case.key: Measured() for subject in subjects})
 
@@ -86,89 +89,96 @@ def compare(
     for number in range(most):
         for subject in list(subjects):
             pairs = measured[subject.case.key].first
-            if number < _least_pairs(subject) or (len(pairs) == number and _is_open(subject, pairs, rules)):
+            if number < _least_pairs(subject) or (
+                len(pairs) == number and _is_undecided(subject, pairs, rules)
+            ):
                 add(subject, pairs, number)
     for subject in list(subjects):
-        found = measured[subject.case.key]
-        # Their numbers go on where the first pairs can end at most, so that no seed is met again.
-        for number in range(most, most + _fresh_pairs(_suspected(subject, found.first, rules).values())):
+        pairs_of = measured[subject.case.key]
+        suspected = _suspected(subject, pairs_of.first, rules)
+        # Their numbers start above those of all first pairs, so that no seed is used twice.
+        for number in range(most, most + _fresh_pairs(suspected.values())):
             if subject in subjects:
-                add(subject, found.fresh, number)
+                add(subject, pairs_of.fresh, number)
     return conclude(subjects, measured, rules)
 
 
 def _least_pairs(subject: Subject) -> int:
-    """Of figures that follow from the data alone a few are enough, if they say the same."""
+    """Return the fewest pairs: 2 for figures that depend on the data alone, such as sizes."""
     return max(2, min(subject.case.most_rounds or FIRST_PAIRS, FIRST_PAIRS))
 
 
 def _fresh_pairs(suspected: Collection[Evidence]) -> int:
     if not suspected:
         return 0
-    return 2 if all(each.is_exact for each in suspected) else FRESH_PAIRS
+    return 2 if all(evidence.is_exact for evidence in suspected) else FRESH_PAIRS
 
 
 def conclude(
     subjects: Sequence[Subject], measured: Mapping[str, Measured], rules: Rules
 ) -> list[MetricVerdict]:
-    """The verdicts that follow from what was measured."""
+    """Return the verdicts that follow from the measured pairs."""
     suspected: dict[tuple[str, str], Evidence] = {}
-    again: dict[tuple[str, str], Evidence] = {}
-    everything: dict[tuple[str, str], Evidence] = {}
+    of_fresh_pairs: dict[tuple[str, str], Evidence] = {}
+    of_all_pairs: dict[tuple[str, str], Evidence] = {}
     for subject in subjects:
         key, pairs = subject.case.key, measured[subject.case.key]
-        everything |= _keyed(key, _evidence(subject, [*pairs.first, *pairs.fresh], rules))
+        of_all_pairs |= _keyed(key, _evidence(subject, [*pairs.first, *pairs.fresh], rules))
         if pairs.fresh:
             suspected |= _keyed(key, _suspected(subject, pairs.first, rules).values())
-            again |= _keyed(key, _evidence(subject, pairs.fresh, rules))
-    fresh = {key: again[key] for key in suspected if key in again}
+            of_fresh_pairs |= _keyed(key, _evidence(subject, pairs.fresh, rules))
+    tested = {key: of_fresh_pairs[key] for key in suspected if key in of_fresh_pairs}
     verdicts = decide(
-        list(fresh.values()), threshold=rules.thresholds, noise=rules.noise, alpha=rules.alpha
+        list(tested.values()), threshold=rules.thresholds, noise=rules.noise, alpha=rules.alpha
     )
-    found_again = {
+    confirmed = {
         key: verdict
-        for key, verdict in zip(fresh, verdicts, strict=True)
-        if verdict.verdict in ("regressed", "improved") and fresh[key].worse * suspected[key].worse > 0
+        for key, verdict in zip(tested, verdicts, strict=True)
+        if verdict.verdict in ("regressed", "improved") and tested[key].worse * suspected[key].worse > 0
     }
-    return [_final(key, each, suspected, found_again, rules) for key, each in everything.items()]
+    return [_final(key, evidence, suspected, confirmed, rules) for key, evidence in of_all_pairs.items()]
 
 
 def _final(
     key: tuple[str, str],
     evidence: Evidence,
     suspected: Collection[tuple[str, str]],
-    found_again: Mapping[tuple[str, str], MetricVerdict],
+    confirmed: Mapping[tuple[str, str], MetricVerdict],
     rules: Rules,
 ) -> MetricVerdict:
-    """What the fresh pairs say where they say it again; otherwise all pairs, which raise no alarm."""
-    if key in found_again:
-        return msgspec.structs.replace(found_again[key], confirmed=True)
-    found = _by_itself(evidence, rules)
-    if found.verdict in ("regressed", "improved"):
+    """Return the verdict of the fresh pairs if they confirm the change, else that of all pairs.
+
+    All pairs together never give "regressed" or "improved": those become "inconclusive".
+    """
+    if key in confirmed:
+        return msgspec.structs.replace(confirmed[key], confirmed=True)
+    verdict = _verdict_alone(evidence, rules)
+    if verdict.verdict in ("regressed", "improved"):
         reason = "not found again in fresh pairs" if key in suspected else "seen too late to measure again"
-        found = msgspec.structs.replace(found, verdict="inconclusive", reason=reason)
-    return msgspec.structs.replace(found, confirmed=False if key in suspected else None)
+        verdict = msgspec.structs.replace(verdict, verdict="inconclusive", reason=reason)
+    return msgspec.structs.replace(verdict, confirmed=False if key in suspected else None)
 
 
-def _is_open(subject: Subject, pairs: Sequence[Pair], rules: Rules) -> bool:
-    """Whether some metric is neither unchanged nor suspected yet."""
+def _is_undecided(subject: Subject, pairs: Sequence[Pair], rules: Rules) -> bool:
+    """Return whether some metric is neither unchanged nor suspected."""
     return any(
-        _by_itself(each, rules).verdict == "inconclusive" for each in _evidence(subject, pairs, rules)
+        _verdict_alone(evidence, rules).verdict == "inconclusive"
+        for evidence in _evidence(subject, pairs, rules)
     )
 
 
 def _suspected(subject: Subject, pairs: Sequence[Pair], rules: Rules) -> dict[str, Evidence]:
     return {
-        each.path: each
-        for each in _evidence(subject, pairs, rules)
-        if _by_itself(each, rules).verdict in ("regressed", "improved")
+        evidence.path: evidence
+        for evidence in _evidence(subject, pairs, rules)
+        if _verdict_alone(evidence, rules).verdict in ("regressed", "improved")
     }
 
 
-def _by_itself(evidence: Evidence, rules: Rules) -> MetricVerdict:
-    """What would be said if it were the only metric."""
-    (found,) = decide([evidence], threshold=rules.thresholds, noise=rules.noise, alpha=SUSPICION)
-    return found
+def _verdict_alone(evidence: Evidence, rules: Rules) -> MetricVerdict:
+    """Return the verdict as if this were the only metric."""
+    (verdict,) = decide([evidence], threshold=rules.thresholds, noise=rules.noise, alpha=SUSPICION)
+    return verdict
 
 
 def _evidence(subject: Subject, pairs: Sequence[Pair], rules: Rules) -> list[Evidence]:
@@ -176,4 +186,4 @@ def _evidence(subject: Subject, pairs: Sequence[Pair], rules: Rules) -> list[Evi
 
 
 def _keyed(key: str, evidence: Iterable[Evidence]) -> dict[tuple[str, str], Evidence]:
-    return {(key, each.path): each for each in evidence}
+    return {(key, one.path): one for one in evidence}

@@ -1,11 +1,13 @@
-"""A comparison on disk: `ab/<id>.json` with the verdicts and the figures of each pair, and beside it
-`<id>.npz` with every block of every timing."""
+"""Saves and loads comparisons of `membench ab`.
+
+`ab/<id>.json` has the verdicts and the figures of each pair, `ab/<id>.npz` every block of every timing.
+"""
 
 from __future__ import annotations
 
 import io
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,34 +24,35 @@ _BLOCKS = ("block_samples", "block_wall_ns", "block_cpu_ns", "turn_blocks")
 
 
 class PairFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of both processes of one pair, as in a run's round."""
+    """The figures of both processes of one pair, by path."""
 
     number: int
     fresh: bool
-    """Measured again, because something was suspected."""
+    """Whether it was measured to confirm a suspected change."""
     seed: int
     seconds: float
+    """Time that both processes took together."""
     base: dict[str, float]
     current: dict[str, float]
 
 
 class SavedComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """`ab/<id>.json`."""
+    """The content of `ab/<id>.json`."""
 
     id: str
     command: str
     started_at: str
     seconds: float
-    """All of it took."""
+    """Time that the whole comparison took."""
     profile: str
     seed: int
     timing_seconds: float
     environment: Environment
     comparison: Comparison
     failures: dict[str, str]
-    """By case: which side gave no figures, and why."""
+    """Key of the case to the side that failed, and why."""
     pairs: dict[str, list[PairFigures]]
-    """By case."""
+    """Key of the case to its pairs."""
     format: int = FORMAT
 
 
@@ -68,14 +71,15 @@ def figures_of(measured: Mapping[str, Measured]) -> dict[str, list[PairFigures]]
                 base=pair.base.figures,
                 current=pair.current.figures,
             )
-            for fresh, pairs in ((False, each.first), (True, each.fresh))
+            for fresh, pairs in ((False, subject.first), (True, subject.fresh))
             for pair in pairs
         ]
-        for key, each in measured.items()
+        for key, subject in measured.items()
     }
 
 
 def save(output_dir: Path, record: SavedComparison, measured: Mapping[str, Measured]) -> Path:
+    """Write both files of a comparison; return the path of the JSON file."""
     path = output_dir / AB / f"{record.id}.json"
     blocks = blocks_of(measured)
     if blocks:
@@ -85,14 +89,14 @@ def save(output_dir: Path, record: SavedComparison, measured: Mapping[str, Measu
 
 
 def blocks_of(measured: Mapping[str, Measured]) -> bytes:
-    """A compressed NumPy file, arrays named `case/pair/side/path/what`; empty where nothing was timed."""
+    """Return a compressed NumPy file, arrays named `case/pair/side/path/what`; empty without timings."""
     import numpy as np
 
     arrays: dict[str, Any] = {}
-    for key, each in measured.items():
-        for pair in (*each.first, *each.fresh):
-            for side, found in (("base", pair.base), ("current", pair.current)):
-                arrays |= _arrays(f"{key}/{found.number}/{side}", found)
+    for key, subject in measured.items():
+        for pair in (*subject.first, *subject.fresh):
+            for side, one in (("base", pair.base), ("current", pair.current)):
+                arrays |= _arrays(f"{key}/{one.number}/{side}", one)
     if not arrays:
         return b""
     file = io.BytesIO()
@@ -100,11 +104,11 @@ def blocks_of(measured: Mapping[str, Measured]) -> bytes:
     return file.getvalue()
 
 
-def _arrays(prefix: str, found: Round) -> dict[str, Any]:
+def _arrays(prefix: str, measured: Round) -> dict[str, Any]:
     import numpy as np
 
     arrays: dict[str, Any] = {}
-    for path, samples in found.samples.items():
+    for path, samples in measured.samples.items():
         for what in _BLOCKS:
             arrays[f"{prefix}/{path}/{what}"] = np.frombuffer(getattr(samples, what), "<i8")
         arrays[f"{prefix}/{path}/calls_and_work"] = np.array([samples.calls_per_sample, samples.work])
@@ -112,28 +116,28 @@ def _arrays(prefix: str, found: Round) -> dict[str, Any]:
 
 
 def saved(output_dir: Path) -> list[Path]:
-    """All comparisons, the oldest first."""
+    """Return the files of all comparisons, the oldest first."""
     return sorted((output_dir / AB).glob("*.json"))
 
 
 def load(output_dir: Path, name: str) -> SavedComparison:
-    """A comparison by its id, a part of it that no other has, `latest`, or its file."""
+    """Load a comparison by its id, a unique part of it, `latest`, or its file."""
     path = _find(output_dir, name)
     try:
         return msgspec.json.decode(path.read_bytes(), type=SavedComparison)
     except OSError as problem:
         raise DamagedResult(f"{path} can't be read: {problem.strerror or problem}") from problem
     except msgspec.MsgspecError as problem:
-        raise DamagedResult(f"{path} is no comparison of `membench ab`: {problem}") from problem
+        raise DamagedResult(f"{path} is not a comparison of `membench ab`: {problem}") from problem
 
 
 def _find(output_dir: Path, name: str) -> Path:
     if name.endswith(".json"):
         return Path(name)
-    known: Sequence[Path] = saved(output_dir)
-    fitting = known[-1:] if name == "latest" else [path for path in known if name in path.stem]
-    if len(fitting) != 1:
-        what = "there is no" if not fitting else "there is more than one"
-        names = nearest(name, [path.stem for path in known])
-        raise UnknownName(f"{what} comparison {name!r} in {output_dir / AB}: {names}")
-    return fitting[0]
+    paths = saved(output_dir)
+    matches = paths[-1:] if name == "latest" else [path for path in paths if name in path.stem]
+    if len(matches) != 1:
+        what = "there is no" if not matches else "there is more than one"
+        hint = nearest(name, [path.stem for path in paths])
+        raise UnknownName(f"{what} comparison {name!r} in {output_dir / AB}: {hint}")
+    return matches[0]

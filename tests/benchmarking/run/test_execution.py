@@ -575,7 +575,7 @@ def test_a_resumed_run_can_not_be_changed(
     assert main(["run", "--resume", *more, "--output-dir", str(tmp_path)]) == 1
     assert capsys.readouterr().err == (
         f"membench: {more[0]} can't be used with --resume: "
-        "a run goes on as it began; start a new one to change it\n"
+        "a resumed run keeps its options; start a new run to change them\n"
     )
 
 
