@@ -87,7 +87,7 @@ class Gate:
         self.found = discover([HERE / "gate_work.py"])
         self.config = BenchmarkConfig("quick")
         for each in self.found.benchmarks:
-            self.config.know(each.category, each.name, each.kinds)
+            self.config.add_benchmark(each)
 
     # -- measuring ----------------------------------------------------------------------------
 

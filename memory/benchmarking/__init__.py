@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from memory.benchmarking.framework import calculate_percentiles as calculate_percentiles
     from memory.benchmarking.metrics import Metric as Metric
     from memory.benchmarking.metrics import declare as declare
+    from memory.benchmarking.model.presentation import BarChart as BarChart
+    from memory.benchmarking.model.presentation import Goal as Goal
+    from memory.benchmarking.model.presentation import LineChart as LineChart
+    from memory.benchmarking.model.presentation import ListChart as ListChart
+    from memory.benchmarking.model.presentation import PercentileChart as PercentileChart
+    from memory.benchmarking.model.presentation import ScatterChart as ScatterChart
+    from memory.benchmarking.model.presentation import SeriesChart as SeriesChart
+    from memory.benchmarking.model.presentation import TimelineChart as TimelineChart
+    from memory.benchmarking.model.presentation import Versus as Versus
     from memory.benchmarking.results import BenchmarkResults as BenchmarkResults
     from memory.benchmarking.runner import BenchmarkRunner as BenchmarkRunner
     from memory.benchmarking.targets.base import Target as Target
@@ -26,6 +35,7 @@ if TYPE_CHECKING:
 # Each name and its module. Not `memory`'s own helper for this: `membench ab` also measures revisions of
 # `memory` that don't have it.
 _MODULES = {
+    "BarChart": "model.presentation",
     "Bench": "bench",
     "BenchmarkConfig": "config",
     "BenchmarkError": "errors",
@@ -33,8 +43,16 @@ _MODULES = {
     "BenchmarkResult": "framework",
     "BenchmarkResults": "results",
     "BenchmarkRunner": "runner",
+    "Goal": "model.presentation",
+    "LineChart": "model.presentation",
+    "ListChart": "model.presentation",
     "Metric": "metrics",
+    "PercentileChart": "model.presentation",
+    "ScatterChart": "model.presentation",
+    "SeriesChart": "model.presentation",
     "Target": "targets.base",
+    "TimelineChart": "model.presentation",
+    "Versus": "model.presentation",
     "benchmark": "framework",
     "calculate_percentiles": "framework",
     "declare": "metrics",

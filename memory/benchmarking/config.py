@@ -1,7 +1,7 @@
-"""What can be set for a run: one section a category, whose fields are the benchmarks' parameters.
+"""The settings of a run. Each category of benchmarks has settings of its own: the benchmarks' parameters.
 
 config = BenchmarkConfig()                              # the standard profile
-config.storage.batch_sizes = [10, 50, 100]              # every storage benchmark that takes batch_sizes
+config.storage.batch_sizes = [10, 50, 100]              # every storage benchmark with batch_sizes
 config.storage.read_latency.batch_sizes = [10]          # this benchmark only
 config.save("custom_config.json")                       # or .toml
 """
@@ -12,80 +12,57 @@ import json
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
+from memory.benchmarking.benchmarks import built_in
 from memory.benchmarking.errors import InvalidBenchmarkConfig, UnknownName, nearest, needs
+from memory.benchmarking.model.benchmark import Benchmark
+from memory.benchmarking.model.category_settings import CategorySettings, CompareSettings
 from memory.benchmarking.model.files import DEFAULT_FOLDER, write_whole
+from memory.benchmarking.model.parameters import Count, Names, Positive, checked, parse_text
 from memory.benchmarking.model.profiles import DEFAULT_PROFILE, PROFILES, Profile
-from memory.benchmarking.model.sections import (
-    SECTIONS,
-    AgentExecutionConfig,
-    CompareSettings,
-    CompressionConfig,
-    ContextBuildConfig,
-    Count,
-    IntegrationConfig,
-    MemorySearchConfig,
-    MemoryTransitionConfig,
-    Names,
-    Positive,
-    QualityConfig,
-    RetrievalConfig,
-    ScalabilityConfig,
-    Section,
-    StorageConfig,
-    checked,
-    parse_text,
-)
 from memory.errors import short
 
 
 class BenchmarkConfig:
-    """All settings of a run."""
+    """All settings of a run.
 
-    storage: StorageConfig
-    compression: CompressionConfig
-    memory_transition: MemoryTransitionConfig
-    retrieval: RetrievalConfig
-    scalability: ScalabilityConfig
-    integration: IntegrationConfig
-    quality: QualityConfig
-    agent_execution: AgentExecutionConfig
-    memory_search: MemorySearchConfig
-    context_build: ContextBuildConfig
+    Args:
+        profile: quick, standard or full; gives the first values of all settings
+        output_dir: the folder for runs
+    """
 
     output_dir: str
-    """Where runs are kept; each is a folder in it."""
+    """The folder for runs; each run is a folder in it."""
     targets: Names
     rounds: Count
-    """How often each case runs, each time in a fresh process."""
+    """How many times each case runs, each time in a fresh process."""
     seconds: Positive
     """About how long one timing measures."""
     timeout_seconds: Positive
-    """After which a round is taken for hung and ended."""
+    """The longest time of a round; after it the round is ended."""
     memory_limit_mb: Count | None
-    """RAM of a round's process above which it is ended; None for nine tenths of what is free."""
+    """The most RAM of a round; above it the round is ended. None for nine tenths of the free RAM."""
     seed: Annotated[int, Meta(ge=0, le=2**32 - 1)]
     compare: CompareSettings
-    """What `compare` and `ab` go by; a run takes no notice of it."""
+    """Thresholds of `compare` and `ab`; a run does not use them."""
 
     def __init__(
         self, profile: str = DEFAULT_PROFILE, *, output_dir: str | os.PathLike[str] = DEFAULT_FOLDER
     ) -> None:
-        sizes = _profile(profile)
-        sections = {name: kind(name, sizes.sizes[name]) for name, kind in SECTIONS.items()}
+        chosen = _profile(profile)
         values = {
             "profile": profile,
-            "_sections": sections,
             "output_dir": os.fspath(output_dir),
             "targets": ["agentmemory"],
-            "rounds": sizes.rounds,
-            "seconds": sizes.seconds,
-            "timeout_seconds": sizes.timeout_seconds,
+            "rounds": chosen.rounds,
+            "seconds": chosen.seconds,
+            "timeout_seconds": chosen.timeout_seconds,
             "memory_limit_mb": None,
             "seed": 0,
             "compare": CompareSettings(),
@@ -93,93 +70,101 @@ class BenchmarkConfig:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
+    @cached_property
+    def _categories(self) -> dict[str, CategorySettings]:
+        """Filled at first use, because that loads the benchmarks."""
+        found: dict[str, CategorySettings] = {}
+        object.__setattr__(self, "_categories", found)
+        for benchmark in built_in().values():
+            self.add_benchmark(benchmark)
+        return found
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return self.section(name)
+        return self.category(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "profile":
             raise InvalidBenchmarkConfig(
-                "profile can't be changed, its values are in place already: BenchmarkConfig(profile=...)"
+                "profile can't be changed, its values are already set: use BenchmarkConfig(profile=...)"
             )
         if name == "output_dir" and isinstance(value, os.PathLike):
             value = os.fspath(value)
         if name == "targets" and isinstance(value, list | tuple):
             value = list(dict.fromkeys(value))
-        if name in self._sections:
-            if not isinstance(value, Mapping):
-                raise InvalidBenchmarkConfig(
-                    f"{name} is {short(value)}: a section is a table of parameters"
-                )
-            self._fill(name, value)
+        if name in _setting_types():
+            object.__setattr__(self, name, checked(name, value, self._type_of(name)))
             return
-        object.__setattr__(self, name, checked(name, value, self._kind_of(name)))
+        if name not in self._categories:
+            self._type_of(name)  # raises the error
+        if not isinstance(value, Mapping):
+            raise InvalidBenchmarkConfig(f"{name} is {short(value)}: a category is a table of parameters")
+        settings = self._categories[name]
+        # Values of the whole category come first, so that those of one benchmark replace them.
+        for key, inner in sorted(value.items(), key=lambda item: item[0] in settings.benchmarks()):
+            setattr(settings, key, inner)
 
-    def _kind_of(self, name: str) -> Any:
-        kinds = _setting_kinds()
-        if name not in kinds:
-            owners = [category for category, each in self._sections.items() if each.has_parameter(name)]
+    def _type_of(self, name: str) -> Any:
+        types = _setting_types()
+        if name not in types:
+            owners = [
+                category for category, settings in self._categories.items() if settings.has_parameter(name)
+            ]
             if owners:
                 places = " or ".join(f"{category}.{name}" for category in owners)
                 raise InvalidBenchmarkConfig(f"{name} is a parameter, not a setting: write {places}")
-            known = {*kinds, *self._sections}
+            known = {*types, *self._categories}
             raise InvalidBenchmarkConfig(f"{name} is not a setting or a category: {nearest(name, known)}")
-        return kinds[name]
+        return types[name]
 
-    def section(self, category: str) -> Section:
-        """A category's parameters."""
-        if category not in self._sections:
-            self._kind_of(category)
-            raise InvalidBenchmarkConfig(f"{category} is a setting, not a category with parameters")
-        found: Section = self._sections[category]
-        return found
+    def category(self, name: str) -> CategorySettings:
+        """Return the settings of a category."""
+        if name not in self._categories:
+            self._type_of(name)
+            raise InvalidBenchmarkConfig(f"{name} is a setting, not a category with parameters")
+        return self._categories[name]
 
-    def know(self, category: str, benchmark: str, kinds: Mapping[str, Any]) -> None:
-        """Let a benchmark of the user's own, or of another package, be configured too."""
-        section = self._sections.setdefault(category, Section(category, {}))
-        section.add_benchmark(benchmark, kinds)
+    def add_benchmark(self, benchmark: Benchmark) -> None:
+        """Add the parameters of a benchmark that is not built in, so that they can be set."""
+        settings = self._categories.setdefault(benchmark.category, CategorySettings(benchmark.category))
+        if benchmark.name not in settings.benchmarks():
+            settings.add_benchmark(benchmark.name, benchmark.types, benchmark.sizes(self.profile))
 
     def set_text(self, assignment: str) -> None:
-        """One `--set`: `storage.batch_sizes=10,100`, `storage.read_latency.num_samples=50`, `rounds=3`."""
+        """Set a value from text: `storage.batch_sizes=10,100`, `storage.read_latency.num_samples=50`."""
         key, equals, text = assignment.partition("=")
         key, text = key.strip(), text.strip()
         if not equals or not key:
-            raise InvalidBenchmarkConfig(f"--set {assignment}: write it as section.parameter=value")
+            raise InvalidBenchmarkConfig(f"--set {assignment}: write it as category.parameter=value")
         if "." not in key:
-            if key in self._sections:
+            if key in self._categories:
                 raise InvalidBenchmarkConfig(f"--set {key}: name the parameter too: {key}.parameter=value")
-            setattr(self, key, parse_text(key, text, self._kind_of(key)))
+            setattr(self, key, parse_text(key, text, self._type_of(key)))
             return
         category, *middle, name = key.split(".")
-        section = self.section(category)
-        if len(middle) > 1 or (middle and middle[0] not in section.benchmarks()):
+        settings = self.category(category)
+        if len(middle) > 1 or (middle and middle[0] not in settings.benchmarks()):
             wrong = ".".join(middle)
             raise InvalidBenchmarkConfig(
-                f"{key}: {category} has no benchmark {wrong!r}: {nearest(wrong, section.benchmarks())}"
+                f"{key}: {category} has no benchmark {wrong!r}: {nearest(wrong, settings.benchmarks())}"
             )
         benchmark = middle[0] if middle else None
-        section.set(name, parse_text(key, text, section.kind_of(name, benchmark)), benchmark)
+        settings.set(name, parse_text(key, text, settings.type_of(name, benchmark)), benchmark)
 
     def update(self, values: Mapping[str, Any]) -> None:
-        """Take over settings and sections from a table as `to_dict` makes it."""
+        """Set all values of a table such as `to_dict` returns."""
         for name, value in values.items():
             if name != "profile":
                 setattr(self, name, value)
 
-    def _fill(self, category: str, values: Mapping[str, Any]) -> None:
-        section = self._sections[category]
-        # What is said for the whole category first, so that what is said for one benchmark stands.
-        for name, value in sorted(values.items(), key=lambda item: item[0] in section.benchmarks()):
-            setattr(section, name, value)
-
     def to_dict(self) -> dict[str, Any]:
-        """Everything that counts, as JSON values."""
-        settings = {name: msgspec.to_builtins(getattr(self, name)) for name in _setting_kinds()}
+        """Return all settings as JSON values."""
+        settings = {name: msgspec.to_builtins(getattr(self, name)) for name in _setting_types()}
         return {
             "profile": self.profile,
             **settings,
-            **{name: section.to_dict() for name, section in self._sections.items()},
+            **{name: category.to_dict() for name, category in self._categories.items()},
         }
 
     def __eq__(self, other: object) -> bool:
@@ -188,7 +173,7 @@ class BenchmarkConfig:
     __hash__ = None  # type: ignore[assignment]
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything that counts, so that a later run can use just this; TOML for a name in .toml."""
+        """Write all settings to a file, as TOML if its name ends in .toml, else as JSON."""
         path = Path(path)
         write_whole(path, _encode(path, self.to_dict()))
         return path
@@ -199,19 +184,22 @@ class BenchmarkConfig:
         path: str | os.PathLike[str],
         *,
         profile: str | None = None,
-        known: Iterable[tuple[str, str, Mapping[str, Any]]] = (),
+        benchmarks: Iterable[Benchmark] = (),
     ) -> BenchmarkConfig:
-        """Read a file that says what differs from its profile (or from this one).
+        """Read a file of settings.
 
-        `known` names benchmarks outside of this package: category, name, types of the parameters.
+        Args:
+            path: a JSON or TOML file; it holds what differs from its profile
+            profile: used instead of the profile that the file names
+            benchmarks: benchmarks that are not built in, whose parameters the file may set
         """
         path = Path(path)
         values = read_table(path)
         chosen = profile or values.get("profile", DEFAULT_PROFILE)
         try:
             config = cls(chosen)
-            for category, benchmark, kinds in known:
-                config.know(category, benchmark, kinds)
+            for benchmark in benchmarks:
+                config.add_benchmark(benchmark)
             config.update(values)
         except (InvalidBenchmarkConfig, UnknownName) as problem:
             raise type(problem)(f"{path}: {problem}") from None
@@ -221,14 +209,14 @@ class BenchmarkConfig:
         return f"BenchmarkConfig({self.to_dict()})"
 
 
-def _setting_kinds() -> dict[str, Any]:
-    hints = get_type_hints(BenchmarkConfig, include_extras=True)
-    return {name: kind for name, kind in hints.items() if name not in SECTIONS}
+@cache
+def _setting_types() -> dict[str, Any]:
+    return get_type_hints(BenchmarkConfig, include_extras=True)
 
 
 def setting_names() -> set[str]:
-    """What a category can't be called."""
-    return {"profile", *_setting_kinds()}
+    """Return the names of all settings: no category can have one of these names."""
+    return {"profile", *_setting_types()}
 
 
 def _profile(name: object) -> Profile:
@@ -238,7 +226,7 @@ def _profile(name: object) -> Profile:
 
 
 def read_table(path: Path) -> dict[str, Any]:
-    """A JSON or TOML file that holds a table."""
+    """Read a JSON or TOML file that holds a table."""
     try:
         data = path.read_bytes()
         values = tomllib.loads(data.decode()) if path.suffix == ".toml" else json.loads(data)

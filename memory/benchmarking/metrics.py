@@ -1,33 +1,37 @@
-"""What a figure means: its unit, and which way is better.
+"""What a figure means (its unit, and which direction is better), and what a benchmark declares.
 
-Both follow from the name of a result's leaf; a benchmark declares those whose name can't say it.
-A metric whose direction is unknown is shown, and never called better or worse.
+Unit and direction follow from the metric's name. A benchmark declares those whose names do not say it.
+A metric without a direction is shown, but never called better or worse.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+if TYPE_CHECKING:
+    from memory.benchmarking.model.presentation import AnyChart, Goal, Versus
 
 Better = Literal["higher", "lower", "neither"]
 
 
 @dataclass(frozen=True)
 class Metric:
-    """How to read one figure."""
+    """How to read the figures of one metric."""
 
     unit: str = ""
     better: Better = "neither"
     most: float | None = None
-    """What it can't be above, as a share can't be above 1: its interval ends there."""
+    """The largest possible value, such as 1 for a share. Intervals end there."""
 
 
 SHARE = Metric("", "higher", most=1.0)
-"""How much of all that there is: more is better, up to 1."""
+"""A share of the whole: higher is better, up to 1."""
 
 
-# The first that fits counts, so the longer endings stand before the shorter ones.
+# The first match counts, so longer endings come before shorter ones.
 _ENDINGS: tuple[tuple[str, Metric], ...] = (
     ("_per_second", Metric("/s", "higher")),
     ("_per_mb", Metric("/MB", "higher")),
@@ -43,29 +47,35 @@ _ENDINGS: tuple[tuple[str, Metric], ...] = (
     *((f"{good}_rate", SHARE) for good in ("hit", "success")),
     *((f"{bad}_rate", Metric("", "lower")) for bad in ("error", "failure", "miss", "drop", "loss")),
     ("_ratio", Metric("×", "neither")),
+    ("growth_exponent", Metric("", "lower")),
 )
 _QUALITIES = ("recall", "precision", "f1", "ndcg", "mrr")
-"""What a name begins with where more is better, unless its ending says otherwise: not `recall_ms`."""
+"""Names that start with these are shares, unless their endings say otherwise (`recall_ms`)."""
 
 _TIMED_UNITS = ("s", "ms", "µs", "ns", "/s")
-
-
 _SIGNED = ("exponent", "correlation", "overhead", "slope", "leak")
+_DERIVED = (
+    "*overhead*", "growth_exponent", "scaling", "*_efficiency", "*_to_*", "*_us_per_*", "generator_late_*",
+)  # fmt: skip
 
 
 def is_signed(leaf: str) -> bool:
-    """Whether a figure of this name is a difference, which can as well be 0 or below: no factor says how
-    much two of them differ."""
+    """Return whether figures of this name can be 0 or negative, so that no ratio compares two of them."""
     return any(word in leaf for word in _SIGNED)
 
 
+def is_derived(leaf: str) -> bool:
+    """Return whether figures of this name are computed from other figures of the same result."""
+    return any(fnmatchcase(leaf, pattern) for pattern in _DERIVED)
+
+
 def is_timed(unit: str) -> bool:
-    """Whether a clock stands behind figures of this unit, so that a busy machine disturbs them."""
+    """Return whether figures of this unit come from a clock, so that a busy machine disturbs them."""
     return unit in _TIMED_UNITS
 
 
 def metric_of(leaf: str, declared: Mapping[str, Metric] | None = None) -> Metric:
-    """The metric of a leaf, by its own name (the last part of its path)."""
+    """Return how to read a metric: as declared, else by its name (the last segment of its path)."""
     if declared and leaf in declared:
         return declared[leaf]
     metric = next((metric for ending, metric in _ENDINGS if leaf.endswith(ending)), Metric())
@@ -76,25 +86,33 @@ def metric_of(leaf: str, declared: Mapping[str, Metric] | None = None) -> Metric
 
 @dataclass(frozen=True)
 class Declaration:
-    """What a benchmark says of itself besides its signature and docstring."""
+    """What a benchmark declares besides its signature and docstring; see `declare`."""
 
     headline: str = ""
-    """The figure for the summary, as a pattern over paths: `*/stm/*/p50_ms`; the last match counts."""
     metrics: Mapping[str, Metric] | None = None
-    rounds: int | None = None
-    """The most rounds that make sense: figures that follow from the data alone don't need many."""
     reports: tuple[str, ...] = ()
-    """The names of its figures, for the documents; a test compares them with what it returns."""
+    profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    rounds: int | Mapping[str, int] | None = None
+    expected_seconds: Mapping[str, float] = field(default_factory=dict)
+    goals: Mapping[str, float | Goal] = field(default_factory=dict)
+    charts: tuple[AnyChart, ...] = ()
+    notes: tuple[str, ...] = ()
+    versus: Versus | None = None
 
     def metric(self, leaf: str) -> Metric:
+        """Return how to read a figure of this benchmark."""
         return metric_of(leaf, self.metrics)
+
+    def most_rounds(self, profile: str) -> int | None:
+        """Return the most rounds that make sense under a profile; None for no limit."""
+        return self.rounds.get(profile) if isinstance(self.rounds, Mapping) else self.rounds
 
 
 TIMED = (
     "throughput_ops_per_second", "total_time_seconds", "items_processed", "mean_ms", "p50_ms", "p95_ms",
     "p99_ms", "max_ms", "cpu_ms", "wall_to_cpu",
 )  # fmt: skip
-"""The figures that every `bench.time` gives."""
+"""The figures of every `bench.time`."""
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -103,20 +121,52 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def declare(
     headline: str = "",
     *,
-    rounds: int | None = None,
     reports: Sequence[str] = (),
+    profiles: Mapping[str, Mapping[str, Any]] | None = None,
+    rounds: int | Mapping[str, int] | None = None,
+    expected_seconds: Mapping[str, float] | None = None,
+    goals: Mapping[str, float | Goal] | None = None,
+    charts: Sequence[AnyChart] = (),
+    notes: Sequence[str] = (),
+    versus: Versus | None = None,
     **metrics: Metric,
 ) -> Callable[[Function], Function]:
-    """Mark a benchmark's headline figure and the metrics whose names don't tell unit and direction."""
+    """Declare everything about a benchmark that its signature and docstring do not say.
+
+    Args:
+        headline: the figure for the summary, as a pattern over paths (`*/stm/*/p50_ms`). The last match
+            counts. Patterns with `|` between them are tried in order.
+        reports: the names of its figures, for the documents
+        profiles: parameters by profile (`quick`, `standard`, `full`), where they differ from the signature
+        rounds: the most rounds that make sense, for all profiles or by profile; figures that follow from
+            the data alone need few
+        expected_seconds: how long one round takes, by profile, until a previous run says it
+        goals: by metric, the limit that its figures should reach
+        charts: how the report draws its figures
+        notes: names of the texts in its result that are shown first
+        versus: a figure to set beside that of a reference method
+        metrics: unit and direction of the metrics whose names do not say them
+    """
 
     def mark(function: Function) -> Function:
-        names = tuple(dict.fromkeys((*reports, *metrics)))
-        function.__benchmark__ = Declaration(headline, metrics, rounds, names)  # type: ignore[attr-defined]
+        function.__benchmark__ = Declaration(  # type: ignore[attr-defined]
+            headline,
+            metrics,
+            tuple(dict.fromkeys((*reports, *metrics))),
+            profiles or {},
+            rounds,
+            expected_seconds or {},
+            goals or {},
+            tuple(charts),
+            tuple(notes),
+            versus,
+        )
         return function
 
     return mark
 
 
 def declaration_of(function: Callable[..., Any]) -> Declaration:
-    found = getattr(function, "__benchmark__", None)
-    return found if isinstance(found, Declaration) else Declaration()
+    """Return what a benchmark declares; an empty declaration for a function without one."""
+    declared = getattr(function, "__benchmark__", None)
+    return declared if isinstance(declared, Declaration) else Declaration()

@@ -24,7 +24,7 @@ from memory.benchmarking.errors import BenchmarkError, InvalidBenchmarkConfig, N
 from memory.benchmarking.framework import FunctionSuite
 from memory.benchmarking.model.files import find_run, read_run, run_folders
 from memory.benchmarking.model.records import Case, Run
-from memory.benchmarking.run.discovery import Found, discover
+from memory.benchmarking.run.discovery import BenchmarkCatalog, discover
 from memory.benchmarking.run.execution import Execution, Listener, new_run, resumable_run
 from memory.benchmarking.run.plan import make_cases
 
@@ -51,6 +51,7 @@ class BenchmarkRunner(FunctionSuite):
         config: profile, targets, rounds and sizes; the defaults of `BenchmarkConfig` without it.
         name: the name of the report of added functions.
         paths: your own benchmark files or folders, in addition to the installed benchmarks.
+        catalog: the benchmarks, if they are already discovered; then `paths` is not used.
         workers: how many rounds run at the same time; above 1, times are not used for verdicts.
         listener: called as the run progresses.
     """
@@ -61,6 +62,7 @@ class BenchmarkRunner(FunctionSuite):
         *,
         name: str = "benchmarks",
         paths: Iterable[str | Path] = (),
+        catalog: BenchmarkCatalog | None = None,
         workers: int = 1,
         listener: Listener | None = None,
     ) -> None:
@@ -70,14 +72,15 @@ class BenchmarkRunner(FunctionSuite):
         self.config = config or BenchmarkConfig()
         self.workers = workers
         self._paths = tuple(paths)
+        self._catalog = catalog
         self.listener = listener
 
     @cached_property
-    def found(self) -> Found:
+    def found(self) -> BenchmarkCatalog:
         """All benchmarks; those from outside the package are added to the configuration."""
-        found = discover(self._paths)
+        found = self._catalog or discover(self._paths)
         for benchmark in found.benchmarks:
-            self.config.know(benchmark.category, benchmark.name, benchmark.kinds)
+            self.config.add_benchmark(benchmark)
         return found
 
     def plan(

@@ -12,10 +12,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from memory.benchmarking import BenchmarkConfig
-from memory.benchmarking.errors import InvalidBenchmarkConfig, UnknownName
-from memory.benchmarking.model.profiles import PROFILES
 from memory.benchmarking.model.sections import (
     SECTIONS,
     Count,
@@ -26,6 +22,10 @@ from memory.benchmarking.model.sections import (
     Sizes,
     checked,
 )
+
+from memory.benchmarking import BenchmarkConfig
+from memory.benchmarking.errors import InvalidBenchmarkConfig, UnknownName
+from memory.benchmarking.model.profiles import PROFILES
 from memory.benchmarking.run.discovery import discover
 
 BUILT_IN = [each for each in discover().benchmarks if (each.module or "").startswith("memory.")]

@@ -1,4 +1,4 @@
-"""Agent execution: what one message to an agent costs, all but the model, and what a session costs."""
+"""What one message to an agent costs besides the model."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from memory.benchmarking.benchmarks._agents import AGENT, Loop, answered, open_l
 from memory.benchmarking.benchmarks._spread import TIMED_WITH_SPREAD, with_spread
 from memory.benchmarking.measure.resources import traced_peak_bytes
 from memory.benchmarking.metrics import Metric, declare
+from memory.benchmarking.model.parameters import Count
+from memory.benchmarking.model.presentation import BarChart, Goal, PercentileChart
 from memory.benchmarking.workloads.texts import QUERIES, sentences
 
 if TYPE_CHECKING:
@@ -34,9 +36,25 @@ _COUNT = Metric("", "neither")
     concurrent_to_one_by_one=Metric("×", "higher"),
     messages_astray=Metric("", "lower"),
     memories_created=_COUNT,
+    profiles={"quick": {"iterations": 10}, "standard": {"iterations": 50}},
+    expected_seconds={"quick": 0.5, "standard": 2.0, "full": 3.0},
+    goals={
+        "p50_ms": GOAL_MS,
+        "messages_astray": Goal(0, reached="No message was lost or mixed up between sessions."),
+    },
+    charts=[
+        PercentileChart("Time of one message", lines=["part"]),
+        BarChart(
+            "Messages per second",
+            metric="invocations_per_second",
+            names=["part"],
+            label="messages",
+            note="Higher is better.",
+        ),
+    ],
 )
 def benchmark_simple_invocation(
-    iterations: int = 100, bench: Bench | None = None, **kwargs: Any
+    iterations: Count = 100, bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
     """What one message to an agent costs besides the model: context, one tool call, memory, sessions.
 
@@ -108,9 +126,13 @@ async def _all_at_once(loop: Loop, questions: Sequence[str]) -> list[Any]:
     headline="create/p50_ms",
     reports=[*TIMED_WITH_SPREAD, "peak_traced_bytes"],
     sessions_created=_COUNT,
+    profiles={"quick": {"iterations": 20}},
+    expected_seconds={"quick": 0.1, "standard": 0.3, "full": 0.6},
+    goals={"p50_ms": GOAL_MS},
+    charts=[PercentileChart("Time to begin a session", lines=["part"])],
 )
 def benchmark_session_creation(
-    iterations: int = 100, bench: Bench | None = None, **kwargs: Any
+    iterations: Count = 100, bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
     """How long it takes to begin a session, until it is on disk.
 

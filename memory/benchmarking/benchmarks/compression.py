@@ -1,4 +1,4 @@
-"""Compression: what smaller vectors and contents lose, what they save, and what fitting them costs."""
+"""How much space the codecs save, and what they lose."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from memory.benchmarking.bench import Bench, not_available
 from memory.benchmarking.errors import NotSupported
 from memory.benchmarking.measure.resources import disk_bytes, traced_peak_bytes
 from memory.benchmarking.metrics import SHARE, Metric, declare
+from memory.benchmarking.model.parameters import Count, CountOrZero, Names, Sizes
 from memory.benchmarking.model.paths import NotAvailable
+from memory.benchmarking.model.presentation import BarChart, LineChart, ListChart, ScatterChart
 from memory.benchmarking.targets import load_target
 from memory.benchmarking.targets.base import Coding, Item, Kept, Target
 from memory.benchmarking.workloads.contents import contents_of, mixed_contents
@@ -28,19 +30,45 @@ _BATCH = 1000
 @declare(
     headline="mixed/tiers/ltm_small_code/neighbour_recall_at_10|*/ltm_small_code/neighbour_recall_at_10"
     "|*/codecs/pq/neighbour_recall_at_10|*/neighbour_recall_at_10",
-    rounds=1,
     reports=["fit_seconds", "encode_ops_per_second", "decode_ops_per_second"],
     reconstruction_mse=Metric("", "lower"),
     cosine_similarity=SHARE,
     neighbour_recall_at_10=SHARE,
     bytes_per_vector=Metric("B", "lower"),
     vs_full_ratio=Metric("×", "lower"),
+    rounds=1,
+    profiles={
+        "quick": {
+            "test_data_categories": ["dialogue"],
+            "samples": 50,
+            "corpus_vectors": 300,
+            "training_vectors": 300,
+        },
+        "standard": {"corpus_vectors": 1000},
+    },
+    expected_seconds={"quick": 2.5, "standard": 18.0, "full": 25.0},
+    charts=[
+        ScatterChart(
+            "Neighbours that are still found, against the bytes of a vector",
+            x_metric="bytes_per_vector",
+            y_metric="neighbour_recall_at_10",
+            x_label="bytes per vector",
+            label="neighbours found",
+            names=["part2"],
+            panels=["part0"],
+            only="*/codecs/*",
+            notes="pick",
+            share=True,
+            note="Up and to the left is better.",
+        )
+    ],
+    notes=["pick"],
 )
 def benchmark_embedding_quality(
-    test_data_categories: Sequence[str] = ("navigation", "dialogue", "inventory"),
-    samples: int = 100,
-    corpus_vectors: int = 2000,
-    training_vectors: int = 2000,
+    test_data_categories: Names = ("navigation", "dialogue", "inventory"),
+    samples: Count = 100,
+    corpus_vectors: Count = 2000,
+    training_vectors: Count = 2000,
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
@@ -141,15 +169,13 @@ def _add(target: Target, place: str, items: Sequence[Item]) -> list[str]:
 
 
 _SAVED = Metric("×", "higher")
+_CODED = ("encode_vectors", "decode_vectors", "encode_content", "decode_content")
 _SIZE = Metric("B", "lower")
 
 
 @declare(
     headline="size_*/ltm/raw_to_kept_ratio|*/raw_to_kept_ratio",
-    rounds=3,
-    reports=[
-        f"{verb}_{what}_ops_per_second" for what in ("content", "vectors") for verb in ("encode", "decode")
-    ],
+    reports=[f"{what}_ops_per_second" for what in _CODED],
     raw_content_bytes_per_memory=Metric("B", "neither"),
     raw_vector_bytes_per_memory=Metric("B", "neither"),
     disk_bytes_per_memory=_SIZE,
@@ -162,10 +188,34 @@ _SIZE = Metric("B", "lower")
     stm_to_im_ratio=_SAVED,
     im_to_ltm_ratio=_SAVED,
     stm_to_ltm_ratio=_SAVED,
+    rounds={"quick": 1, "standard": 3, "full": 3},
+    profiles={
+        "quick": {"dataset_sizes": [100], "settle_memories": 0},
+        "standard": {"dataset_sizes": [100, 1000]},
+    },
+    expected_seconds={"quick": 1.2, "standard": 4.0, "full": 15.0},
+    charts=[
+        LineChart(
+            "How many times smaller than raw, by number of memories",
+            metric="raw_to_kept_ratio",
+            x="size",
+            x_label="memories",
+            label="times smaller",
+            lines=["tier"],
+            note="Higher is better.",
+        ),
+        BarChart(
+            "Coding speed of the tiers",
+            metric=[f"{what}_ops_per_second" for what in _CODED],
+            names=["tier"],
+            label="operations",
+            note="Higher is better.",
+        ),
+    ],
 )
 def benchmark_compression_ratio(
-    dataset_sizes: Sequence[int] = (100, 1000, 10000),
-    settle_memories: int = 2000,
+    dataset_sizes: Sizes = (100, 1000, 10000),
+    settle_memories: CountOrZero = 2000,
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
@@ -311,17 +361,40 @@ _TRAINED = ("autoencoder", "pq", "pca")
 
 @declare(
     headline="size_*/autoencoder/training_time_seconds|*/training_time_seconds",
-    rounds=2,
     reports=["training_time_seconds", "incremental_training_seconds", "peak_memory_bytes"],
     final_loss=Metric("", "lower"),
     loss_after_incremental=Metric("", "lower"),
     inference_time_ms=Metric("ms", "lower"),
     inference_1000_time_ms=Metric("ms", "lower"),
+    rounds={"quick": 1, "standard": 2, "full": 2},
+    profiles={
+        "quick": {"data_sizes": [300], "epochs": 1},
+        "standard": {"data_sizes": [300, 1000]},
+    },
+    expected_seconds={"quick": 1.8, "standard": 5.0, "full": 120.0},
+    charts=[
+        ListChart(
+            "Loss of the autoencoder",
+            leaf="loss_per_epoch",
+            x_label="epoch",
+            label="loss",
+            note="The second half continues the training with further data.",
+        ),
+        LineChart(
+            "Time to train, by number of vectors",
+            metric="training_time_seconds",
+            x="size",
+            x_label="vectors",
+            label="time to train",
+            lines=["part"],
+            fit=True,
+        ),
+    ],
 )
 def benchmark_training_efficiency(
-    data_sizes: Sequence[int] = (1000, 10000, 100000),
-    epochs: int = 10,
-    batch_size: int = 32,
+    data_sizes: Sizes = (1000, 10000, 100000),
+    epochs: Count = 10,
+    batch_size: Count = 32,
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Context build: what it costs to put together what a model gets to see, by sessions and by tools."""
+"""How long it takes to build a model's context."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memory.benchmarking.bench import Bench
@@ -13,6 +14,8 @@ from memory.benchmarking.benchmarks._agents import AGENT, PROMPT, make_tools, ow
 from memory.benchmarking.benchmarks._spread import TIMED_WITH_SPREAD, with_spread
 from memory.benchmarking.measure.resources import traced_peak_bytes
 from memory.benchmarking.metrics import Metric, declare
+from memory.benchmarking.model.parameters import Count, Sizes
+from memory.benchmarking.model.presentation import LineChart, PercentileChart
 from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
 
 if TYPE_CHECKING:
@@ -30,9 +33,12 @@ _WARM_UP = 5
 _SLOPE = Metric("µs", "lower")
 _COUNT = Metric("", "neither")
 
-_DECLARED = declare(
+
+_declare = partial(
+    declare,
     headline="sessions_*/tools_*/first/p50_ms",
     reports=[*TIMED_WITH_SPREAD, "peak_traced_bytes"],
+    goals={"p50_ms": GOAL_MS},
     first_us_per_session=_SLOPE,
     first_us_per_tool=_SLOPE,
     cold_us_per_session=_SLOPE,
@@ -43,11 +49,15 @@ _DECLARED = declare(
 )
 
 
-@_DECLARED
+@_declare(
+    profiles={"quick": {"iterations": 20}},
+    expected_seconds={"quick": 0.4, "standard": 1.0, "full": 1.0},
+    charts=[PercentileChart("Time to build a context", lines=["part"])],
+)
 def benchmark_baseline(
-    sessions: Sequence[int] = (5,),
-    tools: Sequence[int] = (3,),
-    iterations: int = 100,
+    sessions: Sizes = (5,),
+    tools: Sizes = (3,),
+    iterations: Count = 100,
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
@@ -71,11 +81,24 @@ def benchmark_baseline(
     return _builds(bench or Bench(), sessions, tools, iterations)
 
 
-@_DECLARED
+@_declare(
+    profiles={"quick": {"sessions": [5, 15], "iterations": 10}},
+    expected_seconds={"quick": 0.5, "standard": 3.0, "full": 3.0},
+    charts=[
+        LineChart(
+            "Time to build a context, by number of sessions",
+            metric="p50_ms",
+            x="sessions",
+            label="median time",
+            lines=["part"],
+            fit=True,
+        )
+    ],
+)
 def benchmark_large_session_count(
-    sessions: Sequence[int] = (5, 10, 100),
-    tools: Sequence[int] = (3,),
-    iterations: int = 100,
+    sessions: Sizes = (5, 10, 100),
+    tools: Sizes = (3,),
+    iterations: Count = 100,
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
@@ -93,11 +116,27 @@ def benchmark_large_session_count(
     return _builds(bench or Bench(), sessions, tools, iterations)
 
 
-@_DECLARED
+@_declare(
+    profiles={
+        "quick": {"sessions": [5], "tools": [3, 10], "iterations": 10},
+        "standard": {"sessions": [5]},
+    },
+    expected_seconds={"quick": 0.6, "standard": 2.8, "full": 6.0},
+    charts=[
+        LineChart(
+            "Time to build a context, by number of tools",
+            metric="p50_ms",
+            x="tools",
+            label="median time",
+            lines=["part"],
+            panels=["sessions"],
+        )
+    ],
+)
 def benchmark_large_tool_count(
-    sessions: Sequence[int] = (5, 100),
-    tools: Sequence[int] = (3, 6, 50),
-    iterations: int = 100,
+    sessions: Sizes = (5, 100),
+    tools: Sizes = (3, 6, 50),
+    iterations: Count = 100,
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Integration: what the memory adds to a call, to an agent's methods, and to a framework's loop."""
+"""What the memory adds to the code around it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from memory.benchmarking.measure.interleaved import (
 from memory.benchmarking.measure.resources import disk_bytes, traced_peak_bytes
 from memory.benchmarking.measure.timing import Timing
 from memory.benchmarking.metrics import TIMED, Metric, declare
+from memory.benchmarking.model.parameters import Count, Names
 from memory.benchmarking.model.paths import NotAvailable
+from memory.benchmarking.model.presentation import BarChart
 from memory.benchmarking.targets.base import WHOLE, Item, Settings, Target
 from memory.benchmarking.workloads.states import agent_states
 
@@ -51,9 +53,20 @@ _OVERHEAD = Metric("%", "lower")
     overhead_percent=_OVERHEAD,
     throughput_overhead_percent=_OVERHEAD,
     preparing_us=Metric("µs", "lower"),
+    profiles={"quick": {"num_operations": 50}, "standard": {"num_operations": 300}},
+    expected_seconds={"quick": 0.6, "standard": 2.5, "full": 5.0},
+    charts=[
+        BarChart(
+            "Time that the facade adds to a call",
+            metric="overhead_us",
+            names=["part", "tier"],
+            label="added",
+            note="Lower is better. A negative value means that the facade was faster.",
+        )
+    ],
 )
 def benchmark_api_overhead(
-    num_operations: int = 1000, bench: Bench | None = None, **kwargs: Any
+    num_operations: Count = 1000, bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
     """What a call through the public facade costs more than the same work done by the parts below it.
 
@@ -232,9 +245,21 @@ def _system_of(target: Target) -> AgentMemorySystem:
     hooked_to_plain_us=Metric("µs", "lower"),
     ram_bytes_per_step=Metric("B", "lower"),
     disk_bytes_per_step=Metric("B", "lower"),
+    profiles={"quick": {"num_steps": 50}, "standard": {"num_steps": 300}},
+    expected_seconds={"quick": 0.4, "standard": 2.5, "full": 4.0},
+    charts=[
+        BarChart(
+            "Time of a step",
+            metric="p50_ms",
+            names=["part0"],
+            label="median time",
+            lines=["part1", "tier"],
+            note="store is the storing alone, hooked is the agent with the hook.",
+        )
+    ],
 )
 def benchmark_hook_implementation(
-    num_steps: int = 1000, bench: Bench | None = None, **kwargs: Any
+    num_steps: Count = 1000, bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
     """What memory hooks add to an agent's `observe` and `act`: the storing itself, and the hook around it.
 
@@ -379,10 +404,25 @@ _Framework = Callable[[Bench, int], dict[str, Any]]
     reads=Metric("", "neither"),
     writes=Metric("", "neither"),
     read_write_ratio=Metric("×", "neither"),
+    profiles={
+        "quick": {"frameworks": ["gymnasium"], "training_iterations": 1},
+        "standard": {"training_iterations": 5},
+    },
+    expected_seconds={"quick": 1.0, "standard": 2.0, "full": 4.0},
+    charts=[
+        BarChart(
+            "Time of an iteration",
+            metric="p50_ms",
+            names=["part0"],
+            label="median time",
+            lines=["part1"],
+            note="Lower is better.",
+        )
+    ],
 )
 def benchmark_framework_integration(
-    frameworks: Sequence[str] = ("gymnasium", "langgraph"),
-    training_iterations: int = 10,
+    frameworks: Names = ("gymnasium", "langgraph"),
+    training_iterations: Count = 10,
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:

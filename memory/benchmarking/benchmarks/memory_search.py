@@ -1,4 +1,4 @@
-"""Memory search: how long a question takes, short or long, with and without a match, by many at once."""
+"""How long an agent waits for a search of its memory."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from memory.benchmarking.benchmarks._spread import SPREAD, TIMED_WITH_SPREAD, sp
 from memory.benchmarking.errors import NotSupported
 from memory.benchmarking.measure.interleaved import time_interleaved, turn_medians_us
 from memory.benchmarking.measure.resources import traced_peak_bytes
-from memory.benchmarking.measure.timing import Timing, wall_ns
+from memory.benchmarking.measure.timing import wall_ns
 from memory.benchmarking.metrics import Metric, declare
+from memory.benchmarking.model.parameters import Count, Sizes
+from memory.benchmarking.model.presentation import AnyChart, LineChart, PercentileChart
 from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads.texts import DID, MEMORIES, QUERIES, WHAT, WHERE, WHO, sentences
 
@@ -28,33 +30,33 @@ if TYPE_CHECKING:
 
 GOAL_MS = 10.0
 K = 10
-"""How many answers are asked for."""
+"""How many answers each search requests."""
 _LONG = 5
 """Sentences of a long question: about a hundred words."""
 _WARM_UP = 3
+"""Searches before the first timed one."""
 _COUNT = Metric("", "neither")
-_GROWTH = Metric("", "lower")
 
 
 # -- questions --------------------------------------------------------------------------------
 
 
 def _short(seed: int) -> Iterator[str]:
-    """Two to four words that the memories hold."""
+    """Yield two to four words that are in the memories."""
     rng = random.Random(seed)
     while True:
         yield f"{rng.choice(WHO)} {rng.choice(WHAT)}"
 
 
 def _long(seed: int) -> Iterator[str]:
-    """A few questions in one, with what led to them."""
-    told, asked = sentences(MEMORIES, seed), sentences(QUERIES, seed)
+    """Yield a question after several statements."""
+    statements, questions = sentences(MEMORIES, seed), sentences(QUERIES, seed)
     while True:
-        yield " ".join([*islice(told, _LONG - 1), next(asked)])
+        yield " ".join([*islice(statements, _LONG - 1), next(questions)])
 
 
 def _unmatched(seed: int) -> Iterator[str]:
-    """As long as short ones, of words that no memory holds: made of syllables, none twice."""
+    """Yield questions as long as short ones, of words in no memory: made of syllables, none twice."""
     rng = random.Random(seed)
     known = set(" ".join((*WHO, *DID, *WHAT, *WHERE)).split())
     seen: set[str] = set()
@@ -66,101 +68,200 @@ def _unmatched(seed: int) -> Iterator[str]:
             yield question
 
 
-# -- one at a time ----------------------------------------------------------------------------
+# -- one at a time, or two ways in turns ------------------------------------------------------
 
+Search = Callable[[Target, str, Any], object]
+Ways = Mapping[str, tuple[Search, Sequence[Any]]]
+"""Ways to search, by name: the call, and what to search for. The last one searches by text."""
 
-@declare(
-    headline="entries_*/search/p50_ms",
-    reports=[*TIMED_WITH_SPREAD, "peak_traced_bytes"],
+_declare = partial(
+    declare,
+    reports=[*TIMED_WITH_SPREAD, "peak_traced_bytes", "growth_exponent"],
+    goals={"p50_ms": GOAL_MS},
     entries_created=_COUNT,
     answers=_COUNT,
-    growth_exponent=_GROWTH,
+)
+
+
+def _charts(what: str) -> list[AnyChart]:
+    return [
+        LineChart(
+            f"{what}, by number of memories",
+            metric="p50_ms",
+            x="entries",
+            x_label="memories",
+            label="median time",
+            lines=["part"],
+            fit=True,
+        ),
+        PercentileChart(f"{what}, with the most memories", lines=["part"], largest="entries"),
+    ]
+
+
+def _by_text(target: Target, agent: str, question: str) -> object:
+    return target.search(agent, question, K)
+
+
+def _by_vector(target: Target, agent: str, vector: Any) -> object:
+    return target.search_vector(agent, vector, K)
+
+
+@_declare(
+    headline="entries_*/search/p50_ms",
+    profiles={"quick": {"entries": [10, 100], "iterations": 20}},
+    expected_seconds={"quick": 0.2, "standard": 2.0, "full": 2.5},
+    charts=_charts("Search by a few words"),
 )
 def benchmark_short_query(
-    entries: Sequence[int] = (10, 1000, 10000),
-    iterations: int = 100,
+    entries: Sizes = (10, 1000, 10000),
+    iterations: Count = 100,
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """How long a search by a few words takes, with so many memories.
+    """How long a search by a few words takes.
 
-    Read it as what an agent waits before it can answer; embedding the question is part of it.
-    `growth_exponent` says how that grows: 1.0 is ten times slower for ten times as many memories.
-    `peak_traced_bytes` is what one search allocates at most, measured apart.
+    Read it as the time that an agent waits before it can answer. It includes embedding the question.
+    `growth_exponent` is how the time grows: 1.0 means ten times slower with ten times as many memories.
+    `peak_traced_bytes` is the most memory that one search allocates, measured separately.
 
     Args:
         entries: how many memories the agent has
         iterations: how many searches are timed at least, each with another question
     """
-    return _searches(bench or Bench(), entries, iterations, _short)
+    bench = bench or Bench()
+    questions = list(islice(_short(bench.seed + 1), iterations))
+    return _searches(bench, entries, {"search": (_by_text, questions)})
 
 
-@declare(
+@_declare(
     headline="entries_*/search/p50_ms",
-    reports=[*TIMED_WITH_SPREAD, "peak_traced_bytes"],
-    entries_created=_COUNT,
-    answers=_COUNT,
-    growth_exponent=_GROWTH,
+    profiles={"quick": {"entries": [10, 100], "iterations": 20}},
+    expected_seconds={"quick": 0.2, "standard": 2.5, "full": 3.0},
+    charts=_charts("Search by a paragraph"),
 )
 def benchmark_long_query(
-    entries: Sequence[int] = (10, 1000, 10000),
-    iterations: int = 100,
+    entries: Sizes = (10, 1000, 10000),
+    iterations: Count = 100,
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """How long a search by a paragraph of about a hundred words takes, with so many memories.
+    """How long a search by a paragraph of about a hundred words takes.
 
-    Read it beside `short_query`: the difference is what the length of a question costs (more to embed,
-    more words to look up). A loop that searches by a whole message pays this one.
+    Compare it with `short_query`: the difference is the cost of a long question (more to embed, more words
+    to look up). An agent loop that searches by a whole message pays this cost.
 
     Args:
         entries: how many memories the agent has
         iterations: how many searches are timed at least, each with another question
     """
-    return _searches(bench or Bench(), entries, iterations, _long)
+    bench = bench or Bench()
+    questions = list(islice(_long(bench.seed + 1), iterations))
+    return _searches(bench, entries, {"search": (_by_text, questions)})
 
 
-def _searches(
-    bench: Bench, entries: Sequence[int], iterations: int, questions: Callable[[int], Iterator[str]]
+@_declare(
+    headline="entries_*/no_match/p50_ms",
+    profiles={"quick": {"entries": [10, 100], "iterations": 20}, "standard": {"entries": [10, 1000]}},
+    expected_seconds={"quick": 0.2, "standard": 0.8, "full": 2.0},
+    charts=_charts("Search without a match"),
+    no_match_to_match=Metric("×", "lower"),
+)
+def benchmark_no_match(
+    entries: Sizes = (10, 1000, 10000),
+    iterations: Count = 100,
+    bench: Bench | None = None,
+    **kwargs: Any,
 ) -> dict[str, Any]:
-    asked = list(islice(questions(bench.seed + 1), iterations))
+    """How long a search takes whose words are in no memory, compared with one whose words are.
 
-    def measure(target: Target, agent: str) -> dict[str, Any]:
-        timing = bench.time(lambda question: target.search(agent, question, K), asked, label=agent)
-        return {"search": with_spread(timing)}
+    Read `no_match_to_match`: above 1, a question about something unknown is slower to answer. A search by
+    meaning still returns the nearest memories (`answers`), however distant they are. The two kinds are
+    timed in turns.
 
-    found = _for_each_size(bench, entries, asked[0], measure)
-    return {**found, **_growth(found, "search")}
+    Args:
+        entries: how many memories the agent has
+        iterations: how many searches of each kind are timed, each with another question
+    """
+    bench = bench or Bench()
+    count = _WARM_UP + iterations
+    ways: Ways = {
+        "no_match": (_by_text, list(islice(_unmatched(bench.seed + 1), count))),
+        "match": (_by_text, list(islice(_short(bench.seed + 1), count))),
+    }
+    return _searches(bench, entries, ways, ratio="no_match_to_match")
 
 
-def _for_each_size(
-    bench: Bench,
-    entries: Sequence[int],
-    question: str,
-    measure: Callable[[Target, str], dict[str, Any]],
+@_declare(
+    headline="entries_*/by_vector/p50_ms",
+    profiles={"quick": {"entries": [10, 100], "iterations": 20}, "standard": {"entries": [10, 1000]}},
+    expected_seconds={"quick": 0.2, "standard": 0.8, "full": 2.0},
+    charts=_charts("Search by vector and by text"),
+    vector_to_text=Metric("×", "lower"),
+)
+def benchmark_vector_search(
+    entries: Sizes = (10, 1000, 10000),
+    iterations: Count = 100,
+    bench: Bench | None = None,
+    **kwargs: Any,
 ) -> dict[str, Any]:
-    """What is measured on an agent of each size, with what every size tells of itself."""
+    """How long a search by a ready-made vector takes, compared with the same question as text.
+
+    Read `vector_to_text` as the part of a plain search that finds near vectors. The rest embeds the
+    question and looks up its words. It matters to callers that keep the vectors of their questions. The two
+    kinds are timed in turns.
+
+    Args:
+        entries: how many memories the agent has
+        iterations: how many searches of each kind are timed, each with another question
+    """
+    bench = bench or Bench()
+    if not bench.capabilities.vector_queries:
+        raise NotSupported(f"{bench.target_name} can't be searched by a vector")
+    from memory.benchmarking.benchmarks._compression_vectors import embedded
+
+    questions = list(islice(sentences(QUERIES, bench.seed + 1), _WARM_UP + iterations))
+    ways: Ways = {"by_vector": (_by_vector, list(embedded(questions))), "by_text": (_by_text, questions)}
+    return _searches(bench, entries, ways, ratio="vector_to_text")
+
+
+def _searches(bench: Bench, entries: Sequence[int], ways: Ways, ratio: str = "") -> dict[str, Any]:
+    """Time the ways to search, for each size; `ratio` names the first way's time ÷ the second's."""
     if not bench.capabilities.search:
         raise NotSupported(f"{bench.target_name} has no search")
+    first, (_, questions) = next(iter(ways)), list(ways.values())[-1]
     found: dict[str, Any] = {}
     with bench.target() as target:
         for count in sorted(set(entries)):
             agent = fill(target, count, bench.seed)
-            search = partial(target.search, agent, question, K)
+            search = partial(target.search, agent, questions[0], K)
             answers = len(search())
             if answers != min(K, count):
                 raise AssertionError(f"{target.name} gave {answers} answers out of {count} memories")
             found[f"entries_{count}"] = {
-                **measure(target, agent),
+                **_timed(bench, target, agent, ways, ratio),
                 "entries_created": count,
                 "answers": answers,
                 "peak_traced_bytes": traced_peak_bytes(search),
             }
-    return found
+    costs = {each["entries_created"]: each[first]["p50_ms"] for each in found.values()}
+    return {**found, **growth_leaves(f"{first} p50", costs)}
+
+
+def _timed(bench: Bench, target: Target, agent: str, ways: Ways, ratio: str) -> dict[str, Any]:
+    calls = {name: partial(search, target, agent) for name, (search, _) in ways.items()}
+    items = {name: items for name, (_, items) in ways.items()}
+    if len(ways) == 1:
+        return {name: with_spread(bench.time(calls[name], items[name], label=agent)) for name in ways}
+    timings = time_interleaved(calls, items, warm_up=_WARM_UP)
+    pairs = zip(*map(turn_medians_us, timings.values()), strict=True)
+    return {
+        **{name: with_spread(timing) for name, timing in timings.items()},
+        ratio: statistics.median(one / other for one, other in pairs),
+    }
 
 
 def fill(target: Target, count: int, seed: int) -> str:
-    """An agent with so many memories."""
+    """Store so many memories for a new agent, and return its id."""
     agent = f"agent with {count}"
     texts = sentences(MEMORIES, seed)
     for start in range(0, count, 1000):
@@ -169,134 +270,48 @@ def fill(target: Target, count: int, seed: int) -> str:
     return agent
 
 
-def _growth(found: Mapping[str, Any], name: str) -> dict[str, Any]:
-    costs = {each["entries_created"]: each[name]["p50_ms"] for each in found.values()}
-    return growth_leaves(f"{name} p50", costs)
-
-
-# -- two ways beside each other ---------------------------------------------------------------
-
-
-@declare(
-    headline="entries_*/no_match/p50_ms",
-    reports=[*TIMED_WITH_SPREAD, "peak_traced_bytes"],
-    entries_created=_COUNT,
-    answers=_COUNT,
-    no_match_to_match=Metric("×", "lower"),
-    growth_exponent=_GROWTH,
-)
-def benchmark_no_match(
-    entries: Sequence[int] = (10, 1000, 10000),
-    iterations: int = 100,
-    bench: Bench | None = None,
-    **kwargs: Any,
-) -> dict[str, Any]:
-    """How long a search takes whose words are in no memory, beside one whose words are.
-
-    Read `no_match_to_match`: above 1, a question about something unknown is slower to answer. A search by
-    meaning still gives the nearest memories (`answers`), however far away they are. Both kinds are timed
-    in turns.
-
-    Args:
-        entries: how many memories the agent has
-        iterations: how many searches of either kind are timed, each with another question
-    """
-    bench = bench or Bench()
-    count = _WARM_UP + iterations
-    items = {
-        "no_match": list(islice(_unmatched(bench.seed + 1), count)),
-        "match": list(islice(_short(bench.seed + 1), count)),
-    }
-
-    def measure(target: Target, agent: str) -> dict[str, Any]:
-        def search(question: str) -> object:
-            return target.search(agent, question, K)
-
-        both = time_interleaved(dict.fromkeys(items, search), items, warm_up=_WARM_UP)
-        return {
-            **{name: with_spread(timing) for name, timing in both.items()},
-            "no_match_to_match": _ratio(both["no_match"], both["match"]),
-        }
-
-    found = _for_each_size(bench, entries, items["match"][0], measure)
-    return {**found, **_growth(found, "no_match")}
-
-
-def _ratio(one: Timing, other: Timing) -> float:
-    """Of two timings in turns: the median of what each turn says."""
-    pairs = zip(turn_medians_us(one), turn_medians_us(other), strict=True)
-    return statistics.median(left / right for left, right in pairs)
-
-
-@declare(
-    headline="entries_*/by_vector/p50_ms",
-    reports=[*TIMED_WITH_SPREAD, "peak_traced_bytes"],
-    entries_created=_COUNT,
-    answers=_COUNT,
-    vector_to_text=Metric("×", "lower"),
-    growth_exponent=_GROWTH,
-)
-def benchmark_vector_search(
-    entries: Sequence[int] = (10, 1000, 10000),
-    iterations: int = 100,
-    bench: Bench | None = None,
-    **kwargs: Any,
-) -> dict[str, Any]:
-    """How long a search by a ready-made vector takes, beside the same question as a text.
-
-    Read `vector_to_text` as the part of a plain search that looking for near vectors takes; the rest is
-    embedding the question and looking up its words. Worth a look for those who keep the vectors of their
-    questions. Both kinds are timed in turns.
-
-    Args:
-        entries: how many memories the agent has
-        iterations: how many searches of either kind are timed, each with another question
-    """
-    bench = bench or Bench()
-    if not bench.capabilities.vector_queries:
-        raise NotSupported(f"{bench.target_name} can't be searched by a vector")
-    from memory.benchmarking.benchmarks.retrieval import _embedded
-
-    questions = list(islice(sentences(QUERIES, bench.seed + 1), _WARM_UP + iterations))
-    items: dict[str, Sequence[Any]] = {"by_vector": list(_embedded(questions)), "by_text": questions}
-
-    def measure(target: Target, agent: str) -> dict[str, Any]:
-        both = time_interleaved(
-            {
-                "by_vector": lambda vector: target.search_vector(agent, vector, K),
-                "by_text": lambda text: target.search(agent, text, K),
-            },
-            items,
-            warm_up=_WARM_UP,
-        )
-        return {
-            **{name: with_spread(timing) for name, timing in both.items()},
-            "vector_to_text": _ratio(both["by_vector"], both["by_text"]),
-        }
-
-    found = _for_each_size(bench, entries, questions[0], measure)
-    return {**found, **_growth(found, "by_vector")}
-
-
 # -- many at once -----------------------------------------------------------------------------
 
 
 @declare(
     headline="entries_*/threads_*/searches_per_second",
     reports=[*SPREAD, "searches_per_second"],
+    profiles={
+        "quick": {"entries": [10, 100], "iterations": 20, "threads": [1, 2, 4]},
+        "standard": {"entries": [10, 1000]},
+    },
+    expected_seconds={"quick": 0.4, "standard": 2.4, "full": 7.0},
+    goals={"p50_ms": GOAL_MS},
+    charts=[
+        LineChart(
+            "Searches per second, by number of threads",
+            metric="searches_per_second",
+            x="threads",
+            label="searches",
+            lines=["entries"],
+            note="Higher is better.",
+        ),
+        LineChart(
+            "How long each search waits",
+            metric="p50_ms",
+            x="threads",
+            label="median time",
+            lines=["entries"],
+        ),
+    ],
     scaling=Metric("×", "higher"),
 )
 def benchmark_concurrent_search(
-    entries: Sequence[int] = (10, 1000, 10000),
-    iterations: int = 100,
-    threads: Sequence[int] = (1, 2, 4, 8),
+    entries: Sizes = (10, 1000, 10000),
+    iterations: Count = 100,
+    threads: Sizes = (1, 2, 4, 8),
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """How many searches a second several threads get out of one open store, and what each of them waits.
+    """How many searches per second several threads make on one open store, and how long each one waits.
 
-    Read `scaling` as the throughput against one thread: it can't pass the number of cores, and below 1 the
-    threads are in each other's way. The latencies are what a single thread sees while the others search.
+    Read `scaling` as the throughput against that of one thread. It can't exceed the number of cores; below
+    1, the threads slow each other down. The latencies are those of one thread while the others search.
 
     Args:
         entries: how many memories the agent has
@@ -350,10 +365,10 @@ def _searches_at_once(target: Target, agent: str, iterations: int, threads: int,
     workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
     for worker in workers:
         worker.start()
-    begun = ended = 0
+    started = ended = 0
     try:
         start_line.wait()
-        begun = wall_ns()
+        started = wall_ns()
         finish_line.wait()
         ended = wall_ns()
     except threading.BrokenBarrierError:
@@ -362,8 +377,8 @@ def _searches_at_once(target: Target, agent: str, iterations: int, threads: int,
         worker.join()
     if problems:
         raise problems[0]
-    took = [sample / 1e6 for each in samples for sample in each]
-    return {"searches_per_second": len(took) / (ended - begun) * 1e9, **spread_of(took)}
+    milliseconds = [sample / 1e6 for by_thread in samples for sample in by_thread]
+    return {"searches_per_second": len(milliseconds) / (ended - started) * 1e9, **spread_of(milliseconds)}
 
 
 # -- by itself --------------------------------------------------------------------------------
@@ -373,13 +388,13 @@ _THREADS = 4
 
 
 def prepare(runner: BenchmarkRunner, iterations: int, stack: ExitStack) -> None:
-    """The document's three benchmarks for its small interface at three sizes, by vector, and by threads."""
-    from memory.benchmarking.benchmarks.retrieval import _embedded
+    """Add the second document's three benchmarks at three sizes, a search by vector and one by threads."""
+    from memory.benchmarking.benchmarks._compression_vectors import embedded
 
     bench = Bench()
     seed, most = bench.seed + 1, max(1, iterations)
     texts = list(islice(sentences(QUERIES, seed), most))
-    vectors = list(_embedded(texts))
+    vectors = list(embedded(texts))
     target = stack.enter_context(bench.target())
     pool = stack.enter_context(ThreadPoolExecutor(_THREADS))
     for count in _SIZES:
@@ -398,7 +413,7 @@ def prepare(runner: BenchmarkRunner, iterations: int, stack: ExitStack) -> None:
 def _searching(
     search: Callable[[str, Any, int], object], agent: str, questions: Sequence[Any]
 ) -> Callable[[], object]:
-    """Each call asks the next question; after the last one comes the first."""
+    """Return a function that searches for the next question at each call, in a circle."""
     stream = cycle(questions)
     return lambda: search(agent, next(stream), K)
 
@@ -406,7 +421,7 @@ def _searching(
 def _searching_at_once(
     target: Target, agent: str, questions: Sequence[str], pool: ThreadPoolExecutor
 ) -> Callable[[], object]:
-    """Each call asks one question a thread, and waits for all."""
+    """Return a function that searches for one question per thread at each call, and waits for all."""
     stream = cycle(questions)
     return lambda: list(
         pool.map(lambda question: target.search(agent, question, K), islice(stream, _THREADS))

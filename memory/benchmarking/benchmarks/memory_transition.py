@@ -1,4 +1,4 @@
-"""Memory transition: what comes through when memories move down the tiers, what it costs, what stays."""
+"""What it costs to move memories down the tiers, and what is kept."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from memory.benchmarking.measure.statistics import percentiles
 from memory.benchmarking.measure.timeline import Timeline
 from memory.benchmarking.measure.timing import frozen_heap
 from memory.benchmarking.metrics import SHARE, Metric, declare
+from memory.benchmarking.model.parameters import Count, Fraction, Names, Sizes
+from memory.benchmarking.model.presentation import Goal, LineChart
 from memory.benchmarking.targets.base import Item, Settings, Stored, Target
 from memory.benchmarking.workloads.states import agent_states
 
 AGENT = "benchmark_agent"
+_NOTHING_LOST = "Memories that moved down the tiers kept content, id, step and kind exactly."
 _STM_SECONDS = 3600.0
 _IM_SECONDS = 24 * 3600.0
 _KINDS = ("state", "action", "interaction")
@@ -39,7 +42,6 @@ def _settings(clock: Any, **limits: int) -> Settings:
 
 @declare(
     headline="ltm/content_exact_rate",
-    rounds=2,
     content_exact_rate=SHARE,
     id_exact_rate=SHARE,
     step_exact_rate=SHARE,
@@ -49,11 +51,35 @@ def _settings(clock: Any, **limits: int) -> Settings:
     total_transitioned=Metric("", "neither"),
     correctly_transitioned=Metric("", "neither"),
     importance_preservation_correlation=Metric("", "neither"),
+    rounds={"quick": 1, "standard": 2, "full": 2},
+    profiles={"quick": {"num_memories": 100}},
+    goals={
+        f"{what}_exact_rate": Goal(1.0, reached=_NOTHING_LOST) for what in ("content", "id", "step", "kind")
+    },
+    charts=[
+        LineChart(
+            "Memories that came through, by importance",
+            metric="preservation_rate",
+            x="importance",
+            label="preserved",
+            lines=["tier"],
+            share=True,
+            note="1 means that a search by content still finds every memory of that importance.",
+        ),
+        LineChart(
+            "Similarity with which a search finds them again",
+            metric="avg_similarity",
+            x="importance",
+            label="similarity",
+            lines=["tier"],
+            share=True,
+        ),
+    ],
 )
 def benchmark_transition_accuracy(
-    num_memories: int = 1000,
-    importance_levels: int = 5,
-    similarity_threshold: float = 0.8,
+    num_memories: Count = 1000,
+    importance_levels: Count = 5,
+    similarity_threshold: Fraction = 0.8,
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
@@ -209,9 +235,27 @@ def _correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
     cpu_seconds_per_second=Metric("", "neither"),
     rss_growth_bytes=Metric("B", "lower"),
     moved=Metric("", "neither"),
+    profiles={"quick": {"batch_sizes": [500]}, "standard": {"batch_sizes": [300, 3000]}},
+    charts=[
+        LineChart(
+            "Time to move them all, by number of memories",
+            metric="transition_duration_seconds",
+            x="batch_size",
+            x_label="memories moved",
+            label="time",
+            fit=True,
+        ),
+        LineChart(
+            "How long a reader waits, before and during the move",
+            metric=[f"read_{which}_{when}_ms" for which in ("p50", "p99") for when in ("before", "during")],
+            x="batch_size",
+            x_label="memories moved",
+            label="time of a read",
+        ),
+    ],
 )
 def benchmark_transition_overhead(
-    batch_sizes: Sequence[int] = (100, 1000, 10000),
+    batch_sizes: Sizes = (100, 1000, 10000),
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
@@ -397,16 +441,35 @@ def _felt(before: _Felt, during: _Felt) -> dict[str, Any]:
 
 @declare(
     headline="shuffled/prioritisation_effectiveness",
-    rounds=2,
     retention_rate=Metric("", "neither", most=1.0),
     prioritisation_effectiveness=SHARE,
     kept_importance=SHARE,
     rank_correlation=SHARE,
+    rounds={"quick": 1, "standard": 2, "full": 2},
+    profiles={
+        "quick": {
+            "tier_limits": [20, 10, 4],
+            "memories_per_level": [20, 10, 6, 3, 1],
+            "arrival_orders": ["shuffled"],
+        }
+    },
+    charts=[
+        LineChart(
+            "Which tier holds memories of which importance",
+            metric="retention_rate",
+            x="importance",
+            label="share held",
+            lines=["tier"],
+            panels=["part"],
+            share=True,
+            note="The upper tier should hold the most important memories, in whatever order they arrive.",
+        )
+    ],
 )
 def benchmark_importance_scoring(
-    tier_limits: Sequence[int] = (100, 50, 20),
-    memories_per_level: Sequence[int] = (100, 50, 30, 15, 5),
-    arrival_orders: Sequence[str] = ("rising", "falling", "shuffled"),
+    tier_limits: Sizes = (100, 50, 20),
+    memories_per_level: Sizes = (100, 50, 30, 15, 5),
+    arrival_orders: Names = ("rising", "falling", "shuffled"),
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:

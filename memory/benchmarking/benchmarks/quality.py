@@ -1,4 +1,4 @@
-"""Quality: whether the memory finds what answers a question."""
+"""Whether a search finds the passages that answer a question."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from memory.benchmarking.bench import Bench, Score
 from memory.benchmarking.errors import InvalidBenchmarkConfig, NotSupported, needs
 from memory.benchmarking.measure.ranking import clustered_mean, ranking_figures, separation
 from memory.benchmarking.metrics import SHARE, Metric, declare
+from memory.benchmarking.model.parameters import Count, Names
+from memory.benchmarking.model.presentation import BarChart, SeriesChart, Versus
 from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads.collections import Collection
 from memory.benchmarking.workloads.conversations import synthetic_collections
@@ -34,7 +36,6 @@ System = Callable[[Collection], list[Answer]]
 
 @declare(
     headline="synthetic/target/all_questions/recall_at_5|*/target/all_questions/recall_at_5",
-    rounds=1,
     reports=["recall_at_1", "recall_at_5", "recall_at_10", "ndcg_at_10", "mrr"],
     questions=Metric("", "neither"),
     any_at_1=SHARE,
@@ -44,11 +45,45 @@ System = Callable[[Collection], list[Answer]]
     all_at_5=SHARE,
     all_at_10=SHARE,
     no_answer_separation=SHARE,
+    rounds=1,
+    profiles={"quick": {"conversations": 3}},
+    charts=[
+        SeriesChart(
+            "Recall of all questions, by number of passages shown",
+            pattern=r"recall_at_(\d+)",
+            x_label="passages shown",
+            label="recall",
+            lines=["part1"],
+            panels=["part0"],
+            only="*all_questions",
+            share=True,
+            note="Higher is better.",
+        ),
+        BarChart(
+            "Recall at 5, by kind of question",
+            metric="recall_at_5",
+            names=["part2"],
+            label="recall at 5",
+            lines=["part1"],
+            panels=["part0"],
+            share=True,
+            note="Higher is better.",
+        ),
+    ],
+    notes=[_RULER],
+    versus=Versus(
+        metric="recall_at_5",
+        method="target",
+        reference="bm25",
+        where="all_questions",
+        sentence="Of the passages that answer a question{group}, {figure} are among the first five "
+        "({interval}); plain BM25 has {reference}.",
+    ),
 )
 def benchmark_retrieval_quality(
-    data_sets: Sequence[str] = (SYNTHETIC,),
-    conversations: int = 20,
-    sessions: int = 12,
+    data_sets: Names = (SYNTHETIC,),
+    conversations: Count = 20,
+    sessions: Count = 12,
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Retrieval: how fast memories are found, how many of the right ones, and from all tiers at once."""
+"""How fast a search is, and how well it finds what it should."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from memory.benchmarking.benchmarks._growing import growth_leaves
 from memory.benchmarking.errors import NotSupported
 from memory.benchmarking.measure.timing import Timing
 from memory.benchmarking.metrics import SHARE, TIMED, Metric, declare
+from memory.benchmarking.model.parameters import Count, Fractions, Positive, Sizes
+from memory.benchmarking.model.presentation import BarChart, LineChart, PercentileChart
 from memory.benchmarking.targets.base import Found, Item, Target
 from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
 
@@ -20,16 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 AGENT = "benchmark_agent"
-_EXPONENT = Metric("", "lower")
-
-
-def _embedded(contents: Sequence[Any]) -> NDArray[np.float32]:
-    """Vectors of the embedder that all targets use."""
-    from memory.benchmarking.targets.memory_content import leaves_of
-    from memory.embedding import ContentEmbedder, WordLlamaEmbedder, render
-
-    embedder = ContentEmbedder(WordLlamaEmbedder())
-    return embedder.embed([render(leaves_of(content)) for content in contents])
 
 
 def _add(target: Target, agent: str, contents: Sequence[Any], place: str | None) -> list[str]:
@@ -40,11 +32,30 @@ def _add(target: Target, agent: str, contents: Sequence[Any], place: str | None)
     return ids
 
 
-@declare(headline="all/size_*/p50_ms|*/size_*/p50_ms", reports=TIMED, growth_exponent=_EXPONENT)
+@declare(
+    headline="all/size_*/p50_ms|*/size_*/p50_ms",
+    reports=[*TIMED, "growth_exponent"],
+    profiles={
+        "quick": {"data_volumes": [100, 500], "queries": 20},
+        "standard": {"data_volumes": [100, 1000, 10000]},
+    },
+    charts=[
+        LineChart(
+            "Time of a vector search, by number of memories",
+            metric="p50_ms",
+            x="size",
+            x_label="memories",
+            label="median time",
+            lines=["tier", "part"],
+            fit=True,
+        ),
+        PercentileChart("Time of a vector search, with the most memories", largest="size"),
+    ],
+)
 def benchmark_vector_search_latency(
-    data_volumes: Sequence[int] = (100, 1000, 10000, 100000),
-    k: int = 10,
-    queries: int = 100,
+    data_volumes: Sizes = (100, 1000, 10000, 100000),
+    k: Count = 10,
+    queries: Count = 100,
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
@@ -64,7 +75,9 @@ def benchmark_vector_search_latency(
     if not bench.capabilities.vector_queries:
         raise NotSupported(f"{bench.target_name} can't be searched by a vector")
     texts = list(islice(sentences(MEMORIES, bench.seed), max(data_volumes)))
-    vectors = list(_embedded(list(islice(sentences(QUERIES, bench.seed + 1), queries))))
+    from memory.benchmarking.benchmarks._compression_vectors import embedded
+
+    vectors = list(embedded(list(islice(sentences(QUERIES, bench.seed + 1), queries))))
     places = bench.capabilities.places
     found: dict[str, Any] = {place: {} for place in places}
     if len(places) > 1:
@@ -111,12 +124,23 @@ _PART = Metric("", "neither")
     headline="at_cluster_size/recall",
     rounds=3,
     reports=["precision", "recall", "f1", "recall_against_exact"],
+    charts=[
+        LineChart(
+            "Precision and recall, by similarity threshold",
+            metric=["precision", "recall", "f1"],
+            x="threshold",
+            x_label="similarity threshold",
+            label="share",
+            share=True,
+            note="Higher is better.",
+        )
+    ],
 )
 def benchmark_search_accuracy(
-    clusters: int = 10,
-    items_per_cluster: int = 20,
-    noise: float = 0.2,
-    similarity_thresholds: Sequence[float] = (0.6, 0.7, 0.8),
+    clusters: Count = 10,
+    items_per_cluster: Count = 20,
+    noise: Positive = 0.2,
+    similarity_thresholds: Fractions = (0.6, 0.7, 0.8),
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
@@ -216,7 +240,9 @@ def _against_exact(
 ) -> float:
     import numpy as np
 
-    vectors = _embedded(states)
+    from memory.benchmarking.benchmarks._compression_vectors import embedded
+
+    vectors = embedded(states)
     nearest = np.argsort(-(vectors @ vectors.T), axis=1, kind="stable")[:, :k]
     shared = [
         len({ids[place] for place in row} & {hit.id for hit in answer[:k]})
@@ -235,13 +261,25 @@ def _against_exact(
     share_from_stm=_PART,
     share_from_im=_PART,
     share_from_ltm=_PART,
+    profiles={"quick": {"stm_memories": 100, "im_memories": 50, "ltm_memories": 20, "related_groups": 5}},
+    charts=[
+        PercentileChart("Time of a search, over all tiers and in each"),
+        BarChart(
+            "Related memories that were found",
+            metric=[f"{tier}_related_found_rate" for tier in ("stm", "im", "ltm")],
+            names=["metric"],
+            label="share found",
+            share=True,
+            renamed={f"{tier} related found rate": tier for tier in ("stm", "im", "ltm")},
+        ),
+    ],
 )
 def benchmark_cross_tier_retrieval(
-    stm_memories: int = 1000,
-    im_memories: int = 500,
-    ltm_memories: int = 200,
-    related_groups: int = 50,
-    k: int = 20,
+    stm_memories: Count = 1000,
+    im_memories: Count = 500,
+    ltm_memories: Count = 200,
+    related_groups: Count = 50,
+    k: Count = 20,
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Scalability: many agents at once, many memories, and a steady load for a long time."""
+"""What happens with more agents, more memories and more time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from memory.benchmarking.measure.resources import disk_bytes, give_back_free_mem
 from memory.benchmarking.measure.statistics import percentiles
 from memory.benchmarking.measure.timing import Timing
 from memory.benchmarking.metrics import SHARE, TIMED, Metric, declare
+from memory.benchmarking.model.parameters import Positive, Sizes
 from memory.benchmarking.model.paths import NotAvailable
+from memory.benchmarking.model.presentation import Goal, LineChart, SeriesChart, TimelineChart
 from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
 
@@ -41,10 +43,35 @@ _PERCENTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
     reports=["operations_per_second", "agents_per_second", *_PERCENTILES, "cpu_percent", "rss_mb"],
     scaling_efficiency=Metric("", "higher"),
     parallel_efficiency=Metric("", "higher"),
+    profiles={
+        "quick": {"agent_counts": [1, 5], "parallel_operations": [1]},
+        "standard": {"agent_counts": [1, 10, 40], "parallel_operations": [1, 4]},
+    },
+    expected_seconds={"quick": 1.2, "standard": 5.0, "full": 150.0},
+    charts=[
+        LineChart(
+            "Operations per second, by number of agents",
+            metric="operations_per_second",
+            x="agents",
+            label="operations",
+            lines=["parallel"],
+            panels=["part0"],
+            note="Lines: how many agents work at the same time. Higher is better.",
+        ),
+        LineChart(
+            "Scaling efficiency, by number of agents",
+            metric="scaling_efficiency",
+            x="agents",
+            label="efficiency",
+            lines=["parallel"],
+            panels=["part0"],
+            note="1 means that each agent gets as much done as one agent alone.",
+        ),
+    ],
 )
 def benchmark_agent_scaling(
-    agent_counts: Sequence[int] = (1, 10, 50, 100, 500),
-    parallel_operations: Sequence[int] = (1, 4, 8, 16),
+    agent_counts: Sizes = (1, 10, 50, 100, 500),
+    parallel_operations: Sizes = (1, 4, 8, 16),
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
@@ -182,15 +209,36 @@ _ROOM = Metric("B", "lower")
 @declare(
     headline="size_*/text_search/p50_ms",
     rounds=3,
-    reports=TIMED,
-    growth_exponent=Metric("", "lower"),
+    reports=[*TIMED, "growth_exponent"],
     disk_bytes_per_memory=_ROOM,
     rss_bytes_per_memory=_ROOM,
     recall_at_10=SHARE,
     cross_tier_to_slowest_tier=Metric("×", "lower"),
+    profiles={"quick": {"data_volumes": [100, 500]}, "standard": {"data_volumes": [1000, 10000]}},
+    expected_seconds={"quick": 0.8, "standard": 3.5, "full": 900.0},
+    charts=[
+        LineChart(
+            "Time of an operation, by number of memories",
+            metric="p50_ms",
+            x="size",
+            x_label="memories",
+            label="median time",
+            lines=["tier", "part"],
+            without="tiers|first_search",
+            fit=True,
+        ),
+        LineChart(
+            "Space that one memory takes",
+            metric=["disk_bytes_per_memory", "rss_bytes_per_memory"],
+            x="size",
+            x_label="memories",
+            label="space per memory",
+            note="Lower is better.",
+        ),
+    ],
 )
 def benchmark_memory_size_scaling(
-    data_volumes: Sequence[int] = (1000, 10000, 100000, 1000000),
+    data_volumes: Sizes = (1000, 10000, 100000, 1000000),
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
@@ -385,6 +433,7 @@ _MOST_UNDONE = 0.001
 memory: of 120,000 arrivals of which 100,000 were dropped, the 500 memories became 406 or 609."""
 _READINGS = 300
 _SHORTEST_INTERVAL = 0.005
+_NOTHING_DROPPED = "No operation failed or was dropped."
 
 
 @declare(
@@ -407,10 +456,48 @@ _SHORTEST_INTERVAL = 0.005
     arrivals=Metric("", "neither"),
     dropped=Metric("", "lower"),
     operations=Metric("", "neither"),
+    profiles={
+        "quick": {"duration_seconds": 0.5, "operation_rate": 200.0},
+        "standard": {"duration_seconds": 3.0, "operation_rate": 200.0},
+    },
+    rounds={"full": 2},
+    expected_seconds={"quick": 0.7, "standard": 3.3, "full": 706.0},
+    goals={
+        "error_rate": Goal(0.0, reached=_NOTHING_DROPPED),
+        "drop_rate": Goal(0.0, reached=_NOTHING_DROPPED),
+        "leak_bytes_per_operation": Goal(
+            0.0,
+            missed="the process grew by {figure} per operation ({interval}): it may leak",
+            whole_interval=True,
+        ),
+    },
+    charts=[
+        SeriesChart(
+            "Latency from the intended start",
+            pattern=r"p(\d+)_ms",
+            x_label="share of operations",
+            label="latency",
+            lines=["part1", "tier"],
+            only="latency*",
+            percentiles=True,
+            note="Includes the time in the queue.",
+        ),
+        TimelineChart(
+            "RAM of the process over time", leaf="timeline", field="rss_mb", label="RSS", unit="MB"
+        ),
+        TimelineChart(
+            "CPU of the process over time",
+            leaf="timeline",
+            field="cpu_percent",
+            label="CPU",
+            unit="%",
+            from_zero=True,
+        ),
+    ],
 )
 def benchmark_resource_utilization(
-    duration_seconds: float = 700.0,
-    operation_rate: float = 1430.0,
+    duration_seconds: Positive = 700.0,
+    operation_rate: Positive = 1430.0,
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Storage: how fast a memory is written and read in each tier, and what room it takes."""
+"""How fast memories are written and read back, and how much space they take."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from memory.benchmarking.bench import Bench, not_available
 from memory.benchmarking.measure.resources import disk_bytes
 from memory.benchmarking.measure.timing import Timing
 from memory.benchmarking.metrics import TIMED, Metric, declare
+from memory.benchmarking.model.parameters import Count, CountOrZero, Sizes
 from memory.benchmarking.model.paths import NotAvailable
+from memory.benchmarking.model.presentation import BarChart, LineChart, PercentileChart
 from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads.states import agent_states
 
@@ -32,11 +34,33 @@ def _items(count: int, complexity: int, seed: int) -> list[Item]:
     headline="complexity_1/batch_*/stm/one_by_one/throughput_ops_per_second"
     "|*/one_by_one/throughput_ops_per_second",
     reports=TIMED,
+    profiles={
+        "quick": {"batch_sizes": [10, 50], "data_complexity_levels": [1], "settle_memories": 0},
+        "standard": {"batch_sizes": [10, 100, 300], "data_complexity_levels": [1]},
+    },
+    expected_seconds={"quick": 0.6, "standard": 5.5, "full": 120.0},
+    charts=[
+        LineChart(
+            "Memories written per second, by batch size",
+            metric="throughput_ops_per_second",
+            x="batch_size",
+            lines=["tier"],
+            panels=["part", "complexity"],
+            note="Higher is better.",
+        ),
+        PercentileChart(
+            "How long one write takes",
+            label="time of a write",
+            lines=["tier"],
+            only="one_by_one",
+            largest="batch_size",
+        ),
+    ],
 )
 def benchmark_write_throughput(
-    batch_sizes: Sequence[int] = (10, 100, 1000, 10000),
-    data_complexity_levels: Sequence[int] = (1, 5, 10),
-    settle_memories: int = 2000,
+    batch_sizes: Sizes = (10, 100, 1000, 10000),
+    data_complexity_levels: Sizes = (1, 5, 10),
+    settle_memories: CountOrZero = 2000,
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
@@ -87,11 +111,30 @@ def _write(
         }
 
 
-@declare(headline="stm/single/p50_ms|*/single/p50_ms", reports=TIMED)
+@declare(
+    headline="stm/single/p50_ms|*/single/p50_ms",
+    reports=TIMED,
+    profiles={
+        "quick": {"num_samples": 200, "batch_sizes": [10], "settle_memories": 0},
+        "standard": {"num_samples": 500},
+    },
+    expected_seconds={"quick": 0.4, "standard": 3.5, "full": 6.0},
+    charts=[
+        PercentileChart("How long one read takes", label="time of a read", lines=["tier"], only="single"),
+        LineChart(
+            "Memories read per second, by batch size",
+            metric="throughput_ops_per_second",
+            x="batch_size",
+            x_if_missing=1,
+            lines=["tier"],
+            note="Higher is better.",
+        ),
+    ],
+)
 def benchmark_read_latency(
-    num_samples: int = 1000,
-    batch_sizes: Sequence[int] = (10, 50, 100),
-    settle_memories: int = 2000,
+    num_samples: Count = 1000,
+    batch_sizes: Sizes = (10, 50, 100),
+    settle_memories: CountOrZero = 2000,
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
@@ -144,18 +187,34 @@ _ROOM = Metric("B", "lower")
 
 @declare(
     headline="complexity_1/ltm/disk_bytes_per_memory|*/disk_bytes_per_memory",
-    rounds=2,
     reports=["memories_per_mb"],
     disk_bytes_per_memory=_ROOM,
     ram_bytes_per_memory=_ROOM,
     content_bytes_per_memory=Metric("B", "neither"),
     im_to_stm_ratio=Metric("×", "lower"),
     ltm_to_stm_ratio=Metric("×", "lower"),
+    rounds={"quick": 1, "standard": 2, "full": 2},
+    profiles={
+        "quick": {"num_memories": 100, "data_complexity_levels": [1], "settle_memories": 0},
+        "standard": {"num_memories": 500, "data_complexity_levels": [1]},
+    },
+    expected_seconds={"quick": 0.4, "standard": 7.0, "full": 60.0},
+    charts=[
+        BarChart(
+            "Space that one memory takes",
+            metric=["disk_bytes_per_memory", "ram_bytes_per_memory"],
+            names=["tier"],
+            panels=["complexity"],
+            label="space per memory",
+            renamed={"disk bytes per memory": "on disk", "ram bytes per memory": "in RAM"},
+            note="Lower is better.",
+        )
+    ],
 )
 def benchmark_memory_efficiency(
-    num_memories: int = 2000,
-    data_complexity_levels: Sequence[int] = (1, 5, 10),
-    settle_memories: int = 2000,
+    num_memories: Count = 2000,
+    data_complexity_levels: Sizes = (1, 5, 10),
+    settle_memories: CountOrZero = 2000,
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:

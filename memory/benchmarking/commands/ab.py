@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from memory.benchmarking.lockstep.pair import Side
     from memory.benchmarking.lockstep.sequence import Subject
     from memory.benchmarking.lockstep.store import SavedComparison
-    from memory.benchmarking.run.discovery import Found
+    from memory.benchmarking.run.discovery import BenchmarkCatalog
 
 _EXAMPLES = """examples:
   membench ab --base main                              the branch main against the working tree
@@ -174,7 +174,7 @@ def _compare(arguments: argparse.Namespace, way: str) -> SavedComparison:
 
 
 def _sides(
-    arguments: argparse.Namespace, way: str, found: Found
+    arguments: argparse.Namespace, way: str, found: BenchmarkCatalog
 ) -> tuple[BenchmarkConfig, tuple[Side, Side], list[Subject], list[str]]:
     """Return the settings, the two sides, what both sides run, and notes for the report."""
     from memory.benchmarking.lockstep.pair import Side

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from memory.benchmarking.errors import EXIT_FAILED, EXIT_FINE
 
 if TYPE_CHECKING:
-    from memory.benchmarking.run.discovery import Benchmark
+    from memory.benchmarking.model.benchmark import Benchmark
 
 
 def add_parser(subparsers: Any) -> None:

@@ -16,7 +16,7 @@ from memory.benchmarking.model.formats import COMPARISON_FORMATS
 if TYPE_CHECKING:
     from memory.benchmarking.config import BenchmarkConfig
     from memory.benchmarking.model.records import Case
-    from memory.benchmarking.run.discovery import Found
+    from memory.benchmarking.run.discovery import BenchmarkCatalog
 
 
 def add_selection(parser: argparse.ArgumentParser, title: str = "what to run (default: everything)") -> Any:
@@ -99,19 +99,18 @@ def config_file(arguments: argparse.Namespace) -> str | None:
     return arguments.config or os.environ.get("MEMBENCH_CONFIG")
 
 
-def config_of(arguments: argparse.Namespace, found: Found) -> BenchmarkConfig:
+def config_of(arguments: argparse.Namespace, found: BenchmarkCatalog) -> BenchmarkConfig:
     """Return the settings: the configuration file's or the profile's, changed by the options."""
     from memory.benchmarking.config import BenchmarkConfig
     from memory.benchmarking.model.profiles import DEFAULT_PROFILE
 
-    known = [(each.category, each.name, each.kinds) for each in found.benchmarks]
     file = config_file(arguments)
     if file:
-        config = BenchmarkConfig.load(file, profile=arguments.profile, known=known)
+        config = BenchmarkConfig.load(file, profile=arguments.profile, benchmarks=found.benchmarks)
     else:
         config = BenchmarkConfig(arguments.profile or DEFAULT_PROFILE)
-        for each in known:
-            config.know(*each)
+        for benchmark in found.benchmarks:
+            config.add_benchmark(benchmark)
     for assignment in arguments.set:
         config.set_text(assignment)
     for name, value in (
@@ -143,7 +142,7 @@ def params_of(text: str | None) -> dict[str, Any]:
     return values
 
 
-def cases_of(arguments: argparse.Namespace, found: Found, config: BenchmarkConfig) -> list[Case]:
+def cases_of(arguments: argparse.Namespace, found: BenchmarkCatalog, config: BenchmarkConfig) -> list[Case]:
     """Return the cases that the options choose."""
     from memory.benchmarking.run.plan import make_cases
 

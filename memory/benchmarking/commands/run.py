@@ -94,9 +94,9 @@ def _runner(arguments: argparse.Namespace) -> BenchmarkRunner:
     from memory.benchmarking.runner import BenchmarkRunner
 
     _check(arguments)
-    found = discover(arguments.path)
-    config = config_of(arguments, found)
-    return BenchmarkRunner(config, paths=arguments.path, workers=_workers(arguments))
+    catalog = discover(arguments.path)
+    config = config_of(arguments, catalog)
+    return BenchmarkRunner(config, catalog=catalog, workers=_workers(arguments))
 
 
 def _check(arguments: argparse.Namespace) -> None:

@@ -45,7 +45,7 @@ from memory.benchmarking.text.display import (
     text_width,
     with_interval,
 )
-from memory.benchmarking.text.remarks import Remark, remarks
+from memory.benchmarking.text.notes import ResultNote, result_notes
 from memory.benchmarking.text.terminal import PLOT_CHARACTERS, bar, can_draw, print_for_machines, sparkline
 
 MOST_LINES = 24
@@ -190,10 +190,10 @@ def _result_block(each: LoadedResult, pattern: str | None, everything: bool, scr
         lines.append(_wrapped(f"{shown}  {each.headline}", "    ", width, "  ▸ "))
         if screen.draws:
             lines += [_wrapped(text, "    ", width) for text in _trends(each)]
-    found = remarks(each.result.results)
-    for remark in found:
-        if remark.is_warning:
-            warning = _wrapped(f"{remark.where}: {remark.short}", "    ", width, "  !")
+    found = result_notes(each.result)
+    for note in found:
+        if note.is_warning:
+            warning = _wrapped(f"{note.where}: {note.short}", "    ", width, "  !")
             lines.append(screen.style.red(warning))
     for path, why in each.not_available.items():
         lines.append(_wrapped(f"{path}: {why}" if path else why, "       ", width, "  n/a "))
@@ -213,7 +213,7 @@ def _result_block(each: LoadedResult, pattern: str | None, everything: bool, scr
             lines.append((_list if len(alike) == 1 else _pivot)(each, alike, screen))
         lines += [_wrapped(text, "  ", width) for text in _legend("\n".join(lines[2:]))]
     if not pattern:
-        lines += _notes([remark for remark in found if not remark.is_warning], everything, width)
+        lines += _notes([note for note in found if not note.is_warning], everything, width)
     text = "\n".join(lines)
     return PLOT_CHARACTERS.sub(lambda found: screen.style.cyan(found[0]), text) if screen.draws else text
 
@@ -225,14 +225,14 @@ def _legend(text: str) -> list[str]:
     return ([known] if re.search(rf"{FACTOR}\d", text) else []) + ([unknown] if UNKNOWN in text else [])
 
 
-def _notes(found: Sequence[Remark], everything: bool, width: int) -> list[str]:
+def _notes(found: Sequence[ResultNote], everything: bool, width: int) -> list[str]:
     """Return the notes of a result; without `everything` only the first ones, and no details."""
-    chosen = [remark for remark in found if everything or not remark.is_detail]
+    chosen = [note for note in found if everything or not note.is_detail]
     shown = chosen if everything else chosen[:MOST_LINES]
     lines = ["  notes:"] if shown else []
-    for remark in shown:
-        text = remark.text if everything else remark.short
-        lines.append("    " + _wrapped(f"{remark.where}: {text}", "      ", width).lstrip())
+    for note in shown:
+        text = note.text if everything else note.short
+        lines.append("    " + _wrapped(f"{note.where}: {text}", "      ", width).lstrip())
     if len(shown) < len(chosen):
         lines.append(f"    … {len(chosen) - len(shown)} more: --all-metrics")
     return lines

@@ -17,8 +17,8 @@ from memory.benchmarking.errors import NothingMeasured
 from memory.benchmarking.lockstep.checkout import Checkout
 from memory.benchmarking.lockstep.pair import Side
 from memory.benchmarking.lockstep.sequence import Subject
+from memory.benchmarking.model.benchmark import declaration_of_case
 from memory.benchmarking.model.records import Case
-from memory.benchmarking.run.worker import declaration_of_case
 
 
 def two_targets(base: Sequence[Case], current: Sequence[Case]) -> list[Subject]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from memory.benchmarking.metrics import Metric
 from memory.benchmarking.model.paths import leaf_of
+from memory.benchmarking.model.presentation import AnyChart, BarChart, LineChart, PercentileChart
 from memory.benchmarking.report.charts import Chart
 from memory.benchmarking.report.gather import FigureRow, Gathered, plain, short_name
-from memory.benchmarking.report.makers import MOST_LINES, Shown, bars, over, percentiles
+from memory.benchmarking.report.makers import MOST_LINES, Goals, make_chart
 
 MOST_CHARTS = 4
 _MEDIAN = "p50_ms"
@@ -14,7 +15,7 @@ _OTHER_TIMES = ("mean_ms", "p95_ms", "p99_ms", "max_ms", "cpu_ms", "min_ms", "st
 """Metrics of a timing that get no chart: the median and the distribution have one."""
 
 
-def default_charts(gathered: Gathered) -> list[Chart]:
+def default_charts(gathered: Gathered, goals: Goals | None = None) -> list[Chart]:
     """Return a chart for each important metric, over the parameter with the most values."""
     charts = []
     for leaf in _important_metrics(gathered):
@@ -23,24 +24,23 @@ def default_charts(gathered: Gathered) -> list[Chart]:
         x = _parameter(rows)
         others = _varying(rows, x)
         lines, panels = _split(rows, others)
-        shown = Shown(short_name(leaf))
         note = {"higher": "Higher is better.", "lower": "Lower is better.", "neither": ""}[metric.better]
         title = short_name(leaf).capitalize()
+        spec: AnyChart
         if x:
-            maker = over(
-                f"{title}, by {plain(x)}", leaf, x, x_label=plain(x), shown=shown, lines=lines,
-                panels=panels, note=note,
-            )  # fmt: skip
+            spec = LineChart(
+                f"{title}, by {plain(x)}", metric=leaf, x=x, lines=lines, panels=panels, note=note
+            )
         else:
-            maker = bars(title, leaf, others or ["part"], shown=shown, note=note)
-        chart = maker(gathered)
+            spec = BarChart(title, metric=leaf, names=others or ["part"], note=note)
+        chart = make_chart(spec, gathered, goals)
         if chart is not None and (x or len(rows) > 1):
             charts.append(chart)
     timed = [row for row in gathered.rows if row.figure.samples]
     size = _parameter(timed)
     title = f"How long calls take, with the largest {plain(size)}" if size else "How long calls take"
     names = _varying(timed, size) or ["part"]
-    if distribution := percentiles(title, lines=names, largest=size)(gathered):
+    if distribution := make_chart(PercentileChart(title, lines=names, largest=size), gathered, goals):
         charts.append(distribution)
     return charts[:MOST_CHARTS]
 

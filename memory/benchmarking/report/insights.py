@@ -1,7 +1,7 @@
-"""What stands out in a run, in sentences: rules that a person who knows the figures would look at first.
+"""What stands out in a run, in sentences.
 
-A rule says nothing where it has nothing to say. None of them judges whether something became slower: that
-needs a second run (see `verdicts`).
+The rules are general, or follow from what a benchmark declares: its goals, its reference method, its notes.
+No rule judges whether something became slower: that needs a second run (see `verdicts`).
 """
 
 from __future__ import annotations
@@ -11,22 +11,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from memory.benchmarking.metrics import Metric
 from memory.benchmarking.model.paths import leaf_of, segments_of
+from memory.benchmarking.model.presentation import Goal
 from memory.benchmarking.model.records import Figure, Run
 from memory.benchmarking.report.gather import FigureRow, Gathered, plain, short_name, words
+from memory.benchmarking.report.pictures import presentation_of
 from memory.benchmarking.text.display import TOO_FEW, figure_text, interval_text, is_too_wide
-from memory.benchmarking.text.remarks import remarks
+from memory.benchmarking.text.notes import result_notes
 
 Tone = Literal["good", "warn", "bad", ""]
 MOST_NAMED = 3
-GOALS_MS = {"agent_execution": 50.0, "memory_search": 10.0, "context_build": 100.0}
-"""Medians of responsive interaction; see docs/performance/benchmarks.md."""
 BUSY = 1.15
-"""Wall ÷ CPU time, from which on a round was disturbed."""
+"""Above this wall ÷ CPU time, another program disturbed the round."""
 WIDE = 1.5
-"""From this factor between figure and bound on, a figure is known badly."""
-_MUST_BE_ZERO = ("error_rate", "drop_rate", "messages_astray")
-_MUST_BE_ONE = ("content_exact_rate", "id_exact_rate", "step_exact_rate", "kind_exact_rate")
+"""Above this factor between a figure and its bound, an interval is wide."""
 
 
 @dataclass(frozen=True)
@@ -39,38 +38,36 @@ class Insight:
 
 
 def insights(gathered: Sequence[Gathered], run: Run | None, source: int = 0) -> list[Insight]:
-    """What stands out in one source, what is wrong first."""
+    """Return what stands out in one source, problems first."""
     found = [
-        *_not_trusted(gathered, source),
+        *_warnings(gathered, source),
         *_disturbed(run),
         *_one_round(run),
-        *_wrong(gathered, source),
         *_goals(gathered, source),
         *_growth(gathered, source),
-        *_leak(gathered, source),
-        *_quality(gathered, source),
-        *_known_badly(gathered, source),
+        *_versus(gathered, source),
+        *_wide_intervals(gathered, source),
     ]
     order: tuple[Tone, ...] = ("bad", "warn", "good", "")
-    return sorted(found, key=lambda each: order.index(each.tone))
+    return sorted(found, key=lambda insight: order.index(insight.tone))
 
 
-def _not_trusted(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
-    """What a benchmark found wrong with itself."""
+def _warnings(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
+    """Yield the errors that benchmarks found in themselves."""
     for each in gathered:
         for number, result in each.results:
-            for remark in remarks(result.result.results):
-                if number == source and remark.is_warning:
-                    yield Insight(f"{each.name}, {remark.where}: {remark.short}.", "bad", each.name)
+            for note in result_notes(result.result):
+                if number == source and note.is_warning:
+                    yield Insight(f"{each.name}, {note.where}: {note.short}.", "bad", each.name)
 
 
 def _disturbed(run: Run | None) -> Iterator[Insight]:
-    """Whether the machine was ours."""
+    """Yield whether other programs disturbed the run."""
     if run is None:
         return
     if not run.gates:
         yield Insight(
-            f"{run.parallel} rounds ran side by side and disturbed each other: the times are no measure of "
+            f"{run.parallel} rounds ran side by side and disturbed each other: do not read the times as "
             "speed.",
             "warn",
         )
@@ -78,14 +75,14 @@ def _disturbed(run: Run | None) -> Iterator[Insight]:
     busy = [meter for meter in meters if meter > BUSY]
     if len(busy) * 10 > len(meters):
         yield Insight(
-            f"The machine was busy with other things: in {len(busy)} of {len(meters)} rounds the clock ran "
-            f"more than {BUSY:g} times as long as the CPU worked (at most {max(busy):.2f}).",
+            f"Other programs used the machine: in {len(busy)} of {len(meters)} rounds wall time was more "
+            f"than {BUSY:g} times CPU time (at most {max(busy):.2f}).",
             "warn",
         )
     elif meters:
         yield Insight(
-            f"The machine was quiet: wall time was {statistics.median(meters):.2f} times CPU time in the "
-            "middle of all rounds.",
+            f"The machine was quiet: the median of wall ÷ CPU time over all rounds is "
+            f"{statistics.median(meters):.2f}.",
             "good",
         )
 
@@ -93,57 +90,67 @@ def _disturbed(run: Run | None) -> Iterator[Insight]:
 def _one_round(run: Run | None) -> Iterator[Insight]:
     if run is not None and run.rounds == 1:
         yield Insight(
-            "Each benchmark ran once, so no figure has an interval: nobody knows how far the next run will "
-            "be away. Use `--rounds 3` or more.",
+            "Each benchmark ran once, so no figure has an interval. Use `--rounds 3` or more.",
             "warn",
         )
 
 
-def _wrong(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
-    """Things lost, changed or refused: a memory must not do that."""
-    checked = []
-    for each in gathered:
-        for row in _rows(each, source):
-            bad = (row.metric in _MUST_BE_ZERO and row.figure.value > 0) or (
-                row.metric in _MUST_BE_ONE and row.figure.value < 1
-            )
-            if bad:
-                yield Insight(
-                    f"{each.name}: {_where(row)} is {figure_text(row.figure.value)}.", "bad", each.name
-                )
-            if row.metric in (*_MUST_BE_ZERO, *_MUST_BE_ONE):
-                checked.append((row.metric, bad))
-    if checked and not any(bad for _, bad in checked):
-        exact = any(metric in _MUST_BE_ONE for metric, _ in checked)
-        steady = any(metric in _MUST_BE_ZERO for metric, _ in checked)
-        said = [
-            "memories that moved down the tiers kept content, id, step and kind exactly" if exact else "",
-            "no operation failed, was dropped or went astray" if steady else "",
-        ]
-        yield Insight(f"Nothing was lost: {'; '.join(filter(None, said))}.", "good")
-
-
 def _goals(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
-    slowest: dict[str, tuple[float, Gathered, FigureRow]] = {}
+    """Yield the goals that are missed, each with its worst figure, then those that are reached."""
+    sentences: dict[str, bool] = {}
+    worst: dict[tuple[str, str, float], tuple[float, str]] = {}
     for each in gathered:
-        if each.category in GOALS_MS:
-            for row in _rows(each, source):
-                if row.metric == "p50_ms" and row.figure.value >= slowest.get(each.category, (0.0,))[0]:
-                    slowest[each.category] = (row.figure.value, each, row)
-    reached = []
-    for category, (value, each, row) in slowest.items():
-        goal = GOALS_MS[category]
-        text = f"{plain(category)} {figure_text(value, 'ms')} of {goal:g} ms"
-        if value < goal:
-            reached.append(text)
-        else:
-            yield Insight(f"Goal missed: {each.name}, {_where(row)}, {text}.", "bad", each.name)
-    if reached:
-        yield Insight(f"Slowest medians against their goals: {', '.join(reached)}.", "good")
+        for leaf, goal in presentation_of(each).goals.items():
+            metric = each.metric(leaf)
+            find_worst = min if metric.better == "higher" else max
+            rows = [row for row in _rows(each, source) if row.metric == leaf]
+            if not rows:
+                continue
+            missed = [
+                row
+                for row in rows
+                if goal.is_missed(row.figure.value, row.figure.low, row.figure.high, metric.better)
+            ]
+            if missed:
+                yield _missed_goal(each, find_worst(missed, key=_value), goal, metric)
+            if goal.reached:
+                sentences[goal.reached] = sentences.get(goal.reached, True) and not missed
+            elif not missed and not goal.missed:
+                key = (each.category, leaf, goal.limit)
+                values = [row.figure.value for row in rows] + [worst[key][0]] * (key in worst)
+                worst[key] = (find_worst(values), metric.unit)
+    yield from (Insight(sentence, "good") for sentence, holds in sentences.items() if holds)
+    if worst:
+        texts = [
+            f"{plain(category)} {short_name(leaf)} {figure_text(value, unit)} (goal: {_limit(limit, unit)})"
+            for (category, leaf, limit), (value, unit) in worst.items()
+        ]
+        yield Insight(f"Goals reached, with the worst figure of each: {', '.join(texts)}.", "good")
+
+
+def _missed_goal(each: Gathered, row: FigureRow, goal: Goal, metric: Metric) -> Insight:
+    figure = row.figure
+    value = figure_text(figure.value, metric.unit)
+    tone: Tone = "warn" if goal.whole_interval else "bad"
+    if goal.missed:
+        interval = interval_text(figure.value, figure.low, figure.high, metric.unit)
+        return Insight(
+            f"{each.name}: {goal.missed.format(figure=value, interval=interval)}.", tone, each.name
+        )
+    limit = _limit(goal.limit, metric.unit)
+    return Insight(f"Goal missed: {each.name}, {_where(row)} is {value} (goal: {limit}).", tone, each.name)
+
+
+def _limit(limit: float, unit: str) -> str:
+    return f"{limit:g} {unit}".strip()
+
+
+def _value(row: FigureRow) -> float:
+    return row.figure.value
 
 
 def _growth(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
-    """The cost that grows most with size."""
+    """Yield the cost that grows most with size."""
     steepest: tuple[float, Gathered, FigureRow] | None = None
     for each in gathered:
         for row in _rows(each, source):
@@ -167,49 +174,32 @@ def _growth(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
         )
 
 
-def _leak(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
+def _versus(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
+    """Yield each declared figure beside that of its reference method."""
     for each in gathered:
-        for row in _rows(each, source):
-            if (
-                row.metric == "leak_bytes_per_operation"
-                and row.figure.low is not None
-                and row.figure.low > 0
-            ):
-                bounds = interval_text(row.figure.value, row.figure.low, row.figure.high, "B")
-                yield Insight(
-                    f"{each.name}: the process grew by {figure_text(row.figure.value, 'B')} an operation "
-                    f"({bounds}): it may leak.",
-                    "warn",
-                    each.name,
-                )
-
-
-def _quality(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
-    """The memory's own search beside plain BM25 on the same questions."""
-    for each in gathered:
-        if any(_not_trusted([each], source)):
+        versus = presentation_of(each).versus
+        if versus is None or any(_warnings([each], source)):
             continue
-        by_set: dict[str, dict[str, Figure]] = {}
+        by_group: dict[str, dict[str, Figure]] = {}
         for row in _rows(each, source):
-            if row.metric == "recall_at_5" and row.place.part.endswith("all_questions"):
-                data_set, method, *_ = segments_of(row.place.part)
-                by_set.setdefault(data_set, {})[method] = row.figure
-        for data_set, figures in by_set.items():
-            ours, plainly = figures.get("target"), figures.get("bm25")
-            if ours is None or plainly is None:
+            match segments_of(row.place.part):
+                case [group, method, versus.where] if row.metric == versus.metric:
+                    by_group.setdefault(group, {})[method] = row.figure
+        for group, figures in by_group.items():
+            ours, other = figures.get(versus.method), figures.get(versus.reference)
+            if ours is None or other is None:
                 continue
-            where = f" of {data_set}" if len(by_set) > 1 else ""
-            bounds = interval_text(ours.value, ours.low, ours.high)
-            yield Insight(
-                f"Of the passages that answer a question{where}, {ours.value:.1%} are among the first five "
-                f"({bounds}); plain BM25 has {plainly.value:.1%}.",
-                "good" if ours.value >= plainly.value else "warn",
-                each.name,
+            text = versus.sentence.format(
+                group=f" of {group}" if len(by_group) > 1 else "",
+                figure=f"{ours.value:.1%}",
+                interval=interval_text(ours.value, ours.low, ours.high),
+                reference=f"{other.value:.1%}",
             )
+            yield Insight(text, "good" if ours.value >= other.value else "warn", each.name)
 
 
-def _known_badly(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
-    """Headline figures whose interval is wide."""
+def _wide_intervals(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
+    """Yield the headline figures whose intervals are wide."""
     wide = []
     for each in gathered:
         for number, result in each.results:
@@ -226,7 +216,7 @@ def _known_badly(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]
         named = ", ".join(f"{name} ({how})" for _, name, how in wide[:MOST_NAMED])
         more = f" and {len(wide) - MOST_NAMED} more" if len(wide) > MOST_NAMED else ""
         yield Insight(
-            f"Known badly, because the rounds differ: {named}{more}. More `--rounds` narrow it.", "warn"
+            f"Wide intervals, because the rounds differ: {named}{more}. Use more `--rounds`.", "warn"
         )
 
 

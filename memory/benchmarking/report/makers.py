@@ -1,19 +1,27 @@
-"""Ways to make a chart from a benchmark's figures. `pictures.py` says which benchmark gets which.
-
-A maker is a function from what was gathered to a chart, or to None where there is nothing to draw.
-"""
+"""Making the charts that a benchmark declares (see `model.presentation`) from its figures."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from memory.benchmarking.measure.growth import growth
 from memory.benchmarking.measure.statistics import CONFIDENCE, Estimate, one_sample, student
-from memory.benchmarking.metrics import Metric
-from memory.benchmarking.model.paths import TIERS, Place
+from memory.benchmarking.model.paths import TIERS, Place, segments_of
+from memory.benchmarking.model.presentation import (
+    AnyChart,
+    BarChart,
+    ChartSpec,
+    Goal,
+    LineChart,
+    ListChart,
+    PercentileChart,
+    ScatterChart,
+    SeriesChart,
+    TimelineChart,
+)
 from memory.benchmarking.report.charts import (
     Axis,
     Chart,
@@ -26,333 +34,261 @@ from memory.benchmarking.report.charts import (
     with_fitting_y,
 )
 from memory.benchmarking.report.curves import curves
-from memory.benchmarking.report.gather import FigureRow, Gathered, Value, sort_values, value_of, words
+from memory.benchmarking.report.gather import (
+    FigureRow,
+    Gathered,
+    Value,
+    plain,
+    short_name,
+    sort_values,
+    value_of,
+    words,
+)
 from memory.benchmarking.text.display import figure_text
+from memory.benchmarking.text.notes import result_notes
 
-Maker = Callable[[Gathered], Chart | None]
-Keep = Callable[[Place], bool]
 MOST_PANELS = 6
 MOST_LINES = 8
 MOST_TIMES = 120
-"""Points of a timeline: more can't be told apart on a screen."""
-SHARE = (0.0, 1.0)
-"""The bounds of recall, precision and every other share."""
+"""The most points of a timeline: a screen can't show more of them apart."""
 _COLOURS = {tier: number for number, tier in enumerate((*TIERS, "all"))}
-"""A tier has one colour on the whole page."""
+"""A tier has the same colour on the whole page."""
+Goals = Mapping[str, Goal]
+"""By the metric's name."""
 
 
-@dataclass(frozen=True)
-class Shown:
-    """How to read the values of a chart's y axis."""
+def make_chart(spec: AnyChart, gathered: Gathered, goals: Goals | None = None) -> Chart | None:
+    """Return a declared chart of a benchmark's figures; None where there is nothing to draw."""
+    goals = goals or {}
+    match spec:
+        case LineChart():
+            return _line_chart(spec, gathered, goals)
+        case SeriesChart():
+            return _series_chart(spec, gathered, goals)
+        case BarChart():
+            return _bar_chart(spec, gathered, goals)
+        case PercentileChart():
+            return _percentile_chart(spec, gathered, goals)
+        case TimelineChart():
+            return _timeline_chart(spec, gathered)
+        case ListChart():
+            return _list_chart(spec, gathered)
+        case ScatterChart():
+            return _scatter_chart(spec, gathered, goals)
 
-    label: str
-    bounds: tuple[float, float] | None = None
-    goal: float | None = None
+
+def _line_chart(spec: LineChart, gathered: Gathered, goals: Goals) -> Chart | None:
+    leaves = _leaves(spec.metric)
+    rows = [row for leaf in leaves for row in gathered.select(leaf, spec.keeps)]
+    places = [(row, _number(row.of(spec.x), spec.x_if_missing)) for row in rows]
+    points = [(row, place) for row, place in places if place is not None]
+    if not points:
+        return None
+    sizes = sorted({place for _, place in points})
+    naming = [*spec.lines, *(["metric"] if len(leaves) > 1 else [])]
+    if len(sizes) == 1:
+        names = naming or list(spec.panels) or ["metric"]
+        kept = [row for row, _ in points]
+        return _bars(spec, gathered, goals, leaves, kept, names, [], spec.panels if naming else [])
+    chart = Chart(
+        spec.title,
+        Axis(spec.x_label or plain(spec.x), scale=fitting_scale(sizes), ticks=tuple(sizes)),
+        _y_axis(spec, gathered, leaves),
+        _panels(points, spec.panels, naming),
+        note=spec.note,
+    )
+    chart = _with_y(chart, spec, gathered, goals, leaves)
+    return _with_fits(chart) if spec.fit else chart
 
 
-def over(
-    title: str,
-    metric: str | Sequence[str],
-    x: str,
-    *,
-    x_label: str,
-    shown: Shown,
-    lines: Sequence[str] = (),
-    panels: Sequence[str] = (),
-    keep: Keep | None = None,
-    x_if_none: float | None = None,
-    fit: bool = False,
-    note: str = "",
-) -> Maker:
-    """A metric (or several, a line each) over a parameter. `fit` adds how it grows."""
+def _series_chart(spec: SeriesChart, gathered: Gathered, goals: Goals) -> Chart | None:
+    pattern = re.compile(spec.pattern)
+    points = []
+    for row in gathered.rows:
+        match = pattern.fullmatch(row.metric)
+        if match and spec.keeps(row.place):
+            number = match[1]
+            # p999 is the share 0.999 of all calls.
+            points.append((row, float(f"0.{number}") if spec.percentiles else float(number)))
+    if not points:
+        return None
+    sizes = tuple(sorted({place for _, place in points}))
+    leaves = [points[0][0].metric]
+    x = Axis(spec.x_label, scale="nines") if spec.percentiles else Axis(spec.x_label, ticks=sizes, low=0)
+    chart = Chart(
+        spec.title,
+        x,
+        _y_axis(spec, gathered, leaves),
+        _panels(points, spec.panels, spec.lines),
+        note=spec.note,
+    )
+    return _with_y(chart, spec, gathered, goals, [])
 
-    def make(gathered: Gathered) -> Chart | None:
-        leaves = [metric] if isinstance(metric, str) else [*metric]
-        rows = [row for leaf in leaves for row in gathered.select(leaf, keep)]
-        places = [(row, _number(row.of(x), x_if_none)) for row in rows]
-        points = [(row, place) for row, place in places if place is not None]
-        if not points:
-            return None
-        sizes = sorted({place for _, place in points})
-        naming = [*lines, *(["metric"] if len(leaves) > 1 else [])]
-        if len(sizes) == 1:
-            names = naming or list(panels) or ["metric"]
-            kept = [row for row, _ in points]
-            return _bars(
-                title, kept, names, [], panels if naming else [], shown, _read(gathered, leaves), note
-            )
-        made = Chart(
-            title,
-            Axis(x_label, scale=fitting_scale(sizes), ticks=tuple(sizes)),
-            _axis(shown, _read(gathered, leaves)),
-            _panels(points, panels, naming),
-            note=note,
+
+def _bar_chart(spec: BarChart, gathered: Gathered, goals: Goals) -> Chart | None:
+    leaves = _leaves(spec.metric)
+    rows = [row for leaf in leaves for row in gathered.select(leaf, spec.keeps)]
+    if not rows:
+        return None
+    naming = [*spec.lines, *(["metric"] if len(leaves) > 1 and "metric" not in spec.names else [])]
+    return _bars(spec, gathered, goals, leaves, rows, spec.names, naming, spec.panels, spec.renamed)
+
+
+def _percentile_chart(spec: PercentileChart, gathered: Gathered, goals: Goals) -> Chart | None:
+    largest, lines = spec.largest, spec.lines
+    sizes: dict[tuple[str | None, str], float] = {}
+    for row in gathered.rows:
+        if spec.keeps(row.place) and (size := row.place.parameters.get(largest)) is not None:
+            key = (row.place.tier, row.place.part)
+            sizes[key] = max(sizes.get(key, size), size)
+
+    def is_drawn(place: Place) -> bool:
+        size = sizes.get((place.tier, place.part), -1)
+        return spec.keeps(place) and (not largest or place.parameters.get(largest) == size)
+
+    found = curves(gathered, is_drawn)
+    names = [words(*(value_of(curve.place, name) for name in lines), names=lines) for curve in found]
+    kept = [*dict.fromkeys(names)][:MOST_LINES]
+    others = [name for name in _varying(curve.place for curve in found) if name not in (*lines, largest)]
+    panels: dict[str, list[Line]] = {}
+    for curve, name in zip(found, names, strict=True):
+        if name in kept:
+            panel = words(*(curve.place.parameters.get(other) for other in others), names=others)
+            line = Line(name, curve.points, curve.source, "curve", _colour(name, kept))
+            panels.setdefault(panel, []).append(line)
+    if not panels:
+        return None
+    made = [
+        Panel(tuple(sorted(drawn, key=lambda line: kept.index(line.name))), panel)
+        for panel, drawn in [*panels.items()][:MOST_PANELS]
+    ]
+    note = "Share of calls that took no longer."
+    if any(point.low is not None for line in made[0].lines for point in line.points):
+        note += " The band is the 95 % interval over rounds."
+    if max(curve.calls_per_sample for curve in found) > 1:
+        note += " Very short calls: a sample is the mean of several calls."
+    chart = Chart(
+        spec.title,
+        Axis("share of calls", scale="nines"),
+        Axis(spec.label or "time of a call", "ms"),
+        tuple(made),
+        findings=_tail(made[0].lines, made[0].title),
+        note=note,
+    )
+    return _with_y(chart, spec, gathered, goals, ["p50_ms"])
+
+
+def _timeline_chart(spec: TimelineChart, gathered: Gathered) -> Chart | None:
+    lines, most = [], 0
+    for source, path, value in gathered.leaves(spec.leaf):
+        if not isinstance(value, list):
+            continue
+        points = tuple(
+            Point(float(reading["seconds"]), float(reading[spec.field]))
+            for reading in value
+            if isinstance(reading, dict)
+            and _is_number(reading.get("seconds"))
+            and _is_number(reading.get(spec.field))
         )
-        made = _with_y(made, shown)
-        return _with_fits(made) if fit else made
-
-    return make
-
-
-def over_leaves(
-    title: str,
-    pattern: str,
-    *,
-    x_label: str,
-    shown: Shown,
-    lines: Sequence[str] = (),
-    panels: Sequence[str] = (),
-    keep: Keep | None = None,
-    scale: str = "linear",
-    note: str = "",
-) -> Maker:
-    """Metrics whose names hold a number, as `recall_at_10` does, over that number."""
-    compiled = re.compile(pattern)
-
-    def make(gathered: Gathered) -> Chart | None:
-        points = []
-        for row in gathered.rows:
-            match = compiled.fullmatch(row.metric)
-            if match and (keep is None or keep(row.place)):
-                number = match[1]
-                # p999 is the share 0.999 of all calls.
-                points.append((row, float(f"0.{number}") if scale == "nines" else float(number)))
-        if not points:
-            return None
-        sizes = sorted({place for _, place in points})
-        leaf = points[0][0].metric
-        x = Axis(x_label, scale="nines") if scale == "nines" else Axis(x_label, ticks=tuple(sizes), low=0)
-        made = Chart(
-            title, x, _axis(shown, gathered.metric(leaf)), _panels(points, panels, lines), note=note
-        )
-        return _with_y(made, shown)
-
-    return make
+        if points:
+            most = max(most, len(points))
+            lines.append(Line(words(*path), averaged(points, MOST_TIMES), source, "curve"))
+    if not lines:
+        return None
+    values = [point.y for line in lines for point in line.points]
+    margin = (max(values) - min(values)) / 10
+    low, high = (0.0, None) if spec.from_zero else (min(values) - margin, max(values) + margin)
+    last = max(point.x for line in lines for point in line.points)
+    return Chart(
+        spec.title,
+        Axis("seconds into the run", low=0, high=last),
+        Axis(spec.label, spec.unit, low=low, high=high),
+        (Panel(tuple(lines)),),
+        note="The last round."
+        + (f" {most} readings, drawn as {MOST_TIMES} means." if most > MOST_TIMES else ""),
+    )
 
 
-def bars(
-    title: str,
-    metric: str | Sequence[str],
-    names: Sequence[str],
-    *,
-    shown: Shown,
-    lines: Sequence[str] = (),
-    panels: Sequence[str] = (),
-    keep: Keep | None = None,
-    called: Mapping[str, str] | None = None,
-    note: str = "",
-) -> Maker:
-    """A bar for each name, beside each other for each line. Several metrics are lines."""
-
-    def make(gathered: Gathered) -> Chart | None:
-        leaves = [metric] if isinstance(metric, str) else [*metric]
-        rows = [row for leaf in leaves for row in gathered.select(leaf, keep)]
-        if not rows:
-            return None
-        naming = [*lines, *(["metric"] if len(leaves) > 1 and "metric" not in names else [])]
-        return _bars(title, rows, names, naming, panels, shown, _read(gathered, leaves), note, called)
-
-    return make
+def _list_chart(spec: ListChart, gathered: Gathered) -> Chart | None:
+    lines = []
+    for source, path, value in gathered.leaves(spec.leaf):
+        if isinstance(value, list) and value and all(map(_is_number, value)):
+            points = tuple(Point(number, float(item)) for number, item in enumerate(value, start=1))
+            lines.append(Line(words(*path), thinned(points, MOST_TIMES), source, "curve"))
+    if not lines:
+        return None
+    return with_fitting_y(
+        Chart(spec.title, Axis(spec.x_label), Axis(spec.label), (Panel(tuple(lines)),), note=spec.note)
+    )
 
 
-def percentiles(
-    title: str,
-    *,
-    lines: Sequence[str] = ("tier", "part"),
-    keep: Keep | None = None,
-    largest: str = "",
-    goal: float | None = None,
-    what: str = "time of a call",
-) -> Maker:
-    """How latencies are distributed, from the raw samples. `largest` keeps only the largest of a size."""
-
-    def make(gathered: Gathered) -> Chart | None:
-        wanted = keep or (lambda place: True)
-        if largest:
-            sizes: dict[tuple[str | None, str], float] = {}
-            for row in gathered.rows:
-                if wanted(row.place) and (size := row.place.parameters.get(largest)) is not None:
-                    key = (row.place.tier, row.place.part)
-                    sizes[key] = max(sizes.get(key, size), size)
-            found = curves(
-                gathered,
-                lambda place: (
-                    wanted(place)
-                    and place.parameters.get(largest) == sizes.get((place.tier, place.part), -1)
-                ),
-            )
-        else:
-            found = curves(gathered, wanted)
-        names = [words(*(value_of(curve.place, name) for name in lines), names=lines) for curve in found]
-        kept = [*dict.fromkeys(names)][:MOST_LINES]
-        others = [
-            name for name in _varying(curve.place for curve in found) if name not in (*lines, largest)
-        ]
-        panels: dict[str, list[Line]] = {}
-        for curve, name in zip(found, names, strict=True):
-            if name in kept:
-                panel = words(*(curve.place.parameters.get(other) for other in others), names=others)
-                line = Line(name, curve.points, curve.source, "curve", _colour(name, kept))
-                panels.setdefault(panel, []).append(line)
-        if not panels:
-            return None
-        made = [
-            Panel(tuple(sorted(drawn, key=lambda line: kept.index(line.name))), panel)
-            for panel, drawn in [*panels.items()][:MOST_PANELS]
-        ]
-        bounded = any(point.low is not None for line in made[0].lines for point in line.points)
-        note = "Share of calls that took no longer."
-        if bounded:
-            note += " The band is the 95 % interval over rounds."
-        if max(curve.calls_per_sample for curve in found) > 1:
-            note += " Where calls are very quick, a sample is the mean of several."
-        chart = Chart(
-            title,
-            Axis("share of calls", scale="nines"),
-            Axis(what, "ms"),
-            tuple(made),
-            findings=_tail(made[0].lines, made[0].title),
-            note=note,
-        )
-        return _with_y(chart, Shown(what, goal=goal))
-
-    return make
-
-
-def timeline(title: str, leaf: str, field: str, label: str, unit: str, *, from_zero: bool) -> Maker:
-    """What was read again and again while a benchmark ran: a list of readings with their seconds."""
-
-    def make(gathered: Gathered) -> Chart | None:
-        lines, most = [], 0
-        for source, path, value in gathered.leaves(leaf):
-            if not isinstance(value, list):
-                continue
-            points = tuple(
-                Point(float(each["seconds"]), float(each[field]))
-                for each in value
-                if isinstance(each, dict)
-                and _is_number(each.get("seconds"))
-                and _is_number(each.get(field))
-            )
-            if points:
-                most = max(most, len(points))
-                lines.append(Line(words(*path), averaged(points, MOST_TIMES), source, "curve"))
-        if not lines:
-            return None
-        values = [point.y for line in lines for point in line.points]
-        margin = (max(values) - min(values)) / 10
-        low, high = (0.0, None) if from_zero else (min(values) - margin, max(values) + margin)
-        return Chart(
-            title,
-            Axis(
-                "seconds into the run", low=0, high=max(point.x for line in lines for point in line.points)
-            ),
-            Axis(label, unit, low=low, high=high),
-            (Panel(tuple(lines)),),
-            note="Of the last round."
-            + (f" {most} readings, drawn as {MOST_TIMES} means." if most > MOST_TIMES else ""),
-        )
-
-    return make
-
-
-def numbers(title: str, leaf: str, x_label: str, shown: Shown, *, note: str = "") -> Maker:
-    """A list of numbers in their order: the loss of each epoch."""
-
-    def make(gathered: Gathered) -> Chart | None:
-        lines = []
-        for source, path, value in gathered.leaves(leaf):
-            if isinstance(value, list) and value and all(_is_number(each) for each in value):
-                points = tuple(Point(number + 1, float(each)) for number, each in enumerate(value))
-                lines.append(Line(words(*path), thinned(points, MOST_TIMES), source, "curve"))
-        if not lines:
-            return None
-        chart = Chart(title, Axis(x_label), Axis(shown.label), (Panel(tuple(lines)),), note=note)
-        return _with_y(chart, shown)
-
-    return make
-
-
-def against(
-    title: str,
-    x_metric: str,
-    y_metric: str,
-    *,
-    x_label: str,
-    shown: Shown,
-    names: Sequence[str],
-    panels: Sequence[str] = (),
-    keep: Keep | None = None,
-    line: str = "",
-    findings: Callable[[Gathered], tuple[str, ...]] | None = None,
-    note: str = "",
-) -> Maker:
-    """One metric against another, a named point for each place where both were measured."""
-
-    def make(gathered: Gathered) -> Chart | None:
-        across = {(row.source, row.where): row.figure.value for row in gathered.select(x_metric, keep)}
-        by_panel: dict[str, dict[int, list[Point]]] = {}
-        for row in gathered.select(y_metric, keep):
-            x = across.get((row.source, row.where))
-            if x is None:
-                continue
-            panel = words(*(row.of(name) for name in panels), names=panels)
-            name = words(*(row.of(each) for each in names), names=names)
+def _scatter_chart(spec: ScatterChart, gathered: Gathered, goals: Goals) -> Chart | None:
+    across = {
+        (row.source, row.where): row.figure.value for row in gathered.select(spec.x_metric, spec.keeps)
+    }
+    by_panel: dict[str, dict[int, list[Point]]] = {}
+    for row in gathered.select(spec.y_metric, spec.keeps):
+        x = across.get((row.source, row.where))
+        if x is not None:
             figure = row.figure
-            by_panel.setdefault(panel, {}).setdefault(row.source, []).append(
-                Point(x, figure.value, figure.low, figure.high, text=name)
-            )
-        if not by_panel:
-            return None
-        made = tuple(
-            Panel(
-                tuple(Line(line, tuple(points), source, "dots") for source, points in sources.items()),
-                panel,
-            )
-            for panel, sources in [*by_panel.items()][:MOST_PANELS]
-        )
-        xs = [point.x for panel in made for each in panel.lines for point in each.points]
-        x_axis = Axis(x_label, gathered.metric(x_metric).unit, scale=fitting_scale(xs))
-        chart = Chart(
-            title,
-            x_axis,
-            _axis(shown, gathered.metric(y_metric)),
-            made,
-            findings=findings(gathered) if findings else (),
-            note=note,
-        )
-        return _with_y(chart, shown)
+            point = Point(x, figure.value, figure.low, figure.high, text=_name(row, spec.names))
+            by_panel.setdefault(_name(row, spec.panels), {}).setdefault(row.source, []).append(point)
+    if not by_panel:
+        return None
+    made = tuple(
+        Panel(tuple(Line("", tuple(points), source, "dots") for source, points in sources.items()), panel)
+        for panel, sources in [*by_panel.items()][:MOST_PANELS]
+    )
+    xs = [point.x for panel in made for line in panel.lines for point in line.points]
+    chart = Chart(
+        spec.title,
+        Axis(spec.x_label, gathered.metric(spec.x_metric).unit, scale=fitting_scale(xs)),
+        _y_axis(spec, gathered, [spec.y_metric]),
+        made,
+        findings=_repeated_notes(spec.notes, gathered),
+        note=spec.note,
+    )
+    return _with_y(chart, spec, gathered, goals, [spec.y_metric])
 
-    return make
+
+def _repeated_notes(name: str, gathered: Gathered) -> tuple[str, ...]:
+    """Return the first source's notes of this name, each with where it stands."""
+    title = plain(name).capitalize()
+    return tuple(
+        f"{title} for {', '.join(segments_of(path)[0] for path in note.paths)}: {note.text}."
+        for source, result in gathered.results
+        for note in result_notes(result.result)
+        if source == 0 and note.name == name
+    )
 
 
 # -- parts of a chart -------------------------------------------------------------------------
 
 
 def _bars(
-    title: str,
+    spec: ChartSpec,
+    gathered: Gathered,
+    goals: Goals,
+    leaves: Sequence[str],
     rows: Sequence[FigureRow],
     names: Sequence[str],
     lines: Sequence[str],
     panels: Sequence[str],
-    shown: Shown,
-    metric: Metric,
-    note: str,
-    called: Mapping[str, str] | None = None,
+    renamed: Mapping[str, str] | None = None,
 ) -> Chart:
-    called = called or {}
+    renamed = renamed or {}
     kept = [*dict.fromkeys(_name(row, names) for row in _sorted(rows, names))]
     points = [(row, float(kept.index(_name(row, names)))) for row in rows]
-    shown_names = tuple(called.get(name, name) or shown.label for name in kept)
+    y_axis = _y_axis(spec, gathered, leaves)
     chart = Chart(
-        title,
-        Axis("", scale="names", names=shown_names),
-        _axis(shown, metric),
-        _panels(points, panels, lines, called),
-        note=note,
+        spec.title,
+        Axis("", scale="names", names=tuple(renamed.get(name, name) or y_axis.label for name in kept)),
+        y_axis,
+        _panels(points, panels, lines, renamed),
+        note=spec.note,
         horizontal=True,
     )
-    made = _with_y(chart, shown)
+    made = _with_y(chart, spec, gathered, goals, leaves)
     return replace(
         made,
         panels=tuple(
@@ -366,10 +302,10 @@ def _panels(
     points: Sequence[tuple[FigureRow, float]],
     panels: Sequence[str],
     lines: Sequence[str],
-    called: Mapping[str, str] | None = None,
+    renamed: Mapping[str, str] | None = None,
 ) -> tuple[Panel, ...]:
-    """Points sorted into panels and lines by the dimensions that each of them is told by."""
-    called = called or {}
+    """Return the points as panels and lines, by the dimensions that name each of them."""
+    renamed = renamed or {}
     panels = [name for name in panels if len({row.of(name) for row, _ in points}) > 1]
     found: dict[str, dict[tuple[int, str], list[tuple[float, Point]]]] = {}
     for row, x in sorted(points, key=lambda pair: pair[1]):
@@ -386,7 +322,7 @@ def _panels(
             Panel(
                 tuple(
                     Line(
-                        called.get(name, name),
+                        renamed.get(name, name),
                         tuple(point for _, point in values),
                         source,
                         colour=_colour(name, order),
@@ -401,7 +337,7 @@ def _panels(
 
 
 def _varying(places: Iterable[Place]) -> list[str]:
-    """The parameters that have more than one value."""
+    """Return the parameters that have more than one value."""
     found: dict[str, set[float]] = {}
     for place in places:
         for name, value in place.parameters.items():
@@ -410,12 +346,12 @@ def _varying(places: Iterable[Place]) -> list[str]:
 
 
 def _colour(name: str, names: Iterable[str]) -> int | None:
-    """That of the tier, where all lines are tiers."""
-    return _COLOURS[name] if all(each in _COLOURS for each in names) else None
+    """Return the tier's colour where all lines are tiers."""
+    return _COLOURS[name] if all(other in _COLOURS for other in names) else None
 
 
 def _sorted(rows: Sequence[FigureRow], names: Sequence[str]) -> list[FigureRow]:
-    """By the order of the values of each dimension, the first dimension first."""
+    """Return rows in the order of their values in each dimension, the first dimension first."""
     places = {name: sort_values(row.of(name) for row in rows) for name in names}
     return sorted(rows, key=lambda row: [places[name].index(row.of(name)) for name in names])
 
@@ -424,41 +360,52 @@ def _name(row: FigureRow, names: Sequence[str]) -> str:
     return words(*(row.of(name) for name in names), names=names)
 
 
-def _axis(shown: Shown, metric: Metric) -> Axis:
-    low, high = shown.bounds or (None, None)
-    return Axis(shown.label, metric.unit, low=low, high=high)
+def _leaves(metric: str | Sequence[str]) -> list[str]:
+    return [metric] if isinstance(metric, str) else [*metric]
 
 
-def _read(gathered: Gathered, leaves: Iterable[str]) -> Metric:
-    """How to read the first of these that there is."""
+def _y_axis(spec: ChartSpec, gathered: Gathered, leaves: Sequence[str]) -> Axis:
     known = gathered.metrics
-    return gathered.metric(next((leaf for leaf in leaves if leaf in known), ""))
+    metric = gathered.metric(next((leaf for leaf in leaves if leaf in known), ""))
+    low, high = (0.0, 1.0) if spec.share else (None, None)
+    return Axis(spec.label or short_name(leaves[0]), metric.unit, low=low, high=high)
 
 
-def _with_y(chart: Chart, shown: Shown) -> Chart:
-    if shown.bounds is None:
+def _with_y(
+    chart: Chart, spec: ChartSpec, gathered: Gathered, goals: Goals, leaves: Sequence[str]
+) -> Chart:
+    """Return the chart with a fitting y axis, and with the goal of its metrics if there is one."""
+    if not spec.share:
         chart = with_fitting_y(chart)
-    if shown.goal is None:
+    leaf = next((leaf for leaf in leaves if leaf in goals), None)
+    if leaf is None:
         return chart
-    goal = f"{shown.goal:g} {chart.y.unit}"
+    better, limit = gathered.metric(leaf).better, goals[leaf].limit
+    goal = f"{limit:g} {chart.y.unit}".strip()
     points = [point for line in chart.lines for point in line.points]
-    # Goals are for medians; on a curve that is one of its points.
-    medians = [point.y for point in points if chart.x.scale != "nines" or point.x == 0.5]
-    what = "median" if len(medians) == 1 else "medians"
-    if max(medians, default=0.0) >= shown.goal:
-        said = f"The goal of {goal} is missed."
-    elif max(point.y for point in points) < shown.goal:
-        said = f"All of it stays below the goal of {goal}."
+    # On a percentile curve the goal is for the median, which is one of its points.
+    values = [point.y for point in points if chart.x.scale != "nines" or point.x == 0.5]
+    side = "above" if better == "higher" else "below"
+
+    def misses(value: float) -> bool:
+        return goals[leaf].is_missed(value, None, None, better)
+
+    if any(map(misses, values)):
+        sentence = f"The goal of {goal} is missed."
+    elif not any(misses(point.y) for point in points):
+        sentence = f"All of it stays {side} the goal of {goal}."
     else:
-        said = f"The {what} {'stays' if len(medians) == 1 else 'stay'} below the goal of {goal}."
-    return replace(chart, limits=((shown.goal, f"goal: {goal}"),), findings=(*chart.findings, said))
+        sentence = (
+            f"The {'median stays' if len(values) == 1 else 'medians stay'} {side} the goal of {goal}."
+        )
+    return replace(chart, limits=((limit, f"goal: {goal}"),), findings=(*chart.findings, sentence))
 
 
 # -- what a chart shows, in words -------------------------------------------------------------
 
 
 def _with_fits(chart: Chart) -> Chart:
-    """A dashed line for each line: cost ~ size^slope, on logarithmic axes, and the slopes in words."""
+    """Return the chart on logarithmic axes, with a fitted line (cost ~ size^slope) for each line."""
     chart = replace(chart, x=replace(chart.x, scale="log"), y=replace(chart.y, scale="log"))
     panels, slopes = [], {}
     for panel in chart.panels:
@@ -483,7 +430,7 @@ def _with_fits(chart: Chart) -> Chart:
 
 
 def _slope(points: Sequence[Point]) -> Estimate:
-    """Of each round, and over the rounds; of the figures themselves where there are no rounds."""
+    """Return the slope over the rounds; without rounds, that of the figures themselves."""
     counts = {len(point.rounds) for point in points}
     if len(counts) == 1 and counts != {0} and all(value > 0 for point in points for value in point.rounds):
         exponents = []
@@ -492,7 +439,7 @@ def _slope(points: Sequence[Point]) -> Estimate:
             if found is not None:
                 exponents.append(found.exponent)
         if exponents:
-            # As they are: a slope is no amount, and may be below nothing.
+            # Not on a logarithmic scale: a slope can be negative.
             effect = one_sample(exponents)
             if effect.error is None:
                 return Estimate(effect.value)
@@ -504,13 +451,13 @@ def _slope(points: Sequence[Point]) -> Estimate:
 
 def _growth_in_words(slopes: Mapping[str, Estimate], size: str) -> str:
     """`Ten times the memories cost 2.1 times as much for stm (n^0.32, 0.30 to 0.34), …`"""
-    said = []
+    texts = []
     for name, slope in slopes.items():
         bounds = f", {slope.low:.2f} to {slope.high:.2f}" if slope.low is not None else ""
         where = f" for {name}" if name and len(slopes) > 1 else ""
-        said.append(f"{10**slope.value:.2g} times as much{where} (n^{slope.value:.2f}{bounds})")
-    said = [said[0], *(text.replace(" times as much", " times", 1) for text in said[1:])]
-    return f"Ten times the {size} cost {_listed(said)}."
+        texts.append(f"{10**slope.value:.2g} times as much{where} (n^{slope.value:.2f}{bounds})")
+    texts = [texts[0], *(text.replace(" times as much", " times", 1) for text in texts[1:])]
+    return f"Ten times the {size} cost {_listed(texts)}."
 
 
 def _tail(lines: Sequence[Line], where: str = "") -> tuple[str, ...]:

@@ -27,15 +27,13 @@ from memory.benchmarking.report.parts import (
     span_of,
     verdict_tables,
 )
-from memory.benchmarking.report.pictures import CATEGORIES, STORIES, pictures, question
+from memory.benchmarking.report.pictures import order_of, pictures, presentation_of
 from memory.benchmarking.report.run_facts import duration_of, result_facts, started_text
 from memory.benchmarking.report.sources import Source, names, sources_of
 from memory.benchmarking.text.display import TOO_FEW
-from memory.benchmarking.text.remarks import GROWTH, Remark, remarks
+from memory.benchmarking.text.notes import GROWTH, ResultNote, result_notes
 from memory.benchmarking.verdicts.records import Comparison
 
-ORDER = (*CATEGORIES,)
-"""Order of the built-in categories; a user's own come after them."""
 MOST_NOTES = 24
 """Notes that are shown for one benchmark; the others are counted."""
 
@@ -90,15 +88,7 @@ def links(
 
 def sort_benchmarks(gathered: Iterable[Gathered]) -> list[Gathered]:
     """Sort benchmarks: built-in ones as in the documentation, then others in their order."""
-    stories = [*STORIES]
-    return sorted(
-        gathered,
-        key=lambda each: (
-            ORDER.index(each.category) if each.category in ORDER else len(ORDER),
-            each.category,
-            stories.index(each.name) if each.name in stories else len(stories),
-        ),
-    )
+    return sorted(gathered, key=order_of)
 
 
 def switches(sources: Sequence[Source]) -> Markup | None:
@@ -130,7 +120,7 @@ def sections(
     parts: list[Child] = []
     for category in dict.fromkeys(each.category for each in gathered):
         members = [each for each in gathered if each.category == category]
-        category_question = CATEGORIES.get(category, "")
+        category_question = presentation_of(members[0]).category
         parts.append(
             element(
                 "section",
@@ -150,7 +140,7 @@ def sections(
 
 def _benchmark(each: Gathered, sources: Sequence[Source], judged: Judged) -> Markup:
     charts = pictures(each)
-    asked = question(each)
+    asked = presentation_of(each).summary
     shown = names(sources)
     figures = [
         element("div", figure(chart, shown), class_=f"cell span{span_of(chart)}") for chart in charts
@@ -182,19 +172,19 @@ def _notes(each: Gathered, sources: Sequence[str], charts: Sequence[Chart]) -> M
     findings = "\n".join(text for chart in charts for text in chart.findings)
     # A chart with fitted lines states the growth; a second sentence with another interval would confuse.
     has_slope = any(line.drawn == "fit" for chart in charts for line in chart.lines)
-    found: dict[Remark, list[int]] = {}
+    found: dict[ResultNote, list[int]] = {}
     for number, result in each.results:
-        for remark in remarks(result.result.results):
-            is_shown = remark.text in findings or (has_slope and remark.name == GROWTH)
-            if not remark.is_detail and not is_shown:
-                found.setdefault(remark, []).append(number)
+        for said in result_notes(result.result):
+            is_shown = said.text in findings or (has_slope and said.name == GROWTH)
+            if not said.is_detail and not is_shown:
+                found.setdefault(said, []).append(number)
     if not found:
         return None
     items = []
-    for remark, numbers in [*found.items()][:MOST_NOTES]:
+    for said, numbers in [*found.items()][:MOST_NOTES]:
         of = f" ({', '.join(sources[number] for number in numbers)})" if len(sources) > 1 else None
-        words: Child = element("strong", remark.short, class_="bad") if remark.is_warning else remark.short
-        items.append(element("li", element("code", remark.where), ": ", words, of))
+        words: Child = element("strong", said.short, class_="bad") if said.is_warning else said.short
+        items.append(element("li", element("code", said.where), ": ", words, of))
     if len(found) > MOST_NOTES:
         items.append(element("li", f"and {len(found) - MOST_NOTES} more in the result file"))
     return element("div", element("p", "Notes:"), element("ul", items), class_="words")
@@ -215,8 +205,8 @@ def _details(each: Gathered, sources: Sequence[Source]) -> Markup:
 
 def _details_of_notes(result: LoadedResult) -> dict[str, str]:
     """Return the notes that are details, such as checksums."""
-    details = [remark for remark in remarks(result.result.results) if remark.is_detail]
-    return {"notes": "; ".join(f"{remark.where}: {remark.short}" for remark in details)}
+    details = [said for said in result_notes(result.result) if said.is_detail]
+    return {"notes": "; ".join(f"{said.where}: {said.short}" for said in details)}
 
 
 # -- the summary ------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from memory.benchmarking.config import BenchmarkConfig
 from memory.benchmarking.errors import BenchmarkError, DamagedResult, InvalidBenchmarkConfig, ResultNotSaved
 from memory.benchmarking.measure.resources import load_psutil
 from memory.benchmarking.model.aggregate import make_result, params_digest
+from memory.benchmarking.model.benchmark import declaration_of_case, presentation_of_case
 from memory.benchmarking.model.environment import describe
 from memory.benchmarking.model.files import (
     LOCK_FILE,
@@ -45,7 +46,6 @@ from memory.benchmarking.model.files import (
 from memory.benchmarking.model.records import Case, Failure, Job, MachineState, ResultRef, Round, Run
 from memory.benchmarking.run.executors.local import LocalExecutor, Outcome
 from memory.benchmarking.run.plan import order_of_rounds, round_seed
-from memory.benchmarking.run.worker import declaration_of_case
 
 
 class Listener:
@@ -254,6 +254,9 @@ class Execution:
             "parallel": self.run.parallel > 1,
             "failures": [f"round {failure.round}: {failure.message}" for failure in failures],
         }
+        presentation = msgspec.to_builtins(presentation_of_case(case))
+        if presentation:
+            metadata["presentation"] = presentation
         result = make_result(case, rounds, declaration_of_case(case), timestamp, metadata)
         write_samples(samples_path(path), rounds)
         write_whole(path, encode_json(result))

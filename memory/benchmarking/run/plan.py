@@ -1,4 +1,4 @@
-"""What will run: cases from the configuration, rounds from the cases, and how long it may take."""
+"""The plan of a run: cases from the configuration, and the order of their rounds."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ import msgspec
 
 from memory.benchmarking.config import BenchmarkConfig
 from memory.benchmarking.errors import InvalidBenchmarkConfig, NothingMeasured, nearest
-from memory.benchmarking.metrics import declaration_of
-from memory.benchmarking.model.profiles import PROFILES
+from memory.benchmarking.model.benchmark import Benchmark
+from memory.benchmarking.model.parameters import checked
 from memory.benchmarking.model.records import Case
-from memory.benchmarking.model.sections import checked
-from memory.benchmarking.run.discovery import Benchmark
 from memory.benchmarking.targets import load_target
 
 
@@ -24,7 +22,13 @@ def make_cases(
     config: BenchmarkConfig,
     overrides: Mapping[str, Any] | None = None,
 ) -> list[Case]:
-    """Every benchmark on every target. `overrides` are parameters for all that take them."""
+    """Return a case for every benchmark on every target.
+
+    Args:
+        benchmarks: what to run
+        config: the settings; its targets count
+        overrides: parameters for all benchmarks that have them
+    """
     if not benchmarks:
         raise NothingMeasured("there is no benchmark to run")
     for name in config.targets:
@@ -42,32 +46,24 @@ def make_cases(
                     params=params,
                     source=benchmark.source,
                     module=benchmark.module,
-                    most_rounds=_most_rounds(benchmark, config.profile),
+                    most_rounds=benchmark.declaration.most_rounds(config.profile),
                 )
             )
     return cases
 
 
-def _most_rounds(benchmark: Benchmark, profile: str) -> int | None:
-    bounds = (
-        declaration_of(benchmark.function).rounds,
-        PROFILES[profile].most_rounds.get(benchmark.full_name),
-    )
-    return min((bound for bound in bounds if bound is not None), default=None)
-
-
 def _parameters(
     benchmark: Benchmark, config: BenchmarkConfig, overrides: Mapping[str, Any]
 ) -> dict[str, Any]:
-    known = benchmark.kinds
-    configured = config.section(benchmark.category).parameters(benchmark.name)
+    known = benchmark.types
+    configured = config.category(benchmark.category).parameters(benchmark.name)
     params = {
         **benchmark.defaults,
         **{name: value for name, value in configured.items() if name in known},
         **overrides,
     }
     try:
-        # As the round will get them, and as they will be read from the run's files.
+        # As the worker gets them, and as the run's files hold them.
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(params))
     except (TypeError, ValueError) as problem:
         raise InvalidBenchmarkConfig(
@@ -79,32 +75,31 @@ def _parameters(
 def _overrides_by_benchmark(
     benchmarks: Sequence[Benchmark], config: BenchmarkConfig, overrides: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """Each override for the benchmarks that take it; one that none takes is an error."""
+    """Return the overrides of each benchmark; one that no benchmark has is an error."""
     chosen: dict[str, dict[str, Any]] = {benchmark.full_name: {} for benchmark in benchmarks}
     for name, value in overrides.items():
-        takers = [benchmark for benchmark in benchmarks if name in benchmark.kinds]
-        if not takers:
-            known = {known for benchmark in benchmarks for known in benchmark.kinds}
+        owners = [benchmark for benchmark in benchmarks if name in benchmark.types]
+        if not owners:
+            known = {known for benchmark in benchmarks for known in benchmark.types}
             raise InvalidBenchmarkConfig(
                 f"--params: no chosen benchmark takes {name!r}: {nearest(name, known)}"
             )
-        for benchmark in takers:
+        for benchmark in owners:
             key = f"{benchmark.full_name}.{name}"
-            # The configuration's type says more than the signature's: a count is no zero.
-            kind = config.section(benchmark.category).kind_of(name, benchmark.name)
+            kind = config.category(benchmark.category).type_of(name, benchmark.name)
             chosen[benchmark.full_name][name] = checked(key, value, kind)
     return chosen
 
 
 def round_seed(seed: int, number: int) -> int:
-    """The same for all cases of a round, so that targets meet the same data; another in each round."""
+    """Return a round's seed. All cases share it, so that all targets get the same data."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{number}".encode()).digest()[:4], "big")
 
 
 def order_of_rounds(cases: Sequence[Case], rounds: int, seed: int) -> Iterator[tuple[Case, int]]:
-    """All first rounds in random order, then all second ones, and so on.
+    """Yield all first rounds in random order, then all second rounds, and so on.
 
-    What disturbs the machine for a while then hits one round of many cases, not all rounds of one.
+    A disturbance of the machine then affects one round of many cases, not all rounds of one case.
     """
     for number in range(rounds):
         turn = [case for case in cases if number < (case.most_rounds or rounds)]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from memory.benchmarking.errors import BenchmarkError
 from memory.benchmarking.model.aggregate import params_digest
+from memory.benchmarking.model.benchmark import declaration_of_case
 from memory.benchmarking.model.files import read_result, run_folders
-from memory.benchmarking.model.profiles import EXPECTED_SECONDS
 from memory.benchmarking.model.records import Case, Result, ResultRef, Run
 from memory.benchmarking.verdicts.compare import judge
 from memory.benchmarking.verdicts.evidence import CaseKey, Measured
@@ -49,7 +49,7 @@ class Estimator:
         known = self._known.get((case.name, case.target, params_digest(case)))
         if known is not None:
             return known
-        expected = EXPECTED_SECONDS.get(case.name, {}).get(self._profile)
+        expected = declaration_of_case(case).expected_seconds.get(self._profile)
         return None if expected is None else expected + _HARNESS_SECONDS
 
 

@@ -15,7 +15,7 @@ from memory.benchmarking.model.paths import leaf_of
 from memory.benchmarking.model.records import Result, ResultRef, Run
 from memory.benchmarking.run.previous_runs import SincePrevious, verdicts_since_previous
 from memory.benchmarking.text.display import NOTHING, clean, figure_text, interval_text, table
-from memory.benchmarking.text.remarks import remarks
+from memory.benchmarking.text.notes import result_notes
 from memory.benchmarking.verdicts.evidence import CaseKey
 from memory.benchmarking.verdicts.headlines import HeadlineVerdict, headline_verdict
 from memory.benchmarking.verdicts.words import ORDER, change_text
@@ -55,9 +55,9 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
         paths.append(ref.headline)
         for path, reason in result.metadata.get("not_available", {}).items():
             notes.append(f"{name} {path}".rstrip() + f": n/a, {reason}")
-        for remark in remarks(result.results):
-            if remark.is_warning:
-                warnings.append(f"WARNING: {name} {remark.where}: {remark.short}")
+        for found in result_notes(result):
+            if found.is_warning:
+                warnings.append(f"WARNING: {name} {found.where}: {found.short}")
     if rows:
         head, *lines = table(
             rows, ("benchmark", "figure", "95 % interval", "since the last run"), right=(1,)

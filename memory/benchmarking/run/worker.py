@@ -22,23 +22,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
 
 from memory.benchmarking.bench import Bench, Score, Sentence
-from memory.benchmarking.errors import BenchmarkError, BrokenBenchmark, InvalidResult, NotSupported
+from memory.benchmarking.errors import InvalidResult, NotSupported
 from memory.benchmarking.measure.resources import peak_rss_bytes
 from memory.benchmarking.measure.timing import Timing
 from memory.benchmarking.measure.turn_control import TurnControl
-from memory.benchmarking.metrics import Declaration, declaration_of
+from memory.benchmarking.model.benchmark import load_benchmark
 from memory.benchmarking.model.files import write_whole
 from memory.benchmarking.model.paths import NotAvailable, join
 from memory.benchmarking.model.records import Case, Job, Round, Samples
-from memory.benchmarking.model.user_files import cause_of, load_file
-from memory.benchmarking.run.discovery import Benchmark, benchmarks_of
+from memory.benchmarking.model.user_files import cause_of
 from memory.benchmarking.targets import load_target
 
 EXIT_EXCEPTION = 3
@@ -107,24 +105,6 @@ def _send(events: BinaryIO, **event: Any) -> None:
 
 def _source(case: Case) -> Path | None:
     return Path(case.source) if case.source else None
-
-
-def load_benchmark(case: Case) -> Benchmark:
-    """Load the benchmark of a case into this process."""
-    source = _source(case)
-    module = load_file(source) if source else import_module(case.module or "")
-    for benchmark in benchmarks_of(module, case.category, case.source):
-        if benchmark.name == case.benchmark:
-            return benchmark
-    raise BrokenBenchmark(f"{case.name} is no longer in {case.source or case.module}")
-
-
-def declaration_of_case(case: Case) -> Declaration:
-    """Return what a case's benchmark declares; an empty declaration if it can't be loaded any more."""
-    try:
-        return declaration_of(load_benchmark(case).function)
-    except (BenchmarkError, ImportError):
-        return Declaration()
 
 
 def run_job(job: Job, send: Send, turn_control: TurnControl | None = None) -> Round:

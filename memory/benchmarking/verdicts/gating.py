@@ -1,18 +1,16 @@
-"""Which metrics decide, and which are only shown.
+"""Which metrics are judged, and which are only shown.
 
-One timing gives a dozen figures that rise and fall together. To judge all of them would multiply the
-tests, and with them what Holm's correction asks of each, and would tell nothing new. So one timing is
-judged by two figures: CPU time, which other programs hardly disturb, and the median on the wall clock,
-which alone sees waiting for a disk, a lock or a server. In lockstep, where each is measured much better
-than a comparison needs, by the first of the two.
+One timing gives a dozen figures that rise and fall together. Judging all of them would multiply the tests,
+and Holm's correction would make each one less sensitive. So two figures of a timing are judged: CPU time,
+which other programs hardly disturb, and the median of wall time, which includes waiting for a disk, a lock
+or a server. A lockstep comparison measures both precisely and judges the first of them only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from fnmatch import fnmatchcase
 
-from memory.benchmarking.metrics import TIMED, Better, is_timed
+from memory.benchmarking.metrics import TIMED, Better, is_derived, is_timed
 from memory.benchmarking.model.paths import leaf_of
 from memory.benchmarking.verdicts.records import Kind
 from memory.benchmarking.verdicts.thresholds import Thresholds
@@ -20,16 +18,12 @@ from memory.benchmarking.verdicts.thresholds import Thresholds
 _STAND_FOR_A_TIMING = ("cpu_ms", "p50_ms")
 _OF_A_TIMING = {*TIMED, "min_ms", "std_dev_ms", "p999_ms"}
 _TAILS = {"p95_ms": 200, "p99_ms": 1_000, "p999_ms": 10_000}
-"""How many samples a round needs so that ten lie beyond the percentile."""
+"""The samples that a round needs, so that ten of them lie beyond the percentile."""
 _NEVER = {"max_ms", "min_ms", "std_dev_ms"}
-_DERIVED = (
-    "*overhead*", "growth_exponent", "scaling", "*_efficiency", "*_to_*", "*_us_per_*", "generator_late_*",
-)  # fmt: skip
-"""Made from other figures, which are judged; a small difference of large ones is mostly noise."""
 
 
 def judged_of_a_timing(figures: Collection[str], kind: Kind) -> list[str]:
-    """Those that stand for all figures of one timing."""
+    """Return the figures that are judged for a whole timing."""
     found = [figure for figure in _STAND_FOR_A_TIMING if figure in figures]
     return found[:1] if kind == "lockstep" else found
 
@@ -46,10 +40,18 @@ def why_not(
     times_count: bool = True,
     thresholds: Thresholds | None = None,
 ) -> str:
-    """Why a metric is not judged; empty where it is.
+    """Return why a metric is not judged; empty where it is.
 
-    `name` is `category.benchmark`; `siblings` are the figures that stand beside it, by their last names;
-    `times_count` is `Run.gates`. A tail is judged only where a pattern of the thresholds asks for it.
+    A tail is judged only where a pattern of the thresholds names it.
+
+    Args:
+        path, unit, better: the metric
+        kind: how the two sides were measured
+        name: `category.benchmark`
+        siblings: the leaves of all figures at the same place
+        samples: how many samples a round of the metric has
+        times_count: `Run.gates`
+        thresholds: those of the comparison
     """
     leaf = leaf_of(path)
     asked_for = thresholds is not None and thresholds.named(name, path) is not None
@@ -65,8 +67,8 @@ def why_not(
         return "" if samples >= _TAILS[leaf] else f"a tail of {samples} samples, {_TAILS[leaf]} are needed"
     if asked_for:
         return ""
-    if any(fnmatchcase(leaf, pattern) for pattern in _DERIVED):
-        return "made from other figures"
+    if is_derived(leaf):  # those figures are judged; a small difference of large ones is mostly noise
+        return "computed from other figures"
     judged = judged_of_a_timing(siblings, kind)
     if judged and leaf not in judged and (leaf in _OF_A_TIMING or is_timed(unit)):
         return f"judged by {' and '.join(judged)}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from memory.benchmarking.errors import InvalidBenchmarkConfig
-from memory.benchmarking.model.sections import CompareSettings
+from memory.benchmarking.model.category_settings import CompareSettings
 from memory.benchmarking.verdicts.patterns import fits
 from memory.benchmarking.verdicts.records import Scale
 

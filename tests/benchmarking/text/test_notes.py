@@ -6,10 +6,10 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from memory.benchmarking.text.remarks import remarks
 
 from memory.benchmarking.benchmarks._compression_vectors import picks
 from memory.benchmarking.benchmarks.quality import _ruler_says
-from memory.benchmarking.text.remarks import remarks
 
 GROWTH = "search p50 grows like n^0.31 between 10 and 1,000"
 
