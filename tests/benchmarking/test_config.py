@@ -1,34 +1,32 @@
-"""The configuration: which value counts, what is refused and how, and files that say the same again."""
+"""The configuration: which value counts, which values are refused, and files that load as saved."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memory.benchmarking.model.sections import (
-    SECTIONS,
-    Count,
-    Fraction,
-    Fractions,
-    Names,
-    Positive,
-    Sizes,
-    checked,
-)
 
-from memory.benchmarking import BenchmarkConfig
+from memory.benchmarking import BenchmarkConfig, declare
+from memory.benchmarking.benchmarks import built_in
 from memory.benchmarking.errors import InvalidBenchmarkConfig, UnknownName
+from memory.benchmarking.model.benchmark import Benchmark
+from memory.benchmarking.model.parameters import Count, Fraction, Fractions, Names, Positive, Sizes
 from memory.benchmarking.model.profiles import PROFILES
-from memory.benchmarking.run.discovery import discover
 
-BUILT_IN = [each for each in discover().benchmarks if (each.module or "").startswith("memory.")]
+BUILT_IN = [*built_in().values()]
+CATEGORIES = sorted({benchmark.category for benchmark in BUILT_IN})
+
+
+def size_and_words(size: int = 1, words=("a",)) -> None:  # type: ignore[no-untyped-def]
+    """A benchmark's signature."""
 
 
 # -- the specification's example --------------------------------------------------------------
@@ -56,34 +54,35 @@ def test_the_full_profile_has_the_sizes_of_the_specification() -> None:
     assert storage.read_latency.batch_sizes == [10, 50, 100]
 
 
-# -- profiles and signatures stay in step -----------------------------------------------------
+# -- profiles -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("benchmark", BUILT_IN, ids=lambda each: each.full_name)
-def test_a_profile_names_every_parameter_of_a_benchmark_and_no_other(benchmark: Any, profile: str) -> None:
-    sizes = PROFILES[profile].sizes[benchmark.category][benchmark.name]
-    assert set(sizes) == set(benchmark.kinds)
+@pytest.mark.parametrize("benchmark", BUILT_IN, ids=lambda benchmark: benchmark.full_name)
+def test_a_benchmark_of_ours_has_a_typed_value_for_every_parameter(
+    benchmark: Benchmark, profile: str
+) -> None:
+    assert Any not in benchmark.types.values()
+    assert set(benchmark.sizes(profile)) == set(benchmark.types)
+    settings = BenchmarkConfig(profile).category(benchmark.category)
+    assert settings.parameters(benchmark.name) == benchmark.sizes(profile)
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("category", SECTIONS)
-def test_every_value_of_a_profile_has_the_type_of_its_field(category: str, profile: str) -> None:
-    section = BenchmarkConfig(profile).section(category)
-    for benchmark, values in PROFILES[profile].sizes[category].items():
-        for name, value in values.items():
-            kind = section.kind_of(name, benchmark)
-            assert kind is not Any, f"{category}.{name} has no type"
-            assert checked(name, value, kind) == value
-
-
-@pytest.mark.parametrize("benchmark", BUILT_IN, ids=lambda each: each.full_name)
-def test_a_benchmark_called_by_hand_has_the_sizes_of_the_full_profile(benchmark: Any) -> None:
+@pytest.mark.parametrize("benchmark", BUILT_IN, ids=lambda benchmark: benchmark.full_name)
+def test_a_benchmark_called_by_hand_has_the_sizes_of_the_full_profile(benchmark: Benchmark) -> None:
     plain = {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in benchmark.defaults.items()
     }
-    assert plain == PROFILES["full"].sizes[benchmark.category][benchmark.name]
+    assert plain == benchmark.sizes("full")
+
+
+def test_a_configuration_loads_the_benchmarks_only_when_a_category_is_used() -> None:
+    program = (
+        "import sys; from memory.benchmarking import BenchmarkConfig; BenchmarkConfig().rounds = 3; "
+        "sys.exit('memory.benchmarking.benchmarks.storage' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_an_unknown_profile_names_the_nearest() -> None:
@@ -97,11 +96,11 @@ def test_a_profile_can_not_be_changed_afterwards() -> None:
 
 
 def test_changing_a_configuration_changes_no_profile() -> None:
-    before = deepcopy(PROFILES)
     config = BenchmarkConfig()
     config.storage.batch_sizes.append(7)
     config.storage.read_latency.batch_sizes.append(7)
-    assert before == PROFILES
+    assert BenchmarkConfig().storage.batch_sizes == [10, 100, 300]
+    assert BenchmarkConfig().storage.read_latency.batch_sizes == [10, 50, 100]
 
 
 # -- which value counts -----------------------------------------------------------------------
@@ -146,17 +145,31 @@ def test_a_file_says_what_differs_from_its_profile(tmp_path: Path) -> None:
 
 def test_a_benchmark_of_the_user_is_configured_by_its_parameters() -> None:
     config = BenchmarkConfig()
-    config.know("mine", "first", {"size": int, "words": Any})
+    config.add_benchmark(Benchmark("mine", "first", size_and_words))
     config.set_text("mine.size=3")
     config.set_text("mine.first.words=a,b")
-    assert config.section("mine").parameters("first") == {"size": 3, "words": "a,b"}
+    assert config.category("mine").parameters("first") == {"size": 3, "words": "a,b"}
     with pytest.raises(InvalidBenchmarkConfig, match=r"mine.size is 'three': expected `int`, got `str`"):
         config.set_text("mine.size=three")
 
 
+@pytest.mark.parametrize(("profile", "size"), [("quick", 2), ("standard", 3), ("full", 1)])
+def test_a_benchmark_of_the_user_has_the_sizes_that_it_declares(profile: str, size: int) -> None:
+    @declare(profiles={"quick": {"size": 2}, "standard": {"size": 3}})
+    def benchmark_first(size: int = 1) -> None: ...
+
+    config = BenchmarkConfig(profile)
+    config.add_benchmark(Benchmark("mine", "first", benchmark_first))
+    assert config.mine.size == size
+    config.set_text("mine.size=7")
+    assert config.category("mine").parameters("first") == {"size": 7}
+
+
 def test_a_user_may_add_to_a_category_of_ours() -> None:
+    def own(batch_sizes=(1,), depth: int = 1) -> None: ...  # type: ignore[no-untyped-def]
+
     config = BenchmarkConfig("quick")
-    config.know("storage", "own", {"batch_sizes": Any, "depth": int})
+    config.add_benchmark(Benchmark("storage", "own", own))
     config.set_text("storage.depth=2")
     assert config.storage.parameters("own") == {"depth": 2}
     assert config.storage.parameters("read_latency")["batch_sizes"] == [10]
@@ -203,8 +216,8 @@ def test_settings_on_the_command_line() -> None:
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ("rounds", "--set rounds: write it as section.parameter=value"),
-        ("=3", "--set =3: write it as section.parameter=value"),
+        ("rounds", "--set rounds: write it as category.parameter=value"),
+        ("=3", "--set =3: write it as category.parameter=value"),
         ("storage=3", "--set storage: name the parameter too: storage.parameter=value"),
         ("data_sets=scifact", "data_sets is a parameter, not a setting: write quality.data_sets"),
         (
@@ -260,7 +273,7 @@ def test_attributes_that_are_no_setting_are_refused() -> None:
         config.storage.batchsizes = [1]
     with pytest.raises(InvalidBenchmarkConfig, match="did you mean 'num_samples'"):
         config.storage.read_latency.num_sample  # noqa: B018
-    with pytest.raises(InvalidBenchmarkConfig, match="storage is 3: a section is a table of parameters"):
+    with pytest.raises(InvalidBenchmarkConfig, match="storage is 3: a category is a table of parameters"):
         config.storage = 3
 
 
@@ -274,7 +287,7 @@ def test_attributes_that_are_no_setting_are_refused() -> None:
         ("a.json", '{"rounds": "x"}', "rounds is 'x': expected `int`"),
         ("a.json", '{"storag": {}}', "storag is not a setting or a category: did you mean 'storage'"),
         ("a.json", '{"storage": {"batch": [1]}}', "storage.batch is not a parameter"),
-        ("a.json", '{"storage": [1]}', r"storage is \[1\]: a section is a table"),
+        ("a.json", '{"storage": [1]}', r"storage is \[1\]: a category is a table"),
         ("a.json", '{"profile": "quik"}', "there is no profile 'quik': did you mean 'quick'"),
         ("a.json", '{"profile": ["quick"]}', r"there is no profile \['quick'\]"),
         ("a.json", b"\xff\xfe\x00".decode("latin-1"), "is not JSON"),
@@ -303,8 +316,8 @@ def test_what_a_file_can_not_hold_is_said_and_nothing_is_written(
     suffix: str, value: object, tmp_path: Path
 ) -> None:
     config = BenchmarkConfig()
-    config.know("mine", "first", {"any": Any})
-    config.section("mine").set("any", [value])
+    config.add_benchmark(Benchmark("mine", "first", size_and_words))
+    config.category("mine").set("words", [value])
     path = tmp_path / f"config{suffix}"
     with pytest.raises(InvalidBenchmarkConfig, match="can't hold these settings"):
         config.save(path)
@@ -330,17 +343,17 @@ def values_of(kind: Any) -> st.SearchStrategy[Any] | None:
 
 @st.composite
 def assignments(draw: st.DrawFn) -> tuple[str, str | None, str, Any]:
-    """A section, one of its benchmarks or none, a parameter, a value."""
-    category = draw(st.sampled_from(sorted(SECTIONS)))
-    section = BenchmarkConfig().section(category)
-    benchmark = draw(st.sampled_from(section.benchmarks()))
+    """A category, one of its benchmarks or none, a parameter, a value."""
+    category = draw(st.sampled_from(CATEGORIES))
+    settings = BenchmarkConfig().category(category)
+    benchmark = draw(st.sampled_from(settings.benchmarks()))
     names = [
         name
-        for name in section.parameters(benchmark)
-        if values_of(section.kind_of(name, benchmark)) is not None
+        for name in settings.parameters(benchmark)
+        if values_of(settings.type_of(name, benchmark)) is not None
     ]
     name = draw(st.sampled_from(sorted(names)))
-    strategy = values_of(section.kind_of(name, benchmark))
+    strategy = values_of(settings.type_of(name, benchmark))
     assert strategy is not None
     value = draw(strategy)
     return category, draw(st.sampled_from([benchmark, None])), name, value
@@ -362,9 +375,9 @@ settings_values = st.fixed_dictionaries(
 def parameters(config: BenchmarkConfig) -> Mapping[str, Any]:
     """What every benchmark would be called with."""
     return {
-        f"{category}.{benchmark}": config.section(category).parameters(benchmark)
-        for category in SECTIONS
-        for benchmark in config.section(category).benchmarks()
+        f"{category}.{benchmark}": config.category(category).parameters(benchmark)
+        for category in CATEGORIES
+        for benchmark in config.category(category).benchmarks()
     }
 
 
@@ -381,7 +394,7 @@ def test_a_saved_configuration_says_the_same_again(
     config = BenchmarkConfig(profile)
     config.update(changes)
     for category, benchmark, name, value in chosen:
-        config.section(category).set(name, value, benchmark)
+        config.category(category).set(name, value, benchmark)
     with tempfile.TemporaryDirectory() as folder:
         again = BenchmarkConfig.load(config.save(Path(folder) / f"config{suffix}"))
     assert again == config
@@ -396,13 +409,7 @@ def test_a_value_set_as_text_is_the_value(chosen: tuple[str, str | None, str, An
     key = ".".join(part for part in (category, benchmark, name) if part)
     config = BenchmarkConfig()
     config.set_text(f"{key}={json.dumps(value)}")
-    section = config.section(category)
-    homes = (
-        [benchmark] if benchmark else [each for each in section.benchmarks() if takes(section, each, name)]
-    )
-    for home in homes:
-        assert section.parameters(home)[name] == value
-
-
-def takes(section: Any, benchmark: str, name: str) -> bool:
-    return name in section.parameters(benchmark)
+    settings = config.category(category)
+    homes = [benchmark] if benchmark else settings.benchmarks()
+    values = [settings.parameters(home).get(name, value) for home in homes]
+    assert values == [value] * len(homes)

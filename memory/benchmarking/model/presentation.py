@@ -20,7 +20,7 @@ from memory.benchmarking.model.paths import Place
 
 
 class Goal(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a figure should reach: at most `limit` where lower is better, else at least `limit`."""
+    """What a figure should reach: at least `limit` where higher is better, else at most `limit`."""
 
     limit: float
     reached: str = ""

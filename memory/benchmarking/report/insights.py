@@ -117,7 +117,9 @@ def _goals(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
                 sentences[goal.reached] = sentences.get(goal.reached, True) and not missed
             elif not missed and not goal.missed:
                 key = (each.category, leaf, goal.limit)
-                values = [row.figure.value for row in rows] + [worst[key][0]] * (key in worst)
+                values = [row.figure.value for row in rows]
+                if key in worst:
+                    values.append(worst[key][0])
                 worst[key] = (find_worst(values), metric.unit)
     yield from (Insight(sentence, "good") for sentence, holds in sentences.items() if holds)
     if worst:

@@ -1,27 +1,39 @@
-"""Which pictures results get: curves through the figures, slopes in words, something for everyone."""
+"""The charts of results: declared ones, curves through the figures, slopes in words, default charts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from membench import membench, once
 from result_builders import figure, make_result, make_run, storage_figures
 
+from memory.benchmarking.benchmarks import built_in
 from memory.benchmarking.measure.statistics import over_rounds
+from memory.benchmarking.model.benchmark import Benchmark
 from memory.benchmarking.model.files import ResultFile, samples_path, write_samples
 from memory.benchmarking.model.loaded_result import LoadedResult
+from memory.benchmarking.model.presentation import (
+    BarChart,
+    Goal,
+    LineChart,
+    Presentation,
+    ScatterChart,
+    TimelineChart,
+    stored_presentation,
+)
 from memory.benchmarking.model.records import Figure, Round, Samples
+from memory.benchmarking.report.charts import Chart
 from memory.benchmarking.report.curves import curves
 from memory.benchmarking.report.differences import Difference, compare_sources, differences, forest
 from memory.benchmarking.report.gather import Gathered, gather
-from memory.benchmarking.report.makers import Shown, against, bars, over, timeline
-from memory.benchmarking.report.pictures import CATEGORIES, STORIES, pictures, question
+from memory.benchmarking.report.makers import make_chart
+from memory.benchmarking.report.pictures import order_of, pictures, presentation_of
 from memory.benchmarking.report.sources import Source
 from memory.benchmarking.results import BenchmarkResults
-from memory.benchmarking.run.discovery import discover
 
 REAL = (
     "storage.read_latency", "retrieval.search_accuracy", "memory_transition.importance_scoring",
@@ -46,11 +58,39 @@ def gathered(*figures: Mapping[str, Figure], name: str = "mine.own", **tree: obj
 # -- ours -------------------------------------------------------------------------------------
 
 
-def test_every_benchmark_of_the_package_has_a_question_and_pictures() -> None:
-    found = discover().benchmarks
-    assert {each.full_name for each in found} == set(STORIES)
-    assert {each.category for each in found} == set(CATEGORIES)
-    assert all(story.question.endswith("?") and story.makers for story in STORIES.values())
+@pytest.mark.parametrize("benchmark", built_in().values(), ids=built_in())
+def test_every_benchmark_of_the_package_has_sentences_and_charts(benchmark: Benchmark) -> None:
+    presentation = benchmark.presentation
+    assert presentation.charts
+    assert presentation.summary.endswith((".", "?"))
+    assert presentation.category.endswith(".")
+    stored = msgspec.json.decode(msgspec.json.encode(presentation))
+    assert stored_presentation({"presentation": stored}) == msgspec.convert(stored, Presentation)
+
+
+def test_a_presentation_that_another_version_wrote_is_not_used() -> None:
+    assert stored_presentation({"presentation": {"charts": [{"type": "CakeChart", "title": "x"}]}}) is None
+    assert stored_presentation({}) is None
+
+
+def test_a_page_has_our_benchmarks_in_the_order_of_the_documents() -> None:
+    names = ["mine.own", "storage.other", "storage.read_latency", "storage.write_throughput"]
+    pages = sorted((gathered({}, name=name) for name in names), key=order_of)
+    assert [each.name for each in pages] == [
+        "storage.write_throughput", "storage.read_latency", "storage.other", "mine.own",
+    ]  # fmt: skip
+
+
+def test_a_stored_presentation_counts_more_than_that_of_the_package() -> None:
+    chart = BarChart("Mine", metric="p50_ms", names=["part"])
+    own = gathered({"a/p50_ms": figure(1), "b/p50_ms": figure(2)}, name="storage.read_latency")
+    ((_, loaded),) = own.results
+    loaded.result.metadata["presentation"] = msgspec.to_builtins(
+        Presentation(summary="My summary.", charts=(chart,), goals={"p50_ms": Goal(5.0)})
+    )
+    assert presentation_of(own).summary == "My summary."
+    (drawn,) = pictures(own)
+    assert (drawn.title, drawn.limits) == ("Mine", ((5.0, "goal: 5 ms"),))
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +110,7 @@ def real_run(tmp_path_factory: pytest.TempPathFactory) -> list[Gathered]:
 def test_a_real_result_has_all_its_pictures(real_run: list[Gathered], name: str) -> None:
     (each,) = (each for each in real_run if each.name == name)
     charts = pictures(each)
-    assert len(charts) == len(STORIES[name].makers)
+    assert len(charts) == len(built_in()[name].presentation.charts)
     for chart in charts:
         assert all(line.points for line in chart.lines)
         assert "" not in chart.names or len(chart.names) == 1
@@ -139,9 +179,12 @@ def test_without_samples_or_with_damaged_ones_there_is_no_curve(tmp_path: Path) 
 # -- over sizes -------------------------------------------------------------------------------
 
 
-def over_size(**changes: object) -> object:
-    wanted = {"x_label": "memories", "shown": Shown("time"), "lines": ("part",)} | changes
-    return over("Cost", "p50_ms", "size", **wanted)  # type: ignore[arg-type]
+def over_size(made: Gathered, goal: float | None = None, **changes: object) -> Chart:
+    wanted = {"x_label": "memories", "label": "time", "lines": ("part",)} | changes
+    spec = LineChart("Cost", metric="p50_ms", x="size", **wanted)  # type: ignore[arg-type]
+    chart = make_chart(spec, made, {} if goal is None else {"p50_ms": Goal(goal)})
+    assert chart is not None
+    return chart
 
 
 def test_the_slope_is_that_of_the_rounds_and_said_in_words() -> None:
@@ -150,7 +193,7 @@ def test_the_slope_is_that_of_the_rounds_and_said_in_words() -> None:
         return Figure(value=rounds[1], low=rounds[0], high=rounds[2], rounds=rounds)
 
     made = gathered({f"size_{10**n}/search/p50_ms": cost(10**n, 0.5) for n in (1, 2, 3)})
-    chart = over_size(fit=True)(made)  # type: ignore[operator]
+    chart = over_size(made, fit=True)
     assert (chart.x.scale, chart.y.scale) == ("log", "log")
     assert chart.findings == ("Ten times the memories cost 3.2 times as much (n^0.50, 0.50 to 0.50).",)
     (fit,) = (line for line in chart.lines if line.drawn == "fit")
@@ -158,39 +201,47 @@ def test_the_slope_is_that_of_the_rounds_and_said_in_words() -> None:
 
 
 def test_a_single_size_is_drawn_as_bars() -> None:
-    chart = over_size(fit=True)(  # type: ignore[operator]
-        gathered({"size_10/search/p50_ms": figure(1), "size_10/read/p50_ms": figure(2)})
-    )
+    made = gathered({"size_10/search/p50_ms": figure(1), "size_10/read/p50_ms": figure(2)})
+    chart = over_size(made, fit=True)
     assert chart.horizontal
     assert chart.x.names == ("search", "read")
 
 
 def test_every_source_has_its_own_line() -> None:
     one, two = ({f"size_{n}/search/p50_ms": figure(n * scale) for n in (10, 100)} for scale in (1, 2))
-    chart = over_size()(gathered(one, two))  # type: ignore[operator]
+    chart = over_size(gathered(one, two))
     assert [(line.source, [point.y for point in line.points]) for line in chart.lines] == [
         (0, [10, 100]),
         (1, [20, 200]),
     ]
 
 
-def test_a_goal_is_drawn_and_said() -> None:
+def test_a_goal_is_drawn_with_a_sentence() -> None:
     made = gathered({f"size_{n}/search/p50_ms": figure(n) for n in (1, 5)})
-    near = over_size(shown=Shown("time", goal=10.0))(made)  # type: ignore[operator]
+    near = over_size(made, goal=10.0)
     assert near.findings == ("All of it stays below the goal of 10 ms.",)
     assert near.limits == ((10.0, "goal: 10 ms"),)
-    missed = over_size(shown=Shown("time", goal=3.0))(made)  # type: ignore[operator]
+    missed = over_size(made, goal=3.0)
     assert missed.findings == ("The goal of 3 ms is missed.",)
 
 
 def test_tiers_have_one_colour_everywhere() -> None:
     tiers = {f"size_{n}/{tier}/p50_ms": figure(n) for n in (10, 100) for tier in ("ltm", "stm")}
-    chart = over_size(lines=("tier",))(gathered(tiers))  # type: ignore[operator]
+    chart = over_size(gathered(tiers), lines=("tier",))
     assert {line.name: chart.colour_of(line) for line in chart.lines} == {"stm": 0, "ltm": 2}
-    mixed = over_size(lines=("tier", "part"))(  # type: ignore[operator]
-        gathered(tiers | {f"size_{n}/other/p50_ms": figure(n) for n in (10, 100)})
-    )
+    others = {f"size_{n}/other/p50_ms": figure(n) for n in (10, 100)}
+    mixed = over_size(gathered(tiers | others), lines=("tier", "part"))
     assert len({mixed.colour_of(line) for line in mixed.lines}) == 3
+
+
+def test_a_goal_is_a_minimum_where_higher_is_better() -> None:
+    made = gathered({f"{part}/hits_per_second": figure(n) for part, n in (("a", 5), ("b", 9))})
+    spec = BarChart("Hits", metric="hits_per_second", names=["part"])
+    reached, missed = (make_chart(spec, made, {"hits_per_second": Goal(limit)}) for limit in (4, 6))
+    assert reached is not None
+    assert missed is not None
+    assert reached.findings == ("All of it stays above the goal of 4 /s.",)
+    assert missed.findings == ("The goal of 6 /s is missed.",)
 
 
 # -- other kinds ------------------------------------------------------------------------------
@@ -202,8 +253,10 @@ def test_one_figure_is_drawn_against_another_by_name() -> None:
          "codecs/pq/bytes_per_vector": figure(16), "codecs/pq/recall": figure(0.8),
          "codecs/lost/recall": figure(0.1)}
     )  # fmt: skip
-    chart = against("x", "bytes_per_vector", "recall", x_label="bytes", shown=Shown("recall", (0, 1)),
-                    names=("part1",))(made)  # fmt: skip
+    spec = ScatterChart(
+        "x", x_metric="bytes_per_vector", y_metric="recall", x_label="bytes", share=True, names=["part1"]
+    )
+    chart = make_chart(spec, made)
     assert chart is not None
     assert [(point.text, point.x, point.y) for point in chart.lines[0].points] == [
         ("int8", 256, 0.99),
@@ -214,18 +267,20 @@ def test_one_figure_is_drawn_against_another_by_name() -> None:
 def test_a_timeline_is_drawn_as_means_and_what_is_no_reading_is_left_out() -> None:
     readings = [{"seconds": n / 10, "rss_mb": 100 + n} for n in range(1000)]
     made = gathered({"p50_ms": figure(1)}, timeline=[*readings, "odd", {"seconds": 5}, {"rss_mb": None}])
-    chart = timeline("RSS", "timeline", "rss_mb", "RSS", "MB", from_zero=False)(made)
+    spec = TimelineChart("RSS", leaf="timeline", field="rss_mb", label="RSS", unit="MB")
+    chart = make_chart(spec, made)
     assert chart is not None
     points = chart.lines[0].points
     assert len(points) == 120
     assert np.mean([point.y for point in points]) == pytest.approx(100 + 999 / 2, rel=1e-3)
-    assert chart.note == "Of the last round. 1000 readings, drawn as 120 means."
-    assert timeline("x", "nothing", "rss_mb", "RSS", "MB", from_zero=True)(made) is None
+    assert chart.note == "The last round. 1000 readings, drawn as 120 means."
+    nothing = TimelineChart("x", leaf="nothing", field="rss_mb", label="RSS", unit="MB", from_zero=True)
+    assert make_chart(nothing, made) is None
 
 
 def test_bars_stand_in_the_order_of_the_tiers() -> None:
     made = gathered({f"{tier}/disk_bytes": figure(n) for n, tier in enumerate(("ltm", "im", "stm"), 1)})
-    chart = bars("Room", "disk_bytes", ("tier",), shown=Shown("room"))(made)
+    chart = make_chart(BarChart("Space", metric="disk_bytes", names=["tier"]), made)
     assert chart is not None
     assert chart.x.names == ("stm", "im", "ltm")
 
@@ -245,7 +300,7 @@ def test_an_own_benchmark_is_drawn_over_the_parameter_that_varies_most() -> None
     assert (chart.title, chart.x.label, chart.y.unit) == ("Requests, by users", "users", "/s")
     assert chart.names == ["depth 1", "depth 2"]
     assert chart.note == "Higher is better."
-    assert question(made) == ""
+    assert presentation_of(made).summary == ""
 
 
 def test_an_own_benchmark_without_parameters_is_drawn_as_bars() -> None:

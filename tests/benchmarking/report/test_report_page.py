@@ -8,15 +8,17 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from result_builders import ENVIRONMENT, THROUGHPUT, figure, make_result, make_run, storage_figures
 
+from memory.benchmarking.benchmarks import built_in
 from memory.benchmarking.errors import InvalidBenchmarkConfig, NothingMeasured, UnknownName
 from memory.benchmarking.model.files import ResultFile
 from memory.benchmarking.model.loaded_result import LoadedResult
-from memory.benchmarking.model.records import Environment, Failure, Figure, MachineState
+from memory.benchmarking.model.records import Environment, Failure, Figure, MachineState, Unit
 from memory.benchmarking.report.comparison import comparison_page
 from memory.benchmarking.report.page import page
 from memory.benchmarking.results import BenchmarkResults
@@ -148,27 +150,38 @@ def moments(meter: float, count: int = 10) -> list[MachineState]:
 
 def test_a_busy_machine_a_leak_and_lost_things_stand_out(results: BenchmarkResults) -> None:
     lost = make_result(
-        {"ltm/content_exact_rate": figure(0.98), "error_rate": figure(0.02),
-         "leak_bytes_per_operation": figure(40), "growth/search/growth_exponent": figure(1.1)},
-        benchmark="odd",
+        {"ltm/content_exact_rate": figure(0.98)},
+        category="memory_transition", benchmark="transition_accuracy",
     )  # fmt: skip
-    make_run(results.output_dir, results=[lost], moments=moments(1.4))
+    lost.units["content_exact_rate"] = Unit(unit="", better="higher")
+    leaking = make_result(
+        {"error_rate": figure(0.02), "leak_bytes_per_operation": figure(40)},
+        category="scalability", benchmark="resource_utilization",
+    )  # fmt: skip
+    leaking.units["leak_bytes_per_operation"] = Unit(unit="B", better="lower")
+    growing = make_result({"growth/search/growth_exponent": figure(1.1)}, benchmark="odd")
+    make_run(results.output_dir, results=[lost, leaking, growing], moments=moments(1.4))
     text = read(results.generate_report()).text
-    assert "in 10 of 10 rounds the clock ran more than 1.15 times as long" in text
+    assert "in 10 of 10 rounds wall time was more than 1.15 times CPU time" in text
     assert "content exact rate (ltm) is 0.980" in text
     assert "error rate is 0.0200" in text
-    assert "the process grew by 40.0 B an operation (38.0–42.0)" in text
+    assert "the process grew by 40.0 B per operation (38.0–42.0)" in text
     assert "storage.odd (search) grows about as fast as its data: n^1.10" in text
 
 
 def test_a_quiet_whole_run_is_called_good(results: BenchmarkResults) -> None:
-    fine = make_result({"ltm/content_exact_rate": Figure(value=1.0, rounds=[1.0, 1.0])})
-    fast = make_result({"invoke/p50_ms": figure(3.0)}, category="agent_execution", benchmark="simple")
+    fine = make_result(
+        {"ltm/content_exact_rate": Figure(value=1.0, rounds=[1.0, 1.0])},
+        category="memory_transition", benchmark="transition_accuracy",
+    )  # fmt: skip
+    fast = make_result(
+        {"invoke/p50_ms": figure(3.0)}, category="agent_execution", benchmark="simple_invocation"
+    )
     make_run(results.output_dir, results=[fine, fast], moments=moments(1.01))
     text = read(results.generate_report()).text
     assert "The machine was quiet" in text
-    assert "Nothing was lost" in text
-    assert "agent execution 3.00 ms of 50 ms" in text
+    assert "kept content, id, step and kind exactly" in text
+    assert "agent execution median 3.00 ms (goal: 50 ms)" in text
 
 
 def test_a_missed_goal_and_a_wide_interval_are_told(results: BenchmarkResults) -> None:
@@ -179,7 +192,7 @@ def test_a_missed_goal_and_a_wide_interval_are_told(results: BenchmarkResults) -
     make_run(results.output_dir, results=[slow])
     text = read(results.generate_report()).text
     assert "Goal missed: memory_search.short_query" in text
-    assert "Known badly, because the rounds differ: memory_search.short_query (×÷ 4.0)" in text
+    assert "Wide intervals, because the rounds differ: memory_search.short_query (×÷ 4.0)" in text
 
 
 def test_what_is_not_to_be_trusted_stands_out_first_and_nothing_is_called_good(
@@ -247,6 +260,8 @@ def test_what_a_chart_tells_is_not_told_again(results: BenchmarkResults) -> None
         category="compression", benchmark="embedding_quality",
     )  # fmt: skip
     codecs.results["navigation"]["pick"] = {"within_1_4": "int8", "within_1_16": "pq"}
+    declared = built_in()["compression.embedding_quality"].presentation
+    codecs.metadata["presentation"] = msgspec.to_builtins(declared)
     grows = make_result(
         {f"entries_{size}/search/p50_ms": figure(size**0.3) for size in (10, 1000)},
         category="memory_search", benchmark="short_query",
@@ -254,7 +269,7 @@ def test_what_a_chart_tells_is_not_told_again(results: BenchmarkResults) -> None
     grows.results["growth"] = "search p50 grows like n^0.31"
     make_run(results.output_dir, results=[codecs, grows])
     seen = read(results.generate_report())
-    assert "Best for navigation: int8 within 1/4 of the bytes, pq within 1/16." in seen.texts
+    assert "Pick for navigation: int8 within 1/4, pq within 1/16." in seen.texts
     assert "Ten times the memories cost" in seen.text
     assert "Notes:" not in seen.texts
 
@@ -461,7 +476,7 @@ def test_what_stands_out_is_that_of_the_run_and_not_of_its_baseline(results: Ben
         make_run(results.output_dir, run_id, moments=moments(meter))
     text = read(results.generate_report(baseline=FIRST)).text
     assert "The machine was quiet" in text
-    assert "busy with other things" not in text
+    assert "Other programs used the machine" not in text
 
 
 def test_a_baseline_that_is_none_is_an_error(results: BenchmarkResults) -> None:

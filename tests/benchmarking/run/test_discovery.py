@@ -15,7 +15,7 @@ from memory.benchmarking.config import setting_names
 from memory.benchmarking.errors import BrokenBenchmark, UnknownName
 from memory.benchmarking.model.files import LOGS, ROUNDS, read_result
 from memory.benchmarking.model.user_files import cause_of, load_file
-from memory.benchmarking.run.discovery import Found, discover
+from memory.benchmarking.run.discovery import BenchmarkCatalog, discover
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,12 @@ def _modules() -> Iterator[None]:
             del sys.modules[name]
 
 
-def problem_of(found: Found) -> str:
+def declared(arguments: str) -> str:
+    """Return the source of a benchmark with this declaration."""
+    return f"import memory.benchmarking as m\n@m.declare({arguments})\ndef benchmark_x(size: int = 1): pass"
+
+
+def problem_of(found: BenchmarkCatalog) -> str:
     (problem,) = found.problems.values()
     assert "\n" not in str(problem)
     return str(problem)
@@ -66,12 +71,12 @@ def test_a_file_is_a_category_and_its_functions_are_benchmarks(tmp_path: Path) -
     assert (zwei.full_name, eins.full_name) == ("mine.zwei", "mine.eins")
     assert zwei.summary == "Says what it is."
     assert zwei.defaults == {"size": 3, "words": ("a",)}
-    assert zwei.kinds == {"size": int, "words": list[str]}
+    assert zwei.types == {"size": int, "words": list[str]}
     assert zwei.takes_bench
     assert not eins.takes_bench
     assert zwei.source == str(file)
     assert eins.summary == ""
-    assert set(eins.kinds) == {"odd"}
+    assert set(eins.types) == {"odd"}
 
 
 @pytest.mark.parametrize(
@@ -85,6 +90,16 @@ def test_a_file_is_a_category_and_its_functions_are_benchmarks(tmp_path: Path) -
         ("def benchmark_x(a): pass", "mine.x: the parameter 'a' has no default; give it one"),
         ("def benchmark_x(*, a): pass", "mine.x: the parameter 'a' has no default; give it one"),
         ("async def benchmark_x(): pass", r"mine.x is async: .* calls asyncio.run\(...\)"),
+        (declared("profiles={'quik': {}}"), "mine.x: there is no profile 'quik': did you mean 'quick'"),
+        (declared("rounds={'fast': 1}"), "mine.x: there is no profile 'fast'"),
+        (
+            declared("profiles={'quick': {'siz': 1}}"),
+            "mine.x: profile quick sets 'siz', which is not a parameter: did you mean 'size'",
+        ),
+        (
+            declared("profiles={'quick': {'size': 'a'}}"),
+            "profile quick: mine.x.size is 'a': expected `int`, got `str`",
+        ),
     ],
 )
 def test_a_file_that_can_not_be_used_shows_its_own_cause(source: str, message: str, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from membench import LIGHT, write
 
 from memory.benchmarking import BenchmarkConfig, BenchmarkRunner
 from memory.benchmarking.errors import InvalidBenchmarkConfig, NothingMeasured, UnknownName
-from memory.benchmarking.model.profiles import PROFILES
 from memory.benchmarking.model.records import Case
 from memory.benchmarking.run.plan import make_cases, order_of_rounds, round_seed
 
@@ -39,7 +38,7 @@ def test_every_benchmark_meets_every_target(tmp_path: Path) -> None:
 def test_what_counts_from_the_strongest(tmp_path: Path) -> None:
     """--params, set for the benchmark, set for the category, the function's own default."""
     made = runner(tmp_path, "def benchmark_x(a=1, b=1, c=1, d=1): pass\ndef benchmark_y(d=1): pass")
-    made.found  # noqa: B018 - the configuration gets to know them
+    made.found  # noqa: B018 - adds their parameters to the configuration
     for assignment in ("mine.a=2", "mine.b=2", "mine.c=2", "mine.x.a=3", "mine.x.b=3"):
         made.config.set_text(assignment)
     x, y = made.plan(["mine"], params={"a": 4, "d": 4})
@@ -56,7 +55,7 @@ def test_a_profile_feeds_the_benchmarks() -> None:
     assert "batch_sizes" not in cases["memory_efficiency"]
 
 
-def test_a_profile_may_ask_for_fewer_rounds_than_a_benchmark() -> None:
+def test_a_benchmark_may_need_fewer_rounds_in_one_profile() -> None:
     def most(profile: str) -> dict[str, int | None]:
         cases = BenchmarkRunner(BenchmarkConfig(profile)).plan(["scalability"])
         return {case.benchmark: case.most_rounds for case in cases}
@@ -66,11 +65,16 @@ def test_a_profile_may_ask_for_fewer_rounds_than_a_benchmark() -> None:
     assert most("full")["memory_size_scaling"] == most("quick")["memory_size_scaling"] == 3
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-def test_fewer_rounds_are_asked_for_of_benchmarks_that_there_are(profile: str) -> None:
-    sizes = PROFILES[profile].sizes
-    known = {f"{category}.{name}" for category, benchmarks in sizes.items() for name in benchmarks}
-    assert set(PROFILES[profile].most_rounds) <= known
+@pytest.mark.parametrize(("profile", "most"), [("quick", 1), ("standard", 3), ("full", None)])
+def test_a_benchmark_declares_its_rounds_by_profile(profile: str, most: int | None, tmp_path: Path) -> None:
+    source = """
+    from memory.benchmarking import declare
+    @declare(rounds={"quick": 1, "standard": 3})
+    def benchmark_x(): pass
+    """
+    config = BenchmarkConfig(profile)
+    (case,) = BenchmarkRunner(config, paths=[write(tmp_path / "mine.py", source)]).plan(["mine"])
+    assert case.most_rounds == most
 
 
 def test_defaults_are_written_down_as_json_values(tmp_path: Path) -> None:
