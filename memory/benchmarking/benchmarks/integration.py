@@ -112,9 +112,12 @@ def benchmark_api_overhead(
             "preparing_us": overhead_us(timings["below"], timings["store_only"])
         }
         found["get"], found["search"] = _reading(memory, below, num_operations, bench)
-        # Not before: where it is all, the watching would count.
+        # Watched from here on only: a `get` does little else, so watching would distort its time.
         _watch(inside, memory._store, "get_one")
-        _watch(inside, memory, "_entry")
+        if hasattr(memory, "_reader"):
+            _watch(inside, memory._reader, "decode")
+        else:  # version 0.1, for `membench ab`
+            _watch(inside, memory, "_entry")
         changed = _for_each_side(("facade", "below"), num_operations + warm_up, bench.seed + 1000)
         by_side = {name: list(zip(ids[name], changed[name], strict=True)) for name in ids}
         timings = time_interleaved(

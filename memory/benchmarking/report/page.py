@@ -120,12 +120,12 @@ def sections(
     parts: list[Child] = []
     for category in dict.fromkeys(each.category for each in gathered):
         members = [each for each in gathered if each.category == category]
-        category_question = presentation_of(members[0]).category
+        category_summary = presentation_of(members[0]).category
         parts.append(
             element(
                 "section",
                 element("h2", category),
-                element("p", category_question, class_="soft") if category_question else None,
+                element("p", category_summary, class_="soft") if category_summary else None,
                 element(
                     "div",
                     [_benchmark(each, sources, judged.get(each.name, {})) for each in members],
@@ -140,7 +140,7 @@ def sections(
 
 def _benchmark(each: Gathered, sources: Sequence[Source], judged: Judged) -> Markup:
     charts = pictures(each)
-    asked = presentation_of(each).summary
+    summary = presentation_of(each).summary
     shown = names(sources)
     figures = [
         element("div", figure(chart, shown), class_=f"cell span{span_of(chart)}") for chart in charts
@@ -156,7 +156,7 @@ def _benchmark(each: Gathered, sources: Sequence[Source], judged: Judged) -> Mar
     return element(
         "section",
         element("h3", each.benchmark),
-        element("p", asked, class_="soft asked") if asked else None,
+        element("p", summary, class_="soft asked") if summary else None,
         element("div", figures, class_="charts") if figures else None,
         _notes(each, shown, charts),
         element("div", not_available, class_="soft missing") if reasons else None,
@@ -174,17 +174,17 @@ def _notes(each: Gathered, sources: Sequence[str], charts: Sequence[Chart]) -> M
     has_slope = any(line.drawn == "fit" for chart in charts for line in chart.lines)
     found: dict[ResultNote, list[int]] = {}
     for number, result in each.results:
-        for said in result_notes(result.result):
-            is_shown = said.text in findings or (has_slope and said.name == GROWTH)
-            if not said.is_detail and not is_shown:
-                found.setdefault(said, []).append(number)
+        for item in result_notes(result.result):
+            is_shown = item.text in findings or (has_slope and item.name == GROWTH)
+            if not item.is_detail and not is_shown:
+                found.setdefault(item, []).append(number)
     if not found:
         return None
     items = []
-    for said, numbers in [*found.items()][:MOST_NOTES]:
+    for item, numbers in [*found.items()][:MOST_NOTES]:
         of = f" ({', '.join(sources[number] for number in numbers)})" if len(sources) > 1 else None
-        words: Child = element("strong", said.short, class_="bad") if said.is_warning else said.short
-        items.append(element("li", element("code", said.where), ": ", words, of))
+        words: Child = element("strong", item.short, class_="bad") if item.is_warning else item.short
+        items.append(element("li", element("code", item.where), ": ", words, of))
     if len(found) > MOST_NOTES:
         items.append(element("li", f"and {len(found) - MOST_NOTES} more in the result file"))
     return element("div", element("p", "Notes:"), element("ul", items), class_="words")
@@ -205,8 +205,8 @@ def _details(each: Gathered, sources: Sequence[Source]) -> Markup:
 
 def _details_of_notes(result: LoadedResult) -> dict[str, str]:
     """Return the notes that are details, such as checksums."""
-    details = [said for said in result_notes(result.result) if said.is_detail]
-    return {"notes": "; ".join(f"{said.where}: {said.short}" for said in details)}
+    details = [item for item in result_notes(result.result) if item.is_detail]
+    return {"notes": "; ".join(f"{item.where}: {item.short}" for item in details)}
 
 
 # -- the summary ------------------------------------------------------------------------------
