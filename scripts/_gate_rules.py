@@ -1,7 +1,7 @@
-"""The usual rules, on the processes that a comparison of gate.py measured.
+"""Common rules for "slower", applied to the processes that a comparison of gate.py measured.
 
-Whoever uses such a rule measures one version and then the other. So the base's process is taken from one
-pair and the other side's from the next: the same machine a second later, and not in turns.
+Such a rule is used on one version measured after the other, not in turns. So the base's process is taken
+from one pair, and the other side's from the next pair, a second later.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Process:
     """One timing in one process, in milliseconds a call."""
 
     samples: Array
-    """Empty from the third pair on: those were not kept."""
+    """Empty from the third pair on, because those samples are not kept."""
     mean: float
 
 
@@ -37,7 +37,7 @@ class Timing:
 
 
 def timings_of(path: Path, pairs: int) -> Iterator[Timing]:
-    """What a comparison saved."""
+    """Yield the timings that a comparison saved; `pairs` is how many pairs are read."""
     with np.load(path) as arrays:
         found = {name: _parts(name) for name in arrays if name.endswith("/block_wall_ns")}
         by_timing: dict[tuple[str, str], dict[tuple[int, str], Process]] = {}
@@ -76,13 +76,13 @@ def least_above(share: float) -> Callable[[Timing], bool]:
 
 
 def samples_differ(timing: Timing) -> bool:
-    """benchstat's test: Mann and Whitney's on one process's samples, p < .05, slower."""
+    """benchstat's rule: a larger median, and p < .05 in a Mann–Whitney test on one process's samples."""
     now, before = timing.current[1].samples, timing.base[0].samples
     return bool(np.median(now) > np.median(before) and mannwhitneyu(now, before).pvalue < 0.05)
 
 
 def processes_differ(timing: Timing) -> bool:
-    """A t-interval over fresh processes, ABAB, each with its mean, and an effect above 3 %."""
+    """A t-interval over the means of fresh processes (ABAB) above 0, and an effect above 3 %."""
     before = np.log([process.mean for process in timing.base])
     after = np.log([process.mean for process in timing.current])
     effects = np.roll(after, -1) - before

@@ -1,11 +1,11 @@
-"""What `membench history` is worth: simulated series without a change, and with one of a known size.
+"""How well `membench history` finds changes: simulated series with no change, and with a known one.
 
     python scripts/change_points.py [--series 300]
 
-Each series has 60 points, noise from run to run (standard deviation, share of the level), and either no
-correlation or an AR(1) of 0.6, as a machine with slow hours has. A step comes at the 41st point. Found is a
-change that is told within three points of it; `told after` is how many runs on the new level that takes, in
-the middle of those where it was told at all.
+Each series has 60 points. The noise is the standard deviation from run to run, as a share of the level.
+Neighbours are not correlated, or correlated by an AR(1) of 0.6, as on a machine with slow hours. The step
+is at the 41st point. It is found if a change is reported within three points of it. "Reported after" is the
+median number of runs on the new level until then, over the series where it was found.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def ours(points: Sequence[float]) -> list[int]:
 
 
 def as_if_independent(points: Sequence[float]) -> list[int]:
-    """PELT with the penalty of the Bayesian information criterion, the spread from the differences."""
+    """PELT with the BIC penalty; the variance is estimated from the differences of neighbours."""
     signal = np.asarray(points).reshape(-1, 1)
     variance = float(np.var(np.diff(signal[:, 0]))) / 2
     search = ruptures.KernelCPD(kernel="linear", min_size=SHORTEST, jump=1).fit(signal)
@@ -40,7 +40,7 @@ def as_if_independent(points: Sequence[float]) -> list[int]:
 
 
 def newest_against_the_last_ten(points: Sequence[float]) -> list[int]:
-    """The alarm of a dashboard: a run that is 10 % off the mean of the ten before it."""
+    """A dashboard's alarm: a run that differs by 10 % from the mean of the ten before it."""
     return [
         place
         for place in range(10, len(points))
@@ -56,7 +56,7 @@ RULES: dict[str, Rule] = {
 
 
 def series(random: np.random.Generator, noise: float, phi: float, step: float) -> list[float]:
-    """Logarithms of figures."""
+    """Return the logarithms of the figures of one series."""
     shocks = random.normal(size=POINTS)
     points = [shocks[0]]
     for shock in shocks[1:]:
@@ -70,8 +70,8 @@ def is_found(places: Sequence[int]) -> bool:
     return any(abs(place - PLACE) <= NEAR for place in places)
 
 
-def told_after(rule: Rule, points: Sequence[float]) -> int | None:
-    """Runs on the new level until the change is told."""
+def reported_after(rule: Rule, points: Sequence[float]) -> int | None:
+    """Return how many runs on the new level it takes until the change is reported."""
     for end in range(PLACE + 1, POINTS + 1):
         if is_found(rule(points[:end])):
             return end - PLACE
@@ -87,7 +87,7 @@ def row(name: str, noise: float, phi: float, count: int) -> list[str]:
     for step in STEPS:
         found = sum(is_found(rule(series(random, noise, phi, step))) for _ in range(count))
         cells.append(f"{found / count:.0%}")
-    after = [told_after(rule, series(random, noise, phi, 0.10)) for _ in range(max(1, count // 10))]
+    after = [reported_after(rule, series(random, noise, phi, 0.10)) for _ in range(max(1, count // 10))]
     known = [number for number in after if number is not None]
     cells.append(f"{statistics.median(known):.0f}" if known else "—")
     return [name, *(cell.replace("%", " %") for cell in cells)]
@@ -95,7 +95,7 @@ def row(name: str, noise: float, phi: float, count: int) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--series", type=int, default=300, help="of each kind (default 300)")
+    parser.add_argument("--series", type=int, default=300, help="series in each cell (default 300)")
     count = parser.parse_args().series
     rows = [row(name, noise, phi, count) for name in RULES for noise in (0.02, 0.05) for phi in (0.0, 0.6)]
     steps = [f"+{step:.0%}".replace("%", " %") for step in STEPS]
@@ -105,7 +105,7 @@ def main() -> None:
         "correlation",
         "false",
         *(f"{step} found" for step in steps),
-        "+10 % told after",
+        "+10 % reported after",
     ]
     print(table(rows, headers, right=(3, 4, 5, 6, 7)))
     print(f"\n{count} series of {POINTS} points each")

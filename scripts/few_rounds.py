@@ -1,10 +1,10 @@
-"""What drawing variances together is worth where a run has few rounds: simulated comparisons.
+"""What moderated variances are worth where a run has few rounds: simulated comparisons.
 
     python scripts/few_rounds.py [--comparisons 200]
 
-Each comparison has 60 metrics. Their noise is 5 % in the middle and differs from metric to metric by the
-factor of the second column (of one standard deviation). `alarm` is the share of comparisons of identical
-code in which any metric is called changed after the correction for 60 tests; `found` the share of metrics
+Each comparison has 60 metrics. Their median noise is 5 %, and it differs from metric to metric by the
+factor in the second column (one standard deviation). `alarm` is the share of comparisons of identical code
+in which any metric is called changed, after the correction for 60 tests. `found` is the share of metrics
 that would be called changed if they took 35 % longer.
 """
 
@@ -26,11 +26,13 @@ RULES = ("Welch", "moderated")
 
 
 def chance(effect: Effect, size: float) -> float:
+    """Return the two-sided p-value that an effect of this size would have."""
     assert effect.error is not None
     return 2 * beyond(abs(size) / effect.error, effect.freedom)
 
 
 def row(rounds: int, differing: float, comparisons: int) -> list[str]:
+    """Return a row of the table; `differing` is the factor by which the noise of metrics differs."""
     source = random.Random(f"{rounds} {differing}")
     held, alarms, found = ({rule: 0 for rule in RULES} for _ in range(3))
     for _ in range(comparisons):
@@ -60,7 +62,9 @@ def row(rounds: int, differing: float, comparisons: int) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--comparisons", type=int, default=200, help="of each kind (default 200)")
+    parser.add_argument(
+        "--comparisons", type=int, default=200, help="comparisons in each row (default 200)"
+    )
     count = parser.parse_args().comparisons
     rows = [row(rounds, differing, count) for rounds in (2, 3, 5, 8) for differing in (1.5, 3.0)]
     headers = [f"{what}, {rule}" for what in ("95 % holds", "alarm", "found") for rule in RULES]

@@ -1,16 +1,15 @@
-"""What the gate is worth on a busy machine: the table of docs/statistics.md, section "Lockstep".
+"""How reliable `ab` and `compare` are on a busy machine: the tables in docs/statistics.md, "Lockstep".
 
-    python scripts/gate.py --minutes 60        measures, and prints the table; call it again for more
-    python scripts/gate.py --report            the table from what was measured so far
+    python scripts/gate.py --minutes 60        measure and print the tables; call it again for more
+    python scripts/gate.py --report            print the tables of what was measured so far
 
-Another process keeps one core loaded all the time. Everything that is measured is kept in a folder
-(gate_results), one file a comparison with its raw blocks, so that it can be stopped, gone on with and
-analysed again. Comparisons of five kinds take turns:
+Another process loads one core all the time. All raw blocks are kept in a folder (gate_results), so the
+script can be stopped, resumed, and its results analysed again. It makes five kinds of comparisons in turns:
 
     identical     all of storage and retrieval against themselves
     slowed 10, 5  real extra work in the memory's read path, one benchmark at a time
-    known         loops that are a known part longer: does the interval hold the truth?
-    run           an ordinary run of storage and retrieval, to be compared with one ten minutes older
+    known         loops that are longer by a known share: does the interval hold the truth?
+    run           an ordinary run of storage and retrieval, compared with one at least ten minutes older
 """
 
 from __future__ import annotations
@@ -54,18 +53,19 @@ TARGET = "agentmemory"
 SUITE = ("storage", "retrieval")
 READS = ("storage.read_latency", "retrieval.vector_search_latency", "retrieval.cross_tier_retrieval")
 RATIOS = (0.0, 2.0, 5.0, 10.0, 20.0)
-"""Per cent by which loops are longer."""
+"""By how many per cent loops are longer."""
 CALIBRATING = 4
-"""Runs before the first that is judged; spread over the first minutes."""
+"""How many runs, the first ones, are used to calibrate and are not judged."""
 APART_SECONDS = 600.0
+"""The least time between two runs that are compared."""
 ROUNDS = 5
-"""Of a run that is judged."""
+"""Rounds of a run."""
 RULES_OF_AB = Rules(Thresholds(LOCKSTEP_THRESHOLD), uncalibrated("lockstep"))
 CYCLE = ("run", "slowed_10", "slowed_5", "identical", "slowed_10", "slowed_5", "known")
 
 
 class Trial(msgspec.Struct, kw_only=True):
-    """One comparison, as it is kept beside its raw blocks."""
+    """One comparison; its raw blocks are in a file beside it."""
 
     kind: str
     number: int
@@ -76,11 +76,11 @@ class Trial(msgspec.Struct, kw_only=True):
     """The true log-ratio of each timing, where it is known."""
     verdicts: list[MetricVerdict]
     intervals: dict[str, tuple[float, float]]
-    """Of the log-ratio of each timing, from the first pairs alone."""
+    """The interval of the log-ratio of each timing, from the first pairs only."""
 
 
 class Gate:
-    """The experiment in its folder."""
+    """The experiment, with all that was measured in its folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -91,12 +91,12 @@ class Gate:
 
     # -- measuring ----------------------------------------------------------------------------
 
-    def carry_out(self, minutes: float) -> None:
+    def measure(self, minutes: float) -> None:
         deadline = time.monotonic() + 60 * minutes
-        with another_process_that_loads_a_core():
+        with load_one_core():
             while time.monotonic() < deadline:
                 done = {kind: self.count(kind) for kind in set(CYCLE)}
-                # The kind that is furthest behind its part of the cycle is next.
+                # The next kind is the one that is furthest behind its share of the cycle.
                 kind = min(set(CYCLE), key=lambda kind: (done[kind] / CYCLE.count(kind), CYCLE.index(kind)))
                 start = time.monotonic()
                 getattr(self, f"_{kind.partition('_')[0]}")(kind, done[kind])
@@ -196,7 +196,7 @@ class Gate:
     def report(self) -> str:
         kinds = {kind: self.trials(kind) for kind in ("identical", "slowed_10", "slowed_5", "known")}
         if not any(kinds.values()):
-            raise BenchmarkError(f"{self.folder} holds no comparison yet: run it without --report")
+            raise BenchmarkError(f"{self.folder} has no comparison yet: run the script without --report")
         return "\n\n".join(
             part for part in (_rules_table(kinds), _other_table(kinds), self._stored_table()) if part
         )
@@ -247,7 +247,7 @@ class Gate:
 
 
 def _raw(measured: dict[str, Measured]) -> bytes:
-    """Blocks of all pairs; samples of the first two, which is what the usual rules look at."""
+    """Return the blocks of all pairs, and the samples of the first two, which the common rules use."""
     import io
 
     with np.load(io.BytesIO(blocks_of(measured))) as blocks:
@@ -306,7 +306,7 @@ def _rules_table(kinds: Trials) -> str:
 
 
 def _cells(said: list[list[bool]]) -> list[str]:
-    """How often any metric of a comparison was flagged, and how many of all metrics."""
+    """Return how many comparisons had a flagged metric, and the share of all metrics that were flagged."""
     every = [flag for flags in said for flag in flags]
     share = f"{100 * np.mean(every):.1f} %" if every else "–"
     return [str(Share(sum(any(flags) for flags in said), len(said))), share]
@@ -353,7 +353,7 @@ def _other_table(kinds: Trials) -> str:
 
 
 @contextmanager
-def another_process_that_loads_a_core() -> Iterator[None]:
+def load_one_core() -> Iterator[None]:
     process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         yield
@@ -366,20 +366,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--folder", type=Path, default=Path("gate_results"))
-    parser.add_argument("--report", action="store_true", help="measure nothing")
+    parser.add_argument("--minutes", type=float, default=60.0, help="how long to measure (default 60)")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("gate_results"), help="where raw blocks are kept"
+    )
+    parser.add_argument("--report", action="store_true", help="print the tables and measure nothing")
     arguments = parser.parse_args()
     gate = Gate(arguments.folder)
     try:
         if not arguments.report:
-            gate.carry_out(arguments.minutes)
+            gate.measure(arguments.minutes)
         print(f"\n{gate.report()}")
     except BenchmarkError as problem:
         print(f"gate.py: {problem}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("gate.py: stopped; call it again to go on", file=sys.stderr)
+        print("gate.py: stopped; call it again to resume", file=sys.stderr)
         return 130
     return 0
 
