@@ -18,7 +18,7 @@ from memory.benchmarking.report.sources import Source
 from memory.benchmarking.verdicts.compare import Side, compare_sides, run_label
 from memory.benchmarking.verdicts.evidence import CaseKey, Measured
 from memory.benchmarking.verdicts.headlines import HeadlineVerdict, headline_verdict
-from memory.benchmarking.verdicts.noise import load_noise, uncalibrated
+from memory.benchmarking.verdicts.noise import load_noise
 from memory.benchmarking.verdicts.records import Comparison, MetricVerdict
 from memory.benchmarking.verdicts.words import BETWEEN_TARGETS
 
@@ -173,7 +173,7 @@ def _compare(gathered: Sequence[Gathered], sources: Sequence[Source], pairs: Seq
     before, now = sources[base], sources[source]
     between_targets = before.target != now.target
     sides: tuple[dict[CaseKey, Measured], dict[CaseKey, Measured]] = ({}, {})
-    noise = uncalibrated("stored")
+    noise = None
     for each in gathered:
         results = dict(each.results)
         for number, loaded in each.results:

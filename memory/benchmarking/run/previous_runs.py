@@ -12,7 +12,7 @@ from memory.benchmarking.model.aggregate import params_digest
 from memory.benchmarking.model.benchmark import declaration_of_case
 from memory.benchmarking.model.files import read_result, run_folders
 from memory.benchmarking.model.records import Case, Result, ResultRef, Run
-from memory.benchmarking.verdicts.compare import judge
+from memory.benchmarking.verdicts.compare import Side, compare_sides
 from memory.benchmarking.verdicts.evidence import CaseKey, Measured
 from memory.benchmarking.verdicts.noise import load_noise
 from memory.benchmarking.verdicts.records import MetricVerdict
@@ -74,13 +74,11 @@ def verdicts_since_previous(
     previous = _previous_results(folder, run, [ref for ref, _ in current.values()])
     if not previous:
         return {}
-    metrics, _ = judge(
-        {case: measured for case, (_, measured) in previous.items()},
-        {case: Measured.of(current[case][1], run) for case in previous},
-        noise=load_noise(folder.parent, run.environment.fingerprint, "stored"),
-    )
+    before = Side("previous", {case: measured for case, (_, measured) in previous.items()})
+    now = Side(run.id, {case: Measured.of(current[case][1], run) for case in previous})
+    noise = load_noise(folder.parent, run.environment.fingerprint, "stored")
     found = {case: SincePrevious(run_id, {}) for case, (run_id, _) in previous.items()}
-    for each in metrics:
+    for each in compare_sides(before, now, noise=noise).metrics:
         found[each.category, each.benchmark, each.target].metrics[each.path] = each
     return found
 

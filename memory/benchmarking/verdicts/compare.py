@@ -14,9 +14,9 @@ from memory.benchmarking.errors import BenchmarkError, NothingMeasured
 from memory.benchmarking.metrics import is_timed
 from memory.benchmarking.model.files import read_result, read_run
 from memory.benchmarking.model.records import Environment, Run
-from memory.benchmarking.verdicts.decide import ALPHA, decide
+from memory.benchmarking.verdicts.decide import decide
 from memory.benchmarking.verdicts.evidence import Measured, Results, gather_evidence
-from memory.benchmarking.verdicts.noise import NoiseFloor, load_noise
+from memory.benchmarking.verdicts.noise import NoiseFloor, load_noise, uncalibrated
 from memory.benchmarking.verdicts.records import Comparison, MetricVerdict
 from memory.benchmarking.verdicts.thresholds import Thresholds
 
@@ -38,25 +38,22 @@ def compare_runs(
     thresholds: Thresholds | None = None,
     noise: NoiseFloor | None = None,
     force: bool = False,
-    alpha: float = ALPHA,
 ) -> Comparison:
     """Compare two runs by their folders.
 
     `noise` is by default what `calibrate` stored beside the current run. Runs of different environments
-    are not compared unless `force` is set. `alpha` is the chance of any false alarm in the comparison.
+    are not compared unless `force` is set.
     """
     base, current = Side.load(base_folder), Side.load(current_folder)
-    assert base.run is not None
-    assert current.run is not None
-    if noise is None:
+    if noise is None and current.run is not None:
         noise = load_noise(current_folder.parent, current.run.environment.fingerprint, "stored")
-    found = compare_sides(base, current, thresholds=thresholds, noise=noise, force=force, alpha=alpha)
+    found = compare_sides(base, current, noise=noise, thresholds=thresholds, force=force)
     if not any(
         each.verdict == "incomparable" or (each.base is not None and each.current is not None)
         for each in found.metrics
     ):
         raise NothingMeasured(
-            f"{base.run.id} and {current.run.id} have no metric in common: "
+            f"{base.name} and {current.name} have no metric in common: "
             "`membench results show` lists what they measured"
         )
     return found
@@ -91,13 +88,17 @@ def compare_sides(
     base: Side,
     current: Side,
     *,
-    noise: NoiseFloor,
+    noise: NoiseFloor | None = None,
     thresholds: Thresholds | None = None,
     force: bool = False,
-    alpha: float = ALPHA,
 ) -> Comparison:
-    """Compare what was read already; see `compare_runs` for the parameters."""
-    metrics, noise = judge(base.results, current.results, thresholds=thresholds, noise=noise, alpha=alpha)
+    """Compare what was read already; without `noise`, the machine counts as not calibrated."""
+    noise, thresholds = noise or uncalibrated("stored"), thresholds or Thresholds()
+    evidence, prior = gather_evidence(base.results, current.results, thresholds)
+    if not noise.calibrated:
+        # Two runs are further apart in time than the rounds of one run, so they differ by at least as much.
+        noise = replace(noise, default=max(noise.default, math.expm1(math.sqrt(prior.variance))))
+    metrics = decide(evidence, threshold=thresholds, noise=noise)
     differences: list[str] = []
     notes = [*base.problems, *current.problems]
     if base.run is not None and current.run is not None:
@@ -117,23 +118,6 @@ def compare_sides(
         environment_differences=differences,
         comparable=comparable,
     )
-
-
-def judge(
-    base: Results,
-    current: Results,
-    *,
-    noise: NoiseFloor,
-    thresholds: Thresholds | None = None,
-    alpha: float = ALPHA,
-) -> tuple[list[MetricVerdict], NoiseFloor]:
-    """Return a verdict for each metric, and the noise that was assumed."""
-    thresholds = thresholds or Thresholds()
-    evidence, prior = gather_evidence(base, current, thresholds)
-    if not noise.calibrated:
-        # Two runs are further apart in time than the rounds of one run, so they differ by at least as much.
-        noise = replace(noise, default=max(noise.default, math.expm1(math.sqrt(prior.variance))))
-    return decide(evidence, threshold=thresholds, noise=noise, alpha=alpha), noise
 
 
 # -- environments -----------------------------------------------------------------------------

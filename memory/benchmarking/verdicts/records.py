@@ -107,9 +107,6 @@ class Comparison(msgspec.Struct, kw_only=True):
             return EXIT_INCONCLUSIVE
         return EXIT_FINE
 
-    def encode(self) -> bytes:
-        return msgspec.json.encode(self)
-
 
 def decode(data: bytes) -> Comparison:
     try:
