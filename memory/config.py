@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -89,52 +91,11 @@ class MemoryConfig:
 
     def validate(self) -> None:
         """Raise InvalidConfig if a setting has a value that can't work."""
-        for name, part in (
-            ("stm_config", self.stm_config),
-            ("im_config", self.im_config),
-            ("ltm_config", self.ltm_config),
-        ):
-            _require(
-                part.memory_limit is None or (_is_int(part.memory_limit) and part.memory_limit >= 0),
-                f"{name}.memory_limit is {short(part.memory_limit)}: use a whole number ≥ 0 or None",
-            )
-        for name, ttl in (
-            ("stm_config", self.stm_config.ttl_seconds),
-            ("im_config", self.im_config.ttl_seconds),
-        ):
-            _require(
-                ttl is None or _is_positive(ttl),
-                f"{name}.ttl_seconds is {short(ttl)}: use a number above 0 or None",
-            )
-        path = self.ltm_config.db_path
-        _require(
-            isinstance(path, str | os.PathLike) and str(path) != "",
-            f"ltm_config.db_path is {short(path)}: use a file's path, or ':memory:'",
-        )
-        _require(
-            self.durability in ("process", "disk"),
-            f"durability is {short(self.durability)}: use 'process' or 'disk'",
-        )
-        _require(
-            self.maintenance in ("background", "manual"),
-            f"maintenance is {short(self.maintenance)}: use 'background' or 'manual'",
-        )
-        _require(
-            _is_int(self.cache_bytes) and self.cache_bytes >= MIB,
-            f"cache_bytes is {short(self.cache_bytes)}: use at least {MIB} (1 MiB)",
-        )
-        _require(
-            _is_int(self.transition_batch) and self.transition_batch >= 1,
-            f"transition_batch is {short(self.transition_batch)}: use a whole number ≥ 1",
-        )
-        for name, flag in (
-            ("read_only", self.read_only),
-            ("ltm_config.keep_fine_vectors", self.ltm_config.keep_fine_vectors),
-        ):
-            _require(isinstance(flag, bool), f"{name} is {short(flag)}: use True or False")
-        for name in ("maintenance_interval_seconds", "busy_timeout_seconds"):
-            value = getattr(self, name)
-            _require(_is_positive(value), f"{name} is {short(value)}: use a number above 0")
+        for names, is_valid, use in _RULES:
+            for name in names:
+                value = attrgetter(name)(self)
+                if not is_valid(value):
+                    raise InvalidConfig(f"{name} is {short(value)}: use {use}")
 
     @property
     def is_in_memory(self) -> bool:
@@ -155,6 +116,27 @@ def _is_positive(value: object) -> bool:
     return 0 < value <= sys.float_info.max
 
 
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise InvalidConfig(message)
+_RULES: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
+    (
+        ("stm_config.memory_limit", "im_config.memory_limit", "ltm_config.memory_limit"),
+        lambda value: value is None or (_is_int(value) and value >= 0),
+        "a whole number ≥ 0 or None",
+    ),
+    (
+        ("stm_config.ttl_seconds", "im_config.ttl_seconds"),
+        lambda value: value is None or _is_positive(value),
+        "a number above 0 or None",
+    ),
+    (
+        ("ltm_config.db_path",),
+        lambda value: isinstance(value, str | os.PathLike) and str(value) != "",
+        "a file's path, or ':memory:'",
+    ),
+    (("durability",), lambda value: value in ("process", "disk"), "'process' or 'disk'"),
+    (("maintenance",), lambda value: value in ("background", "manual"), "'background' or 'manual'"),
+    (("cache_bytes",), lambda value: _is_int(value) and value >= MIB, f"at least {MIB} (1 MiB)"),
+    (("transition_batch",), lambda value: _is_int(value) and value >= 1, "a whole number ≥ 1"),
+    (("read_only", "ltm_config.keep_fine_vectors"), lambda value: isinstance(value, bool), "True or False"),
+    (("maintenance_interval_seconds", "busy_timeout_seconds"), _is_positive, "a number above 0"),
+)
+"""For each setting: its path, whether a value is valid, and what the error message suggests."""

@@ -117,7 +117,7 @@ def _hook(
         return
     if not callable(method) or getattr(method, "__recorded__", False):
         return
-    recorder = _Recorder(name, system, agent_id, importance)
+    recorder = _Recorder(name, KINDS.get(name, name), system, agent_id, importance)
     if inspect.iscoroutinefunction(method):
 
         @wraps(method)
@@ -152,38 +152,36 @@ def _hook(
     setattr(cls, name, recorded)
 
 
+@dataclasses.dataclass(frozen=True)
 class _Recorder:
     """Stores the calls of one method. A failure never reaches the agent."""
 
-    def __init__(
-        self, name: str, system: AgentMemorySystem, agent_id: AgentId, importance: Importance
-    ) -> None:
-        self._name = name
-        self._kind = KINDS.get(name, name)
-        self._system = system
-        self._agent_id = agent_id
-        self._importance = importance
+    name: str
+    kind: str
+    system: AgentMemorySystem
+    agent_id: AgentId
+    importance: Importance
 
     def record(self, instance: Any, args: Sequence[Any], named: Mapping[str, Any], result: Any) -> None:
         try:
             content = self._content(args, named, result)
-            weight = self._importance
+            weight = self.importance
             if callable(weight):
                 content = to_json(content)
-                weight = weight(self._kind, content)
-            agent_id, step = _id_of(instance, self._agent_id), _step_of(instance, self._name)
+                weight = weight(self.kind, content)
+            agent_id, step = _id_of(instance, self.agent_id), _step_of(instance, self.name)
             try:
-                self._system.add(agent_id, content, kind=self._kind, step=step, importance=weight)
+                self.system.add(agent_id, content, kind=self.kind, step=step, importance=weight)
             except InvalidMemory:  # most content is JSON already, so converting first would waste time
-                self._system.add(agent_id, to_json(content), kind=self._kind, step=step, importance=weight)
+                self.system.add(agent_id, to_json(content), kind=self.kind, step=step, importance=weight)
         except Exception as problem:  # no error of the memory may reach the agent
             _count_failure(instance)
-            _log.warning("a call of %s.%s was not stored: %s", type(instance).__name__, self._name, problem)
+            _log.warning("a call of %s.%s was not stored: %s", type(instance).__name__, self.name, problem)
 
     def _content(self, args: Sequence[Any], named: Mapping[str, Any], result: Any) -> Any:
-        if self._name == "get_state":
+        if self.name == "get_state":
             return result
-        content: dict[str, Any] = {"method": self._name}
+        content: dict[str, Any] = {"method": self.name}
         if args:
             content["input"] = args[0] if len(args) == 1 else list(args)
         if named:

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -122,7 +121,7 @@ class AgentMemorySystem:
             store, self.embedder.dimensions, self._forms.to_int8, config.cache_bytes - entry_bytes
         )
         self._reader = Reader(store, self._forms, cache)
-        self._searcher = Searcher(self._reader, self._indexes, embedder, cache.version)
+        self._searcher = Searcher(self._reader, self._indexes, embedder)
         self._transitions = Transitions(store, self._forms, config, self.clock)
         self._writes = 0
         self._check_counts_at = _CHECK_COUNTS_EVERY
@@ -163,12 +162,7 @@ class AgentMemorySystem:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *problem: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -457,13 +457,13 @@ def test_an_agent_with_a_memory_of_its_own_keeps_it(memory: AgentMemorySystem, w
 
 
 def test_the_error_of_a_mixin_without_a_system_says_what_to_do(memory: AgentMemorySystem) -> None:
-    class Forgetful(MemoryHooks, Plain):
+    class WithoutSystem(MemoryHooks, Plain):
         pass
 
-    forgetful = Forgetful()
-    assert forgetful.act("x") == {"went": "x"}
+    agent = WithoutSystem()
+    assert agent.act("x") == {"went": "x"}
     with pytest.raises(AttributeError, match="memory_system"):
-        _ = forgetful.memory
+        _ = agent.memory
 
 
 # -- Python values as JSON ------------------------------------------------------------------------

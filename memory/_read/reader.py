@@ -28,6 +28,8 @@ class Reader:
         self._store = store
         self._codecs = codecs
         self._cache = cache
+        self.version = cache.version
+        """Returns the version of an agent's rows."""
 
     def get_uncached(self, agent_id: str, id: str, version: int) -> MemoryEntry | None:
         """Read from the store a memory for which `EntryCache.get` returned `version`."""

@@ -29,19 +29,11 @@ _READ_AHEAD = 8
 class Searcher:
     """Ranks memories and reads the best ones through a `Reader`."""
 
-    def __init__(
-        self,
-        reader: Reader,
-        indexes: IndexCache,
-        embedder: ContentEmbedder,
-        version: Callable[[str], int],
-    ) -> None:
-        """`version` returns the version of an agent's rows."""
+    def __init__(self, reader: Reader, indexes: IndexCache, embedder: ContentEmbedder) -> None:
         self._reader = reader
         self._indexes = indexes
         self._embedder = embedder
         self._query_vector = query_vector_of(embedder)
-        self._version = version
         self.searches = 0
         """The number of searches so far."""
 
@@ -84,7 +76,7 @@ class Searcher:
             matches = ranking.matches(start, start + _READ_AHEAD)
             read_under = None
             for number, match in enumerate(matches):
-                version = self._version(agent_id)
+                version = self._reader.version(agent_id)
                 if version != read_under or version & 1:  # not read yet, or a memory may have changed
                     read_under = version
                     entries = self._read_matches(agent_id, matches[number:])
