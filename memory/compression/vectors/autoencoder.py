@@ -9,7 +9,6 @@ import numpy as np
 
 from memory.compression.vectors import _network
 from memory.compression.vectors._arrays import Codes, Doubles, Floats
-from memory.compression.vectors._serialization import Option
 from memory.compression.vectors._signed_bytes import NO_VECTOR, from_signed, to_signed
 from memory.compression.vectors.base import VectorCodec, require, require_whole, sixteenth
 
@@ -22,7 +21,6 @@ class AutoencoderCodec(VectorCodec):
     ``history``, which is not saved. The same seed and the same vectors give the same network.
 
     Args:
-        dimensions: the length of a vector.
         code: signed bytes of a code; a sixteenth of the float32 vector by default.
         hidden: neurons of each hidden layer; as many as dimensions by default.
         epochs: how often ``fit`` uses each vector.
@@ -32,6 +30,7 @@ class AutoencoderCodec(VectorCodec):
     """
 
     name: ClassVar[str] = "autoencoder"
+    _zero_code: ClassVar[int] = NO_VECTOR
 
     def __init__(
         self,
@@ -59,28 +58,8 @@ class AutoencoderCodec(VectorCodec):
             0.0 < learning_rate < 1.0,
             f"learning_rate is {learning_rate}: use a number between 0 and 1",
         )
-
-    @property
-    def bytes_per_vector(self) -> int:
-        return self.code
-
-    @property
-    def min_fit_vectors(self) -> int:
-        return self.batch_size
-
-    @property
-    def _zero_code(self) -> int:
-        return NO_VECTOR
-
-    def _options(self) -> Mapping[str, Option]:
-        return {
-            "code": self.code,
-            "hidden": self.hidden,
-            "epochs": self.epochs,
-            "batch_size": self.batch_size,
-            "learning_rate": self.learning_rate,
-            "seed": self.seed,
-        }
+        self.bytes_per_vector = self.code
+        self.min_fit_vectors = batch_size
 
     def _shapes(self) -> Mapping[str, tuple[int, ...]]:
         return _network.shapes(self.dimensions, self.hidden, self.code)

@@ -6,6 +6,7 @@ original ones. Only directions are kept, because memories are compared by cosine
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Self
@@ -32,6 +33,12 @@ class VectorCodec(ABC):
     """
 
     name: ClassVar[str]
+    bytes_per_vector: int
+    """The bytes of one code."""
+    min_fit_vectors: int = 0
+    """How many vectors that are not zero ``fit`` needs; 0 if there is nothing to fit."""
+    _zero_code: ClassVar[int] = 0
+    """The byte that a zero vector's code consists of."""
 
     def __init__(self, dimensions: int) -> None:
         require_whole("dimensions", dimensions, 1)
@@ -39,19 +46,9 @@ class VectorCodec(ABC):
         self._learnt: dict[str, Floats] = {}
 
     @property
-    @abstractmethod
-    def bytes_per_vector(self) -> int:
-        """The bytes of one code."""
-
-    @property
     def is_fitted(self) -> bool:
         """Whether the codec can encode; always true if there is nothing to fit."""
         return self._learnt.keys() == self._shapes().keys()
-
-    @property
-    def min_fit_vectors(self) -> int:
-        """How many vectors that are not zero ``fit`` needs; 0 if there is nothing to fit."""
-        return 0
 
     def fit(self, vectors: ArrayLike) -> Self:
         """Fit the codec to an (n, dimensions) array and return it. Codes made before become invalid.
@@ -128,14 +125,10 @@ class VectorCodec(ABC):
                 f"codec '{self.name}' can't {verb} because it is not fitted: call fit first"
             )
 
-    @property
-    def _zero_code(self) -> int:
-        """The byte that a zero vector's code consists of."""
-        return 0
-
     def _options(self) -> Mapping[str, Option]:
-        """Return the keyword arguments that make an equal codec."""
-        return {}
+        """Return the keyword arguments that make an equal codec: each is kept under its own name."""
+        parameters = inspect.signature(type(self)).parameters
+        return {name: getattr(self, name) for name in parameters if name != "dimensions"}
 
     def _shapes(self) -> Mapping[str, tuple[int, ...]]:
         """Return the shapes of the arrays that ``fit`` learns, by name."""

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from memory.compression.vectors._arrays import Codes, Doubles, Floats, product
 from memory.compression.vectors._covariance import principal_axes
 from memory.compression.vectors._rotation import random_rotation
-from memory.compression.vectors._serialization import Option
 from memory.compression.vectors.base import VectorCodec, require, require_whole
 
 ROTATION_STEPS = 10
@@ -30,7 +29,6 @@ class BinaryCodec(VectorCodec):
     dimension, and adds the mean.
 
     Args:
-        dimensions: the length of a vector.
         rotate: whether ``fit`` also fits a rotation.
         seed: of the first rotation, and of the sample that it is fitted to.
     """
@@ -43,17 +41,8 @@ class BinaryCodec(VectorCodec):
         require_whole("seed", seed, 0)
         self.rotate = rotate
         self.seed = seed
-
-    @property
-    def bytes_per_vector(self) -> int:
-        return math.ceil(self.dimensions / 8)
-
-    @property
-    def min_fit_vectors(self) -> int:
-        return 2
-
-    def _options(self) -> Mapping[str, Option]:
-        return {"rotate": self.rotate, "seed": self.seed}
+        self.bytes_per_vector = math.ceil(dimensions / 8)
+        self.min_fit_vectors = 2
 
     def _shapes(self) -> Mapping[str, tuple[int, ...]]:
         shapes = {"mean": (self.dimensions,), "heights": (self.dimensions,)}

@@ -15,9 +15,9 @@ class Float32Codec(VectorCodec):
 
     name: ClassVar[str] = "float32"
 
-    @property
-    def bytes_per_vector(self) -> int:
-        return 4 * self.dimensions
+    def __init__(self, dimensions: int) -> None:
+        super().__init__(dimensions)
+        self.bytes_per_vector = 4 * dimensions
 
     def _encode(self, units: Floats) -> Codes:
         return np.ascontiguousarray(units, dtype="<f4").view(np.uint8)

@@ -16,9 +16,9 @@ class Int8Codec(VectorCodec):
 
     name: ClassVar[str] = "int8"
 
-    @property
-    def bytes_per_vector(self) -> int:
-        return self.dimensions
+    def __init__(self, dimensions: int) -> None:
+        super().__init__(dimensions)
+        self.bytes_per_vector = dimensions
 
     def _encode(self, units: Floats) -> Codes:
         return to_int8(units)

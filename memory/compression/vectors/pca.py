@@ -9,7 +9,6 @@ import numpy as np
 
 from memory.compression.vectors._arrays import Codes, Doubles, Floats, product
 from memory.compression.vectors._covariance import principal_axes
-from memory.compression.vectors._serialization import Option
 from memory.compression.vectors._signed_bytes import NO_VECTOR, from_signed, to_signed
 from memory.compression.vectors.base import VectorCodec, require_whole, sixteenth
 
@@ -21,31 +20,18 @@ class PcaCodec(VectorCodec):
     was seen by ``fit`` are clipped.
 
     Args:
-        dimensions: the length of a vector.
         components: bytes of a code; a sixteenth of the float32 vector by default.
     """
 
     name: ClassVar[str] = "pca"
+    _zero_code: ClassVar[int] = NO_VECTOR
 
     def __init__(self, dimensions: int, *, components: int | None = None) -> None:
         super().__init__(dimensions)
         self.components = sixteenth(dimensions) if components is None else components
         require_whole("components", self.components, 1, dimensions)
-
-    @property
-    def bytes_per_vector(self) -> int:
-        return self.components
-
-    @property
-    def min_fit_vectors(self) -> int:
-        return self.components + 1
-
-    @property
-    def _zero_code(self) -> int:
-        return NO_VECTOR
-
-    def _options(self) -> Mapping[str, Option]:
-        return {"components": self.components}
+        self.bytes_per_vector = self.components
+        self.min_fit_vectors = self.components + 1
 
     def _shapes(self) -> Mapping[str, tuple[int, ...]]:
         return {

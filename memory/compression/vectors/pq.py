@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from memory.compression.vectors._arrays import Codes, Doubles, Floats, product
 from memory.compression.vectors._covariance import principal_axes
 from memory.compression.vectors._kmeans import CENTROIDS, NO_VECTOR, codebooks, nearest
-from memory.compression.vectors._serialization import Option
 from memory.compression.vectors.base import VectorCodec, require_whole, sixteenth
 
 FEWEST_ROWS = 2048
@@ -36,13 +35,13 @@ class PqCodec(VectorCodec):
     template, which are not normally distributed, .91 and .94.
 
     Args:
-        dimensions: the length of a vector.
         subspaces: bytes of a code; a sixteenth of the float32 vector by default.
         iterations: of k-means, after its first centroids.
         seed: of the sample, of the filled-up vectors and of k-means.
     """
 
     name: ClassVar[str] = "pq"
+    _zero_code: ClassVar[int] = NO_VECTOR
 
     def __init__(
         self,
@@ -59,26 +58,13 @@ class PqCodec(VectorCodec):
         require_whole("subspaces", self.subspaces, 1, dimensions)
         require_whole("iterations", iterations, 1)
         require_whole("seed", seed, 0)
-
-    @property
-    def bytes_per_vector(self) -> int:
-        return self.subspaces
-
-    @property
-    def min_fit_vectors(self) -> int:
-        return CENTROIDS
-
-    @property
-    def _zero_code(self) -> int:
-        return NO_VECTOR
+        self.bytes_per_vector = self.subspaces
+        self.min_fit_vectors = CENTROIDS
 
     @property
     def _width(self) -> int:
         """Dimensions of a sub-space. If they do not divide evenly, some places stay empty."""
         return -(-self.dimensions // self.subspaces)
-
-    def _options(self) -> Mapping[str, Option]:
-        return {"subspaces": self.subspaces, "iterations": self.iterations, "seed": self.seed}
 
     def _shapes(self) -> Mapping[str, tuple[int, ...]]:
         return {

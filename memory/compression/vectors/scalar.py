@@ -16,7 +16,6 @@ import numpy as np
 
 from memory.compression.vectors._arrays import Codes, Doubles, Floats, product
 from memory.compression.vectors._rotation import random_rotation
-from memory.compression.vectors._serialization import Option
 from memory.compression.vectors.base import VectorCodec, require, require_whole
 
 
@@ -27,7 +26,6 @@ class ScalarCodec(VectorCodec):
     machine.
 
     Args:
-        dimensions: the length of a vector.
         bits: 1, 2 or 4.
         seed: of the rotation.
     """
@@ -40,14 +38,8 @@ class ScalarCodec(VectorCodec):
         require_whole("seed", seed, 0)
         self.bits = bits
         self.seed = seed
+        self.bytes_per_vector = math.ceil(dimensions * bits / 8)
         self._levels = normal_levels(2**bits)
-
-    @property
-    def bytes_per_vector(self) -> int:
-        return math.ceil(self.dimensions * self.bits / 8)
-
-    def _options(self) -> Mapping[str, Option]:
-        return {"bits": self.bits, "seed": self.seed}
 
     def _shapes(self) -> Mapping[str, tuple[int, ...]]:
         return {"rotation": (self.dimensions, self.dimensions)}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
 
 from memory.compression.vectors._arrays import Codes, Floats
-from memory.compression.vectors._serialization import Option
 from memory.compression.vectors.base import VectorCodec, require_whole, sixteenth
 from memory.compression.vectors.int8 import from_int8, to_int8
 
@@ -19,7 +17,6 @@ class TruncateCodec(VectorCodec):
     A vector whose first dimensions are all zero decodes to zero.
 
     Args:
-        dimensions: the length of a vector.
         keep: how many dimensions are kept; a sixteenth of the float32 vector's bytes by default.
     """
 
@@ -29,13 +26,7 @@ class TruncateCodec(VectorCodec):
         super().__init__(dimensions)
         self.keep = sixteenth(dimensions) if keep is None else keep
         require_whole("keep", self.keep, 1, dimensions)
-
-    @property
-    def bytes_per_vector(self) -> int:
-        return self.keep
-
-    def _options(self) -> Mapping[str, Option]:
-        return {"keep": self.keep}
+        self.bytes_per_vector = self.keep
 
     def _encode(self, units: Floats) -> Codes:
         return to_int8(units[:, : self.keep])
