@@ -39,12 +39,9 @@ _LINE_TOKENS = 3
 """Tokens of a line of the system text besides its text: "- " and the end of the line."""
 _MEMORIES = "What you remember:"
 _SESSIONS = "Other conversations:"
-_RECENCY_SHARE = 0.2
-"""The most that recency adds to a search score (see `_weight`)."""
-_IMPORTANCE_SHARE = 0.2
-"""The most that importance adds to a search score."""
-_DAY = 24 * 3600.0
-"""Seconds after which recency counts half."""
+_RECENCY_SHARE = 0.2  # The most that recency adds to a search score (see `_weight`)
+_IMPORTANCE_SHARE = 0.2  # The most that importance adds to a search score
+_DAY = 24 * 3600.0  # Seconds after which recency counts half
 _HITS_PER_MEMORY = 16
 """Search hits read at most for each memory that is wanted: many repeat the question or each other."""
 _FIRST_READ = 64
@@ -189,12 +186,6 @@ class ContextBuilder:
             ),
             memories=tuple([line.source for line in memories.lines]),
         )
-
-    def forget(self, session_id: str) -> None:
-        """Drop everything that is cached of a session."""
-        with self._lock:
-            self._cached.pop(session_id, None)
-            self._cached_lines.pop(session_id, None)
 
     # -- the history --------------------------------------------------------------------------
 

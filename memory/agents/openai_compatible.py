@@ -399,13 +399,8 @@ def _retry_after_seconds(retry_after: str) -> float | None:
 
 def _is_http(url: object) -> bool:
     try:
-        parts = urlsplit(url) if isinstance(url, str) else None
-        return (
-            parts is not None
-            and parts.scheme in ("http", "https")
-            and bool(parts.hostname)
-            and parts.port != 0
-        )
+        parts = urlsplit(url if isinstance(url, str) else "")
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
 

@@ -29,10 +29,8 @@ MAX_CHARACTERS = 20_000
 
 _MARK = "\N{LOWER ONE EIGHTH BLOCK}"
 _SPECIAL = (_MARK, "<unk>", "<s>", "</s>")
-_CACHED_PIECES = 50_000
-"""Pieces in each cache: about 15 MB, more than the vocabulary of most agents."""
-_LONGEST_CACHED = 40
-"""Characters of the longest piece that is cached: longer ones are rarely repeated."""
+_CACHED_PIECES = 50_000  # Pieces in each cache: about 15 MB, more than the vocabulary of most agents
+_LONGEST_CACHED = 40  # Characters of the longest piece that is cached: longer ones are rarely repeated
 _WORD = re.compile(r"[^\W_]+")
 
 

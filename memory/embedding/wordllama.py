@@ -20,10 +20,8 @@ from memory.embedding.tokens import Piece, pieces_of, wheel_folder, words_of_tok
 _WEIGHTS = "weights/l2_supercat_256.safetensors"
 _FEW_TEXTS = 8
 """Up to this many short texts are embedded with one gather: more would not fit the CPU's cache."""
-_FEW_PIECES = 48
-"""Pieces of a short text: up to here, counting repeated tokens costs more than it saves."""
-_WIDE_TOKENS = 4096
-"""Token vectors that are cached as float32, 1 KB each: most words of everyday English."""
+_FEW_PIECES = 48  # Pieces of a short text: up to here, counting repeated tokens costs more than it saves
+_WIDE_TOKENS = 4096  # Token vectors that are cached as float32, 1 KB each: most words of everyday English
 
 _load_lock = fork_safe_lock()
 _loaded: NDArray[np.float16] | None = None

@@ -31,8 +31,7 @@ _UNKNOWN_VERSION = 1
 """A version that always makes `catch_up` read the state: odd versions mean a write in progress."""
 _RELOAD_SHARE = 8
 """The index is read again when more than 1/8 of its positions are deleted: a bound on wasted RAM."""
-_RELOAD_MIN = 64
-"""… but not for fewer deleted memories than this: reading costs more than they do."""
+_RELOAD_MIN = 64  # … but not for fewer deleted memories than this: reading costs more than they do
 _OBSERVED_TOGETHER = 16
 """Memories that `Conversations` observes in one step: one by one would slow down each small write."""
 _MEASURE_EVERY = 128

@@ -19,8 +19,7 @@ from memory.search.lexical import WordMatches
 from memory.search.terms import words_of
 from memory.search.vectors import top
 
-_BEST = 10
-"""The memories whose mean score becomes 1: as many as a search returns by default."""
+_BEST = 10  # The memories whose mean score becomes 1: as many as a search returns by default
 
 Floats = NDArray[np.float32]
 QueryVector = Callable[[str, Callable[[str], float]], Floats]

@@ -26,8 +26,7 @@ PEAK_SHARE = 1.0
 OWN_SHARE = np.float32(2 * sum(NEIGHBOUR_SHARES) * MISSING + PEAK_SHARE)
 """The factor of the memory's own score if it has no neighbours."""
 
-_FEW = 4
-"""Memories: up to this many at once are linked one by one, which is faster than sorting them."""
+_FEW = 4  # Memories: up to this many at once are linked one by one, which is faster than sorting them
 _UNLINKED = -np.inf
 
 

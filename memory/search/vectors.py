@@ -18,23 +18,16 @@ from memory.compression.quantise import to_int8_one
 
 FULL_SCAN_ROWS = 2048
 """Up to this many rows all int8 codes are scanned: as fast as the bits, and more exact."""
-_CANDIDATE_SHARE = 100
-"""The first pass ranks the nearest 1/100 of the rows by their codes …"""
-_CANDIDATES_MIN = 160
-"""… but at least this many rows."""
-_MOST_CANDIDATES = 4
-"""If the candidates are more than 1/4 of the rows, scanning all codes is faster."""
+_CANDIDATE_SHARE = 100  # The first pass ranks the nearest 1/100 of the rows by their codes …
+_CANDIDATES_MIN = 160  # … but at least this many rows
+_MOST_CANDIDATES = 4  # If the candidates are more than 1/4 of the rows, scanning all codes is faster
 _DEVIATIONS = 1.5
 """How many standard deviations of the differing signs the search reaches beyond the expected number.
 Together with the constants above it gives a recall@10 of 0.995 or more (docs/performance.md)."""
-_ROUNDING = 3
-"""The rounded query selects this many times k candidates, which the exact query then orders."""
-_HISTOGRAM_ROWS = 1024
-"""Rows that are sampled to estimate the distribution of the distances."""
-_SIGN_ROWS = 4096
-"""Rows whose sign bits are made in one step: a bound on the temporary arrays, here 1 MB."""
-_FEW = 400
-"""Up to this many candidates are compared with the exact query without a pass by codes."""
+_ROUNDING = 3  # The rounded query selects this many times k candidates, which the exact query then orders
+_HISTOGRAM_ROWS = 1024  # Rows that are sampled to estimate the distribution of the distances
+_SIGN_ROWS = 4096  # Rows whose sign bits are made in one step: a bound on the temporary arrays, here 1 MB
+_FEW = 400  # Up to this many candidates are compared with the exact query without a pass by codes
 
 
 def top(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:

@@ -298,9 +298,6 @@ def test_a_deleted_session_is_not_built_from_the_cache() -> None:
             builder.build("mine")
         store.create("ann", id="mine", messages=[user("new one"), user("new two"), user("new three")])
         assert shown(builder.build("mine")) == ["new one", "new two", "new three"]
-        builder.forget("mine")
-        assert builder._cached == {}
-        assert shown(builder.build("mine")) == ["new one", "new two", "new three"]
 
 
 def test_a_session_made_anew_between_two_builds_is_another_one() -> None:

@@ -13,8 +13,7 @@ NO_VECTOR = 255
 """The code of the zero vector in the first sub-space: its centroid is never chosen there."""
 SEEDING_ROWS = 2048
 """Rows that the first centroids are drawn from, eight for each centroid: a bound on the time."""
-_NEVER = np.float32(1e30)
-"""Half a squared length so large that the centroid is never the nearest."""
+_NEVER = np.float32(1e30)  # Half a squared length so large that the centroid is never the nearest
 
 
 def codebooks(spaces: Floats, iterations: int, rng: np.random.Generator) -> Floats:
