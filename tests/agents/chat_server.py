@@ -1,4 +1,4 @@
-"""A real HTTP server on this machine that speaks chat completions, and misbehaves when told to."""
+"""A local HTTP server with the chat completions interface, which can also fail in given ways."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Act = Callable[["Handler"], None]
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers each request with the next act of the server's script; the last one is repeated."""
+    """Answers each request with the next act of the server's list; the last one is repeated."""
 
     protocol_version = "HTTP/1.1"
     server: ChatServer
@@ -63,14 +63,14 @@ class ChatServer(ThreadingHTTPServer):
         self.paths: list[str] = []
         self.keys: list[str] = []
         self.given_up = threading.Event()
-        """Set at the end, for acts that let the client wait."""
+        """Set at the end of the test; acts that make the client wait then end."""
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}/v1"
 
     def handle_error(self, *_: object) -> None:
-        """A client that went away is not this server's problem."""
+        """Ignore clients that closed the connection."""
 
 
 @contextmanager
@@ -110,7 +110,7 @@ def answers(document: Any, status: int = 200, **headers: str) -> Act:
 def streams(
     *events: Any, piece: int = 10**6, done: bool = True, line_end: str = "\n", close: bool = False
 ) -> Act:
-    """Events as server-sent ones, in pieces of so many bytes; `close` breaks the connection at the end."""
+    """Send server-sent events in pieces of `size` bytes; `close` breaks the connection at the end."""
     lines = [
         f"data: {event if isinstance(event, str) else json.dumps(event, ensure_ascii=False)}"
         for event in events
@@ -152,7 +152,7 @@ def never_answers(handler: Handler) -> None:
 
 
 def drips(handler: Handler) -> None:
-    """A byte now and then: always something, and never an end."""
+    """Send a byte from time to time, without end."""
     handler.begin(200, Content_Type="application/json", Transfer_Encoding="chunked")
     while not handler.server.given_up.wait(0.02):
         handler.chunk(b" ")

@@ -1,4 +1,4 @@
-"""Contexts: never over the budget, never a message cut, valid in both forms, cached where that is safe."""
+"""Contexts: within the budget, without cut messages, valid in both forms, cached where that is safe."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ histories = st.lists(turns, max_size=12).map(lambda parts: [message for part in 
 
 
 def recounted(context: Context, count: Callable[[str], int]) -> int:
-    """The tokens of the whole, counted anew from what is sent."""
+    """Return the tokens of a context, counted from its parts."""
     total = count(context.system) + (MESSAGE_TOKENS if context.system else 0)
     for message in context.messages:
         total += MESSAGE_TOKENS + count(message.content)
@@ -102,7 +102,7 @@ def test_every_context_keeps_the_promises(
         assert context.tokens <= budget
         assert recounted(context, count) <= context.tokens
         numbers = [history.index(message) for message in context.messages]
-        assert numbers == sorted(set(numbers))  # in their order, each whole
+        assert numbers == sorted(set(numbers))  # in order, none cut
         assert context.left_out.messages == len(history) - len(numbers)
         questions = [message for message in history if message.role == "user"]
         if questions:
@@ -117,7 +117,7 @@ def test_every_context_keeps_the_promises(
 def test_building_step_by_step_gives_what_building_at_once_gives(
     history: list[Message], budget: int, cuts: list[int]
 ) -> None:
-    """The cache may save work; it may never show."""
+    """The cache must not change the result."""
     with SessionStore() as store:
         session = store.create("ann")
         warm = builder_on(store, budget, system_prompt="Be brief.")
@@ -139,7 +139,7 @@ def outcome(builder: ContextBuilder, session_id: str) -> Context | str:
 
 
 def assert_valid_openai(messages: list[dict[str, Any]]) -> None:
-    """After calls come their results, each once, and nothing else before; no result stands elsewhere."""
+    """Assert that each call is followed by its results, each once, and no result stands elsewhere."""
     open_calls: list[str] = []
     for message in messages:
         if message["role"] == "tool":
@@ -167,10 +167,10 @@ def assert_valid_anthropic(messages: list[dict[str, Any]]) -> None:
     assert not wanted
 
 
-# -- what is in and what is out ---------------------------------------------------------------
+# -- what is shown and what is not ------------------------------------------------------------
 
 
-def test_the_newest_messages_are_kept_and_the_rest_is_told() -> None:
+def test_the_newest_messages_are_shown_and_the_others_are_counted() -> None:
     with SessionStore() as store:
         session = store.create(
             "ann", messages=[user("one"), assistant("two"), user("three"), assistant("four"), user("five")]
@@ -185,14 +185,14 @@ def test_the_newest_messages_are_kept_and_the_rest_is_told() -> None:
             "five",
         ]
         some = builder_on(store, prompt + 4 * each).build(session.id)
-        assert shown(some) == ["three", "four", "five"]  # and not "two", the answer to what is not there
+        assert shown(some) == ["three", "four", "five"]  # not "two": its question is not shown
         assert some.left_out.messages == 2
         assert some.left_out
         with pytest.raises(BudgetTooSmall, match=f"take {prompt + each}"):
             builder_on(store, prompt + each - 1).build(session.id)
 
 
-def test_the_question_stays_when_its_tools_found_too_much() -> None:
+def test_the_question_stays_when_tool_results_fill_the_budget() -> None:
     with SessionStore() as store:
         rounds = [
             message
@@ -230,7 +230,7 @@ def test_a_long_session_is_read_from_its_end() -> None:
         assert counted == ["new"]  # building again costs the new message only
 
 
-def test_sessions_that_were_not_used_for_long_leave_the_cache() -> None:
+def test_the_least_recently_used_sessions_leave_the_cache() -> None:
     with SessionStore() as store:
         builder = builder_on(store, recent_sessions=3)
         sessions = [store.create("ann", messages=[user(str(number))]) for number in range(600)]
@@ -300,7 +300,7 @@ def test_a_deleted_session_is_not_built_from_the_cache() -> None:
         assert shown(builder.build("mine")) == ["new one", "new two", "new three"]
 
 
-def test_a_session_made_anew_between_two_builds_is_another_one() -> None:
+def test_a_session_created_again_between_two_builds_is_read_again() -> None:
     with SessionStore() as store:
         builder = builder_on(store)
         store.create("ann", id="mine", messages=[user("old")])
@@ -313,7 +313,7 @@ def test_a_session_made_anew_between_two_builds_is_another_one() -> None:
 def test_changes_of_tools_and_prompt_are_seen() -> None:
     with SessionStore() as store:
         registry = ToolRegistry()
-        builder = builder_on(store, tools=registry)  # empty, and still the one that is used
+        builder = builder_on(store, tools=registry)  # empty, but it must be used
         session = store.create("ann", messages=[user("hello")])
         plain = builder.build(session.id)
         assert plain.tools == ()
@@ -358,7 +358,7 @@ def test_threads_may_share_a_builder() -> None:
 # -- memory and other sessions ----------------------------------------------------------------
 
 
-def test_memories_come_in_the_order_of_their_worth_within_their_share(open_memory: OpenMemory) -> None:
+def test_memories_are_ordered_by_weight_within_their_share(open_memory: OpenMemory) -> None:
     memory = open_memory()
     memory.add("ann", "The umbrella is in the cellar.")
     memory.add("ann", "The umbrella\nis blue. " + "Really. " * 300)
@@ -369,16 +369,18 @@ def test_memories_come_in_the_order_of_their_worth_within_their_share(open_memor
         context = builder_on(store, 200, memory=memory).build(session.id)
         assert context.system.startswith("What you remember:\n- The umbrella is in the cellar.")
         assert "Bob" not in context.system
-        assert "Really" not in context.system  # too long: left out whole, and the shorter ones are not
+        assert "Really" not in context.system  # too long: left out, but the shorter ones are shown
         assert context.left_out.memories == 1
         assert context.memories[0].entry.content == "The umbrella is in the cellar."
         assert context.tokens <= 200
         assert "blue. Really. Really." in builder_on(store, 9000, memory=memory).build(session.id).system
 
 
-def test_recency_and_importance_decide_between_like_memories(open_memory: OpenMemory, clock: Any) -> None:
+def test_recency_and_importance_order_memories_that_match_equally(
+    open_memory: OpenMemory, clock: Any
+) -> None:
     memory = open_memory()
-    # The same words and the same meaning: only what is around them differs.
+    # The same words and the same meaning: only recency and importance differ.
     memory.add("ann", "Tea (kitchen)", importance=2.0, metadata={"which": "first"})
     clock.advance(30 * 24 * 3600)
     memory.add("ann", "tea kitchen", importance=1.0, metadata={"which": "unimportant"})
@@ -393,7 +395,7 @@ def test_recency_and_importance_decide_between_like_memories(open_memory: OpenMe
     assert list(hits).index("important") < list(hits).index("unimportant")
 
 
-def test_recency_and_importance_decide_which_like_memories_are_chosen(
+def test_recency_and_importance_choose_among_memories_that_match_equally(
     open_memory: OpenMemory, clock: Any
 ) -> None:
     memory = open_memory()
@@ -417,7 +419,7 @@ def test_recency_and_importance_decide_which_like_memories_are_chosen(
             assert context.memories[0].entry.content == "tea, in the kitchen"
 
 
-def test_what_stands_in_the_history_is_not_remembered_as_well(open_memory: OpenMemory) -> None:
+def test_messages_in_the_history_are_not_shown_as_memories_too(open_memory: OpenMemory) -> None:
     memory = open_memory()
     said = [user("My umbrella is in the cellar."), assistant("Noted: the umbrella is in the cellar.")]
     for message in said:
@@ -432,7 +434,7 @@ def test_what_stands_in_the_history_is_not_remembered_as_well(open_memory: OpenM
         assert "cellar" in builder_on(store, memory=memory).build(other.id).system
 
 
-def test_a_text_is_remembered_once_and_not_if_it_is_the_question(open_memory: OpenMemory) -> None:
+def test_each_text_is_shown_once_and_the_question_not_as_a_memory(open_memory: OpenMemory) -> None:
     memory = open_memory()
     for _ in range(7):
         memory.add("ann", "Where is the umbrella?")
@@ -447,7 +449,7 @@ def test_a_text_is_remembered_once_and_not_if_it_is_the_question(open_memory: Op
     ]
 
 
-def test_what_was_found_stays_for_the_tool_calls_of_a_question(open_memory: OpenMemory) -> None:
+def test_memories_are_looked_up_once_for_a_question_and_its_tool_calls(open_memory: OpenMemory) -> None:
     memory = open_memory()
     memory.add("ann", "The umbrella is in the cellar.")
     with SessionStore() as store:
@@ -461,8 +463,8 @@ def test_what_was_found_stays_for_the_tool_calls_of_a_question(open_memory: Open
         assert "in the car" in builder.build(session.id).system
 
 
-def test_a_large_result_makes_the_memories_give_way(open_memory: OpenMemory) -> None:
-    """They had room when the question was asked; the newest message must have it now."""
+def test_a_large_result_leaves_less_room_for_memories(open_memory: OpenMemory) -> None:
+    """The memories had room at first; the newest message needs it now."""
     memory = open_memory()
     for number in range(5):
         memory.add("ann", f"The umbrella number {number} is in the cellar, " + "far back " * 3)
@@ -477,7 +479,7 @@ def test_a_large_result_makes_the_memories_give_way(open_memory: OpenMemory) -> 
         assert len(context.memories) + context.left_out.memories == 5
 
 
-def test_other_sessions_are_told_of_and_kept_up_to_date() -> None:
+def test_other_sessions_are_shown_and_kept_up_to_date() -> None:
     with SessionStore() as store:
         builder = builder_on(store, recent_sessions=2)
         store.create("bob", "Bob's", messages=[user("secret")])
@@ -491,7 +493,7 @@ def test_other_sessions_are_told_of_and_kept_up_to_date() -> None:
 
         assert others() == [
             "- Kitchen: " + ("salt and " * 50).strip()
-        ]  # never cut; an empty one says nothing
+        ]  # never cut; an empty session is not shown
         store.append(garden.id, assistant("tulips"))
         assert others() == ["- Kitchen: " + ("salt and " * 50).strip()]  # the question is the same
         store.append(session.id, user("hello again"))
@@ -511,7 +513,7 @@ def test_no_session_is_dropped_while_the_cache_makes_room(monkeypatch: pytest.Mo
         store.create("ann", "old", messages=[user("old")])
         session = store.create("ann", messages=[user("hello")])
         builder.build(session.id)
-        for name in ("bob", "cid", "dan"):  # what they know fills the cache
+        for name in ("bob", "cid", "dan"):  # their sessions fill the cache
             store.create(name, "other", messages=[user("other")])
             builder.build(store.create(name, messages=[user("hello")]).id)
         store.create("ann", "new", messages=[user("new")])
@@ -535,7 +537,7 @@ def test_threads_see_all_other_sessions_while_the_cache_makes_room(
         together(*(lambda agent=agent: work(agent) for agent in "abcdef"))
 
 
-def test_settings_that_can_not_work_are_refused() -> None:
+def test_invalid_settings_are_refused() -> None:
     with SessionStore() as store:
         for wrong in ({"budget": 0}, {"memories": -1}, {"recent_sessions": -1}, {"memory_share": 1.5}):
             with pytest.raises(InvalidAgentInput):

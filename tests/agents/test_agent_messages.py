@@ -1,4 +1,4 @@
-"""Messages, calls and sessions: what is checked, what is kept, how ids behave."""
+"""Messages, calls and sessions: validation, storing, and ids."""
 
 from __future__ import annotations
 
@@ -92,25 +92,25 @@ def test_a_sessions_metadata_comes_back_as_it_was_given(metadata: dict[str, Any]
         {"role": "user", "surprise": 1},
     ],
 )
-def test_what_can_not_be_a_message_is_refused(fields: dict[str, Any]) -> None:
+def test_invalid_messages_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Message(**fields)
 
 
-def test_what_holds_itself_is_refused() -> None:
+def test_arguments_that_hold_themselves_are_refused() -> None:
     endless: dict[str, Any] = {}
     endless["self"] = endless
     with pytest.raises(ValidationError, match="holds itself"):
         ToolCall(name="x", arguments=endless)
 
 
-def test_nothing_of_a_message_can_be_changed() -> None:
+def test_a_message_cannot_be_changed() -> None:
     message = Message(role="user", content="hello")
     with pytest.raises(ValidationError):
         message.content = "bye"  # type: ignore[misc]
 
 
-def test_what_the_store_refuses_is_one_line_of_ours() -> None:
+def test_an_error_of_the_store_is_one_line() -> None:
     with SessionStore() as store:
         for wrong in (
             {"agent_id": ""},
@@ -128,7 +128,7 @@ def test_what_the_store_refuses_is_one_line_of_ours() -> None:
     assert issubclass(AgentError, AgentMemoryError)
 
 
-def test_ids_sort_as_they_were_made_and_no_thread_gets_one_twice() -> None:
+def test_ids_sort_by_creation_and_are_unique_across_threads() -> None:
     made = together(*[lambda: [new_id() for _ in range(2000)]] * 4)
     for own in made:
         assert own == sorted(own)
@@ -152,7 +152,7 @@ def test_a_forked_child_makes_other_ids() -> None:
     assert abs(int(mine, 16) - int(childs, 16)) > 1000
 
 
-def test_a_session_is_complete() -> None:
+def test_a_session_has_all_its_fields() -> None:
     session = Session(agent_id="ann")
     assert (session.title, session.archived, session.parent_id, session.message_count) == (
         "",

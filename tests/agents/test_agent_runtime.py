@@ -1,4 +1,4 @@
-"""The loop: how it ends, what it stores, and that nothing is lost or mixed up, also by many at once."""
+"""The loop: how it ends, what it stores, and that concurrent invocations lose or mix up nothing."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def invoke(
     return asyncio.run(runtime.ainvoke(text, session_id))
 
 
-def wish(name: str, **arguments: Any) -> ToolCall:
+def call(name: str, **arguments: Any) -> ToolCall:
     return ToolCall(name=name, arguments=arguments)
 
 
-def kept(store: SessionStore, session_id: str) -> list[tuple[str, str]]:
+def stored(store: SessionStore, session_id: str) -> list[tuple[str, str]]:
     return [(message.role, message.content) for message in store.messages(session_id)]
 
 
@@ -65,16 +65,16 @@ def adding() -> ToolRegistry:
 
 
 @both_ways
-def test_a_turn_with_a_tool_is_kept_and_remembered(
+def test_messages_and_tool_results_are_stored_in_session_and_memory(
     how: str, store: SessionStore, open_memory: OpenMemory
 ) -> None:
     memory = open_memory()
-    model = ScriptedModel([Reply("", (wish("add", a=1, b=2),)), "It is 3."])
+    model = ScriptedModel([Reply("", (call("add", a=1, b=2),)), "It is 3."])
     runtime = AgentRuntime("ann", model, sessions=store, memory=memory, tools=adding())
     done = invoke(runtime, "What is\n1+2?", how=how)
     assert (done.answer, done.stopped_by, done.steps, done.error) == ("It is 3.", "answer", 2, "")
     assert [result.content for result in done.tool_results] == ["3"]
-    assert kept(store, done.session_id) == [
+    assert stored(store, done.session_id) == [
         ("user", "What is\n1+2?"),
         ("assistant", ""),
         ("tool", "3"),
@@ -82,13 +82,13 @@ def test_a_turn_with_a_tool_is_kept_and_remembered(
     ]
     assert list(done.messages) == store.messages(done.session_id)
     assert store.get(done.session_id).title == "What is 1+2?"
-    stored = memory.recent("ann", 10)
-    assert {entry.content for entry in stored} == {"What is\n1+2?", 'add {"a":1,"b":2}: 3', "It is 3."}
-    assert {entry.metadata["session"] for entry in stored} == {done.session_id}
-    assert {entry.id for entry in stored} <= {message.id for message in done.messages}
+    memories = memory.recent("ann", 10)
+    assert {entry.content for entry in memories} == {"What is\n1+2?", 'add {"a":1,"b":2}: 3', "It is 3."}
+    assert {entry.metadata["session"] for entry in memories} == {done.session_id}
+    assert {entry.id for entry in memories} <= {message.id for message in done.messages}
 
 
-def test_a_session_goes_on_and_what_was_said_elsewhere_is_remembered(
+def test_a_session_continues_and_memories_of_other_sessions_are_shown(
     store: SessionStore, open_memory: OpenMemory
 ) -> None:
     seen: list[Context] = []
@@ -111,7 +111,7 @@ def test_a_session_goes_on_and_what_was_said_elsewhere_is_remembered(
 
 @both_ways
 def test_the_loop_ends_at_the_limit_and_can_go_on(how: str, store: SessionStore) -> None:
-    script: list[Any] = [Reply("", (wish("add", a=1, b=1),))] * 3 + ["two"]
+    script: list[Any] = [Reply("", (call("add", a=1, b=1),))] * 3 + ["two"]
     runtime = AgentRuntime("ann", ScriptedModel(script), sessions=store, tools=adding(), max_steps=3)
     done = invoke(runtime, "1+1?", how=how)
     assert (done.stopped_by, done.answer, done.steps) == ("limit", "", 3)
@@ -128,20 +128,20 @@ def test_a_model_that_fails_ends_the_invocation_and_not_the_session(
         raise problem
 
     memory = open_memory()
-    model = ScriptedModel([Reply("", (wish("add", a=1, b=2),)), fail, "here again"])
+    model = ScriptedModel([Reply("", (call("add", a=1, b=2),)), fail, "here again"])
     runtime = AgentRuntime("ann", model, sessions=store, memory=memory, tools=adding())
     done = invoke(runtime, "hello", how=how)
     assert (done.stopped_by, done.answer, done.exception) == ("error", "", problem)
     assert "\n" not in done.error
     assert str(problem.args[0]).split()[0] in done.error
-    assert [role for role, _ in kept(store, done.session_id)] == ["user", "assistant", "tool"]
-    assert len(memory.recent("ann", 10)) == 2  # what had happened is remembered
+    assert [role for role, _ in stored(store, done.session_id)] == ["user", "assistant", "tool"]
+    assert len(memory.recent("ann", 10)) == 2  # the messages so far are stored
     again = invoke(runtime, "are you there?", done.session_id, how=how)
     assert again.answer == "here again"
 
 
 @both_ways
-def test_what_is_no_reply_is_an_error(how: str, store: SessionStore) -> None:
+def test_an_invalid_reply_is_an_error(how: str, store: SessionStore) -> None:
     class Wrong(Model):
         def complete(self, context: Context) -> Reply:
             return "just a text"  # type: ignore[return-value]
@@ -162,17 +162,17 @@ def nested(depth: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "reply",
     [
-        Reply(3, (wish("note"),)),  # type: ignore[arg-type]
+        Reply(3, (call("note"),)),  # type: ignore[arg-type]
         Reply("", ("note",)),  # type: ignore[arg-type]
-        Reply("", (wish("note"), {"name": "note"})),  # type: ignore[arg-type]
-        Reply("", (wish("note"), ToolCall.trusted(id="half \ud800", name="note", arguments={}))),
-        Reply("", (wish("note"), ToolCall.trusted(id="1", name="note", arguments={"x": "half \ud800"}))),
-        Reply("", (wish("note"), ToolCall.trusted(id="1", name="note", arguments={"x": object()}))),
-        Reply("", (wish("note", about=nested(100_000)),)),
+        Reply("", (call("note"), {"name": "note"})),  # type: ignore[arg-type]
+        Reply("", (call("note"), ToolCall.trusted(id="half \ud800", name="note", arguments={}))),
+        Reply("", (call("note"), ToolCall.trusted(id="1", name="note", arguments={"x": "half \ud800"}))),
+        Reply("", (call("note"), ToolCall.trusted(id="1", name="note", arguments={"x": object()}))),
+        Reply("", (call("note", about=nested(100_000)),)),
     ],
     ids=range(7),
 )
-def test_no_tool_runs_for_a_reply_that_can_not_be_kept(
+def test_no_tool_runs_for_a_reply_that_can_not_be_stored(
     how: str, reply: Reply, store: SessionStore, open_memory: OpenMemory
 ) -> None:
     registry = ToolRegistry()
@@ -184,26 +184,30 @@ def test_no_tool_runs_for_a_reply_that_can_not_be_kept(
     assert (done.stopped_by, done.steps, ran) == ("error", 1, [])
     assert isinstance(done.exception, ModelError)
     assert "\n" not in done.error
-    assert kept(store, done.session_id) == [("user", "hello")]
+    assert stored(store, done.session_id) == [("user", "hello")]
     assert invoke(runtime, "again", done.session_id, how=how).answer == "fine"
 
 
 @both_ways
 def test_no_content_and_no_calls_are_read_as_empty(how: str, store: SessionStore) -> None:
     script: list[Any] = [
-        Reply(None, [wish("add", a=1, b=2)]),  # type: ignore[arg-type]
+        Reply(None, [call("add", a=1, b=2)]),  # type: ignore[arg-type]
         Reply(None, None),  # type: ignore[arg-type]
     ]
     runtime = AgentRuntime("ann", ScriptedModel(script), sessions=store, tools=adding())
     done = invoke(runtime, "1+2?", how=how)
     assert (done.stopped_by, done.answer, done.error) == ("answer", "", "")
-    assert kept(store, done.session_id)[1:] == [("assistant", ""), ("tool", "3"), ("assistant", "")]
+    assert stored(store, done.session_id)[1:] == [
+        ("assistant", ""),
+        ("tool", "3"),
+        ("assistant", ""),
+    ]
     assert list(done.messages) == store.messages(done.session_id)
 
 
 @pytest.mark.parametrize("problem", [KeyboardInterrupt(), SystemExit(3)])
 @both_ways
-def test_an_interrupt_goes_through_and_leaves_the_session_free(
+def test_an_interrupt_is_raised_and_releases_the_session(
     how: str, problem: BaseException, store: SessionStore, open_memory: OpenMemory
 ) -> None:
     def interrupt(context: Context) -> str:
@@ -216,29 +220,29 @@ def test_an_interrupt_goes_through_and_leaves_the_session_free(
         invoke(runtime, "hello", session.id, how=how)
     assert [entry.content for entry in memory.recent("ann", 5)] == ["hello"]
     assert invoke(runtime, "again", session.id, how=how).answer == "fine"
-    assert [content for _, content in kept(store, session.id)] == ["hello", "again", "fine"]
+    assert [content for _, content in stored(store, session.id)] == ["hello", "again", "fine"]
 
 
-def test_a_tool_that_is_interrupted_is_told_of_in_the_session(store: SessionStore) -> None:
+def test_an_interrupted_tool_is_recorded_in_the_session(store: SessionStore) -> None:
     registry = ToolRegistry()
 
     @registry.tool
     def stop() -> None:
         raise KeyboardInterrupt
 
-    model = ScriptedModel([Reply("", (wish("stop"),)), "fine"])
+    model = ScriptedModel([Reply("", (call("stop"),)), "fine"])
     runtime = AgentRuntime("ann", model, sessions=store, tools=registry)
     session = store.create("ann")
     with pytest.raises(KeyboardInterrupt):
         runtime.invoke("stop", session.id)
-    assert kept(store, session.id)[1:] == [
+    assert stored(store, session.id)[1:] == [
         ("assistant", ""),
         ("tool", "stop was interrupted: it may have had effects"),
     ]
     assert runtime.invoke("go on", session.id).answer == "fine"
 
 
-def test_a_cancelled_invocation_stores_what_had_happened(
+def test_a_cancelled_invocation_stores_its_messages_so_far(
     store: SessionStore, open_memory: OpenMemory
 ) -> None:
     registry = ToolRegistry()
@@ -250,7 +254,7 @@ def test_a_cancelled_invocation_stores_what_had_happened(
         await asyncio.sleep(PATIENCE)
 
     memory = open_memory()
-    model = ScriptedModel([Reply("", (wish("wait"),)), "fine"])
+    model = ScriptedModel([Reply("", (call("wait"),)), "fine"])
     runtime = AgentRuntime("ann", model, sessions=store, memory=memory, tools=registry)
     session = store.create("ann")
 
@@ -265,19 +269,19 @@ def test_a_cancelled_invocation_stores_what_had_happened(
         return (await runtime.ainvoke("go on", session.id)).answer
 
     assert asyncio.run(main()) == "fine"
-    assert [role for role, _ in kept(store, session.id)] == [
+    assert [role for role, _ in stored(store, session.id)] == [
         "user",
         "assistant",
         "tool",
         "user",
         "assistant",
     ]
-    assert "interrupted" in kept(store, session.id)[2][1]
+    assert "interrupted" in stored(store, session.id)[2][1]
     assert len(memory.recent("ann", 10)) == 4
 
 
-def test_one_session_is_not_invoked_twice_at_once(store: SessionStore) -> None:
-    """Not by the same runtime, and not by another one with the same store."""
+def test_a_session_runs_one_invocation_at_a_time(store: SessionStore) -> None:
+    """Neither the same runtime nor another one with the same store can start a second one."""
     asked, release = threading.Event(), threading.Event()
 
     def wait(context: Context) -> str:
@@ -299,19 +303,19 @@ def test_one_session_is_not_invoked_twice_at_once(store: SessionStore) -> None:
 
     first, _ = together(lambda: runtime.invoke("hello", session.id), second)
     assert first.answer == "done"
-    assert [content for _, content in kept(store, session.id)] == ["hello", "done"]
+    assert [content for _, content in stored(store, session.id)] == ["hello", "done"]
     assert other.invoke("now?", session.id).answer == "fine"
 
 
 class Echo(Model):
-    """Has the question said twice by two tools, and answers with what they said: no mix-up is hidden."""
+    """Passes the question to two tools and answers with their results, so that mix-ups show."""
 
     name = "echo"
 
     def complete(self, context: Context) -> Reply:
         newest = context.messages[-1]
         if newest.role == "user":
-            return Reply("", (wish("twice", text=newest.content), wish("atwice", text=newest.content)))
+            return Reply("", (call("twice", text=newest.content), call("atwice", text=newest.content)))
         return Reply(f"{context.messages[-2].content} {newest.content}")
 
     async def acomplete(self, context: Context) -> Reply:
@@ -359,7 +363,9 @@ def assert_not_mixed_up(
     assert None not in memory.get_many("ann", ids)
 
 
-def test_a_hundred_at_once_lose_and_mix_up_nothing(store: SessionStore, open_memory: OpenMemory) -> None:
+def test_a_hundred_concurrent_invocations_lose_and_mix_up_nothing(
+    store: SessionStore, open_memory: OpenMemory
+) -> None:
     memory = open_memory()
     runtime = echoing(store, memory)
 
@@ -385,14 +391,14 @@ def test_threads_lose_and_mix_up_nothing(store: SessionStore, open_memory: OpenM
 
 
 def test_blocking_tools_of_many_invocations_run_at_once(store: SessionStore) -> None:
-    """Each waits for all others: if one held up the event loop, none would end."""
+    """Each tool waits for all others: if one blocked the event loop, none would end."""
     barrier = threading.Barrier(10)
     registry = ToolRegistry()
     registry.add(lambda: barrier.wait(PATIENCE) >= 0, name="meet", description="")
 
     def answer(context: Context) -> Reply | str:
         newest = context.messages[-1]
-        return newest.content if newest.role == "tool" else Reply("", (wish("meet"),))
+        return newest.content if newest.role == "tool" else Reply("", (call("meet"),))
 
     runtime = AgentRuntime("ann", ScriptedModel([answer], repeat=True), sessions=store, tools=registry)
 
@@ -402,7 +408,7 @@ def test_blocking_tools_of_many_invocations_run_at_once(store: SessionStore) -> 
     assert [each.answer for each in asyncio.run(main())] == ["true"] * 10
 
 
-def test_calls_with_one_id_are_told_apart(store: SessionStore) -> None:
+def test_calls_with_the_same_id_get_new_ids(store: SessionStore) -> None:
     twins = tuple(ToolCall(id="same", name="add", arguments={"a": n, "b": n}) for n in (1, 2))
     seen: list[Context] = []
 
@@ -416,9 +422,7 @@ def test_calls_with_one_id_are_told_apart(store: SessionStore) -> None:
     assert len({call.id for call in seen[0].messages[1].tool_calls}) == 2
 
 
-def test_an_id_that_is_used_again_names_the_newest_call(
-    store: SessionStore, open_memory: OpenMemory
-) -> None:
+def test_a_reused_id_refers_to_the_newest_call(store: SessionStore, open_memory: OpenMemory) -> None:
     memory = open_memory()
     script = [Reply("", (ToolCall(id="1", name="add", arguments={"a": n, "b": n}),)) for n in (1, 2)]
     model = ScriptedModel([*script, "done"])
@@ -427,7 +431,7 @@ def test_an_id_that_is_used_again_names_the_newest_call(
     assert actions == {'add {"a":1,"b":1}: 2', 'add {"a":2,"b":2}: 4'}
 
 
-def test_an_answer_is_given_back_also_if_the_memory_fails(
+def test_an_answer_is_returned_even_if_the_memory_fails(
     store: SessionStore, open_memory: OpenMemory
 ) -> None:
     memory = open_memory()
@@ -440,8 +444,8 @@ def test_an_answer_is_given_back_also_if_the_memory_fails(
     done = runtime.invoke("hello")
     assert (done.answer, done.stopped_by) == ("the answer", "answer")
     assert done.error.startswith("not stored in the memory: ")
-    assert [content for _, content in kept(store, done.session_id)] == ["hello", "the answer"]
-    after = runtime.invoke("hello again", done.session_id)  # now the context can't be built
+    assert [content for _, content in stored(store, done.session_id)] == ["hello", "the answer"]
+    after = runtime.invoke("hello again", done.session_id)  # the context can't be built any more
     assert after.stopped_by == "error"
 
 
@@ -473,7 +477,7 @@ def test_bad_input_is_refused_before_anything_is_stored(store: SessionStore) -> 
         ScriptedModel([])
 
 
-def test_a_builder_brings_its_own_parts(store: SessionStore) -> None:
+def test_a_builder_provides_sessions_memory_and_tools(store: SessionStore) -> None:
     registry = adding()
     builder = ContextBuilder(store, tools=registry, system_prompt="Be brief.")
     runtime = AgentRuntime("ann", ScriptedModel(["hi"]), builder=builder)
@@ -492,7 +496,7 @@ def test_a_builder_brings_its_own_parts(store: SessionStore) -> None:
 def test_tools_that_are_added_later_can_be_used(store: SessionStore) -> None:
     registry = ToolRegistry()
     runtime = AgentRuntime(
-        "ann", ScriptedModel([Reply("", (wish("late"),)), "done"]), sessions=store, tools=registry
+        "ann", ScriptedModel([Reply("", (call("late"),)), "done"]), sessions=store, tools=registry
     )
     registry.add(lambda: "in time", name="late", description="")
     assert [result.content for result in runtime.invoke("now").tool_results] == ["in time"]

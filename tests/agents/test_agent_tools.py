@@ -1,4 +1,4 @@
-"""Tools: schemas from signatures, what is allowed, and that nothing a tool does ends the loop."""
+"""Tools: schemas of signatures, allowed tools, and error results instead of exceptions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from memory.agents import Tool, ToolCall, ToolRegistry, ToolResult
 from memory.agents.errors import InvalidAgentInput, UnknownTool
 
 SOON = 0.05
-"""A limit that a tool which waits for something that never comes is sure to miss."""
+"""A time limit in seconds, for tools that wait for ever."""
 
 
 class Colour(Enum):
@@ -87,7 +87,7 @@ def test_a_signature_and_a_docstring_become_a_schema() -> None:
     assert schema["$defs"]["Place"]["properties"]["floor"]["type"] == "integer"
 
 
-def test_arguments_become_what_the_function_wants() -> None:
+def test_arguments_are_converted_to_the_types_of_the_function() -> None:
     def use(
         place: Place, day: date, colour: Colour, amount: Annotated[int, Field(ge=1)], *rest: str
     ) -> None: ...
@@ -125,7 +125,7 @@ def test_a_parameter_may_have_any_name() -> None:
     assert (done.content, done.is_error) == ('[1,"s",true,4,5]', False)
 
 
-def test_a_default_that_json_can_not_hold_is_no_problem() -> None:
+def test_a_default_that_is_not_json_is_left_out_of_the_schema() -> None:
     nothing = object()
 
     def tool(value: Any = nothing) -> bool:
@@ -136,7 +136,7 @@ def test_a_default_that_json_can_not_hold_is_no_problem() -> None:
     assert registry.run(call("tool"))[0].content == "true"
 
 
-def test_what_can_not_be_a_tool_is_refused_at_once() -> None:
+def test_an_invalid_tool_is_refused_when_it_is_added() -> None:
     def takes_object(thing: threading.Lock) -> None: ...  # type: ignore[valid-type]
     def unknown_type(thing: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
     def positional(thing: int, /) -> None: ...
@@ -177,7 +177,7 @@ def test_patterns_decide_which_tools_may_be_used() -> None:
         ToolRegistry(allow="read_*")
 
 
-def test_a_tool_that_is_not_there_is_told_with_a_hint() -> None:
+def test_an_unknown_tool_is_refused_with_a_hint() -> None:
     registry = ToolRegistry()
     registry.add(weather)
     with pytest.raises(UnknownTool, match="did you mean 'weather'"):
@@ -260,8 +260,8 @@ def test_a_tool_that_raises_gives_an_error_result(how: str) -> None:
 
 @both_ways
 @pytest.mark.parametrize("is_async", [False, True])
-def test_several_run_at_once_and_results_keep_the_order_of_the_calls(how: str, is_async: bool) -> None:
-    """Each waits for all the others: run one after the other, they would never end."""
+def test_calls_run_concurrently_and_results_keep_their_order(how: str, is_async: bool) -> None:
+    """Each call waits for all others: run one after the other, they would never end."""
     registry = ToolRegistry()
     calls = [call("meet", number=number) for number in range(4)]
     barrier = threading.Barrier(len(calls))
@@ -303,12 +303,12 @@ def test_a_tool_that_takes_too_long_gives_an_error_result(how: str, is_async: bo
     assert [(each.content, each.is_error) for each in alone] == [("hang did not end within 0.05 s", True)]
     several = run(registry, call("quick"), call("hang"), call("quick"), how=how)
     assert [each.is_error for each in several] == [False, True, False]
-    assert len(cancelled) == (2 if is_async else 0)  # a coroutine is really ended
+    assert len(cancelled) == (2 if is_async else 0)  # only a coroutine can be stopped
     forever.set()
 
 
 @both_ways
-def test_what_ends_too_late_while_another_is_waited_for_is_too_late(how: str) -> None:
+def test_a_tool_that_times_out_during_the_wait_for_another_gives_an_error(how: str) -> None:
     registry = ToolRegistry(timeout_seconds=PATIENCE)
     late_has_ended = threading.Event()
 
@@ -325,7 +325,7 @@ def test_what_ends_too_late_while_another_is_waited_for_is_too_late(how: str) ->
 
 
 @both_ways
-def test_a_coroutine_that_holds_up_the_event_loop_is_too_late(how: str) -> None:
+def test_a_coroutine_that_blocks_the_event_loop_times_out(how: str) -> None:
     registry = ToolRegistry(timeout_seconds=SOON)
 
     @registry.tool
@@ -336,7 +336,7 @@ def test_a_coroutine_that_holds_up_the_event_loop_is_too_late(how: str) -> None:
     assert run(registry, call("block"), how=how)[0].is_error
 
 
-def test_a_coroutine_that_goes_on_though_it_was_cancelled_is_left_behind(
+def test_a_coroutine_that_ignores_its_cancellation_is_abandoned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("memory.agents.tools._GRACE_SECONDS", SOON)
@@ -371,7 +371,7 @@ def test_a_coroutine_that_goes_on_though_it_was_cancelled_is_left_behind(
 
 
 @both_ways
-def test_a_coroutine_that_cleans_up_and_then_gives_a_result_is_too_late(how: str) -> None:
+def test_a_coroutine_that_returns_after_its_cancellation_timed_out(how: str) -> None:
     registry = ToolRegistry(timeout_seconds=SOON)
 
     @registry.tool
@@ -395,7 +395,7 @@ def test_a_coroutine_that_cleans_up_and_then_gives_a_result_is_too_late(how: str
 
 
 @both_ways
-def test_what_a_generator_yields_is_a_list_and_what_it_raises_an_error(how: str) -> None:
+def test_values_of_a_generator_become_a_list_and_its_exception_an_error(how: str) -> None:
     registry = ToolRegistry()
 
     @registry.tool
@@ -416,8 +416,8 @@ def test_what_a_generator_yields_is_a_list_and_what_it_raises_an_error(how: str)
         assert (broken.content, broken.is_error) == ("ValueError: no further", True)
 
 
-def test_each_tool_has_its_own_time_and_not_that_of_those_before_it() -> None:
-    """A hundred that hang for ever are all given up after one limit, not after a hundred."""
+def test_the_time_limit_of_each_tool_starts_with_its_own_call() -> None:
+    """A hundred tools that hang all time out after one limit, not after a hundred."""
     registry = ToolRegistry(timeout_seconds=0.3)
     forever = threading.Event()
     registry.add(lambda: forever.wait(PATIENCE), name="hang", description="")
@@ -426,14 +426,14 @@ def test_each_tool_has_its_own_time_and_not_that_of_those_before_it() -> None:
     took = time.perf_counter() - start
     assert all(result.is_error for result in results)
     assert took < 100 * 0.3 / 2
-    # They hang on, and keep nobody from going on.
+    # They still hang, but other tools can run.
     registry.timeout_seconds = PATIENCE
     registry.add(lambda: "fine", name="fine", description="")
     assert registry.run(call("fine"))[0].content == "fine"
     forever.set()
 
 
-def test_a_tool_that_hangs_does_not_keep_the_program_from_ending() -> None:
+def test_a_tool_that_hangs_does_not_delay_the_end_of_the_program() -> None:
     printed = run_python(
         """
         import threading
@@ -446,7 +446,7 @@ def test_a_tool_that_hangs_does_not_keep_the_program_from_ending() -> None:
     assert printed == "hang did not end within 0.05 s\n"
 
 
-def test_async_tools_run_where_there_is_an_event_loop_already() -> None:
+def test_async_tools_run_inside_a_running_event_loop() -> None:
     registry = ToolRegistry()
 
     @registry.tool
@@ -468,7 +468,7 @@ def test_a_blocking_tool_does_not_block_the_event_loop() -> None:
     async def main() -> ToolResult:
         running = asyncio.ensure_future(registry.arun(call("wait")))
         await asyncio.sleep(0)
-        release.set()  # never reached if the tool held up the loop: it would give False
+        release.set()  # not reached if the tool blocks the loop; it would then return False
         return (await running)[0]
 
     assert asyncio.run(main()).content == "true"
@@ -500,7 +500,7 @@ def test_a_tool_may_change_its_arguments_without_changing_the_call() -> None:
     assert wish.arguments == {"things": {"list": [1, 2]}}
 
 
-def test_cancelling_ends_async_tools() -> None:
+def test_cancelling_arun_cancels_async_tools() -> None:
     registry = ToolRegistry()
     ended = []
 

@@ -1,4 +1,4 @@
-"""Async invocations that end at the same moment share one commit, and nothing else."""
+"""Async invocations that end at the same time share one commit, and nothing else."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def sessions() -> Iterator[SessionStore]:
 
 @pytest.fixture
 def batches(memory: AgentMemorySystem, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many memories each call of `add_many` was given."""
+    """Return a list of the number of memories in each call of `add_many`."""
     sizes: list[int] = []
     add_many = memory.add_many
 
@@ -61,7 +61,7 @@ def texts(memory: AgentMemorySystem) -> list[str]:
     return sorted(entry.content for entry in memory.recent("ann", 1000))
 
 
-def test_those_that_end_together_are_one_batch(
+def test_invocations_that_end_together_are_stored_in_one_batch(
     memory: AgentMemorySystem, sessions: SessionStore, batches: list[int]
 ) -> None:
     questions = [f"question {number}" for number in range(50)]
@@ -71,19 +71,19 @@ def test_those_that_end_together_are_one_batch(
     assert texts(memory) == sorted([*questions, *(each.answer for each in done)])
 
 
-def test_one_after_the_other_is_a_batch_each(
+def test_invocations_one_after_the_other_are_stored_in_one_batch_each(
     memory: AgentMemorySystem, sessions: SessionStore, batches: list[int]
 ) -> None:
     async def in_turn(agent: AgentRuntime) -> None:
         for number in range(3):
             await agent.ainvoke(f"question {number}")
-            assert len(texts(memory)) == 2 * (number + 1)  # stored before it is answered
+            assert len(texts(memory)) == 2 * (number + 1)  # stored before `ainvoke` returns
 
     asyncio.run(in_turn(runtime(memory, sessions)))
     assert batches == [2, 2, 2]
 
 
-def test_one_that_cannot_be_stored_does_not_keep_out_the_others(
+def test_an_invalid_memory_does_not_prevent_storing_the_others(
     memory: AgentMemorySystem, sessions: SessionStore
 ) -> None:
     def say(context: Context) -> Reply:
@@ -99,13 +99,11 @@ def test_one_that_cannot_be_stored_does_not_keep_out_the_others(
     assert texts(memory) == ["You said: first", "You said: last", "first", "last", "was here first"]
 
 
-def test_one_that_is_cancelled_while_it_waits_is_stored_once(
-    memory: AgentMemorySystem, sessions: SessionStore
-) -> None:
+def test_a_cancelled_invocation_is_stored_once(memory: AgentMemorySystem, sessions: SessionStore) -> None:
     async def cancel(agent: AgentRuntime) -> None:
         waiting = asyncio.create_task(agent.ainvoke("cancelled"))
         other = asyncio.create_task(agent.ainvoke("not cancelled"))
-        await asyncio.sleep(0)  # both are at the point of storing now
+        await asyncio.sleep(0)  # both are about to store now
         assert texts(memory) == []
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -117,7 +115,7 @@ def test_one_that_is_cancelled_while_it_waits_is_stored_once(
     assert texts(memory) == sorted([*said, *(f"You said: {each}" for each in said)])
 
 
-def test_what_nobody_foresaw_reaches_everybody(
+def test_an_unexpected_error_is_raised_in_every_invocation(
     memory: AgentMemorySystem, sessions: SessionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_: object) -> list[str]:
@@ -132,7 +130,7 @@ def test_what_nobody_foresaw_reaches_everybody(
     assert [type(each) for each in asyncio.run(both(runtime(memory, sessions)))] == [ZeroDivisionError] * 2
 
 
-def test_what_goes_wrong_with_one_goes_wrong_with_that_one_alone(
+def test_an_unexpected_error_of_one_invocation_affects_only_that_one(
     open_memory: Open, sessions: SessionStore
 ) -> None:
     plain = small_embedder()
@@ -151,12 +149,12 @@ def test_what_goes_wrong_with_one_goes_wrong_with_that_one_alone(
 
     first, bad, last = asyncio.run(all_three())
     assert (first.error, last.error) == ("", "")
-    # Its question is searched for first, and fails there: that ends it with an error, which is told.
+    # The search for its question fails first. That ends the invocation with an error.
     assert "ZeroDivisionError" in (bad.error if isinstance(bad, Invocation) else repr(bad))
     assert texts(memory) == ["fine", "fine", "one", "three"]
 
 
-def test_event_loops_in_several_threads_share_a_runtime(
+def test_event_loops_in_several_threads_can_share_a_runtime(
     memory: AgentMemorySystem, sessions: SessionStore
 ) -> None:
     agent = runtime(memory, sessions)
@@ -168,7 +166,7 @@ def test_event_loops_in_several_threads_share_a_runtime(
     assert len(texts(memory)) == 120
 
 
-def test_without_a_memory_nothing_is_waited_for(sessions: SessionStore) -> None:
+def test_an_invocation_without_a_memory_does_not_wait(sessions: SessionStore) -> None:
     agent = AgentRuntime("ann", ScriptedModel([echo], repeat=True), sessions=sessions)
     (done,) = asyncio.run(ask(agent, "hello"))
     assert done.answer == "You said: hello"

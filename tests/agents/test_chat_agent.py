@@ -1,4 +1,4 @@
-"""The example chat, as people run it: a process, and another one later."""
+"""The example chat, run as a process and started again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def chat(*arguments: object, said: str | bytes = "", code: int = 0) -> tuple[str
     return process.stdout.decode(), process.stderr.decode()
 
 
-def test_it_remembers_across_restarts(tmp_path: Path) -> None:
+def test_the_chat_remembers_across_restarts(tmp_path: Path) -> None:
     data = ("--data", tmp_path / "chat")
     assert chat(*data, "--say", "remember My umbrella is in the cellar.") == (
         "noted: My umbrella is in the cellar.\n",
@@ -43,14 +43,14 @@ def test_it_remembers_across_restarts(tmp_path: Path) -> None:
     assert printed.endswith("you> I remember: My umbrella is in the cellar.\nyou> \n")
 
 
-def test_a_line_that_is_no_text_is_told_of_and_the_chat_goes_on(tmp_path: Path) -> None:
+def test_a_line_that_is_not_text_is_reported_and_the_chat_goes_on(tmp_path: Path) -> None:
     lines = b"remember The cat is called Mia.\nbroken \xff line\nWhat is the cat called?\n"
     printed, complaints = chat("--data", tmp_path, said=lines)
     assert complaints == "chat_agent: that line is not utf-8: say it again\n"
     assert printed.endswith("you> you> I remember: The cat is called Mia.\nyou> \n")
 
 
-def test_it_talks_to_an_endpoint(tmp_path: Path) -> None:
+def test_the_chat_uses_an_endpoint(tmp_path: Path) -> None:
     script = [
         answers(completion(None, ("remember", '{"fact": "Ann likes tea."}'))),
         answers(completion("I will keep that in mind.")),
@@ -70,7 +70,7 @@ def test_it_talks_to_an_endpoint(tmp_path: Path) -> None:
         )
 
 
-def test_what_can_not_work_is_told_in_one_line(tmp_path: Path) -> None:
+def test_errors_are_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "sessions.db").write_text("not a database " * 100)
     printed, complaints = chat("--data", tmp_path, "--say", "hello", code=1)
     assert printed == ""

@@ -1,4 +1,4 @@
-"""The HTTP model against a real server: answers, streams, faults, retries, in both ways of calling."""
+"""The HTTP model with a local server: answers, streams, errors and retries, sync and async."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def problem_of(server: ChatServer | str, how: str, **options: Any) -> ModelError
 
 
 @both_ways
-def test_a_plain_answer(how: str) -> None:
+def test_a_plain_answer_is_returned(how: str) -> None:
     usage = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
     with serving(answers(completion("größe", usage=usage, reason="length"))) as server:
         reply = ask(server, how, api_key="secret", options={"temperature": 0, "stream": True})
@@ -88,7 +88,7 @@ def test_a_plain_answer(how: str) -> None:
 
 
 @both_ways
-def test_tool_calls(how: str) -> None:
+def test_tool_calls_are_returned(how: str) -> None:
     calls = [("look", '{"where": ["here", 1]}'), ("look", ""), ("look", '{"where": '), ("look", "[1]")]
     with serving(answers(completion(None, *calls))) as server:
         reply = ask(server, how)
@@ -103,18 +103,18 @@ def test_tool_calls(how: str) -> None:
 
 
 @both_ways
-def test_other_servers_ways_of_saying_it(how: str) -> None:
+def test_the_forms_of_other_servers_are_understood(how: str) -> None:
     parts = completion(
         [{"type": "text", "text": "one "}, {"type": "image"}, {"type": "text", "text": "two"}]
     )
     with serving(answers(parts)) as server:
         assert ask(server, how).content == "one two"
-    call = {"function": {"name": "look", "arguments": {"where": "here"}}}  # no id, arguments not as a text
+    call = {"function": {"name": "look", "arguments": {"where": "here"}}}  # no id, not JSON
     with serving(answers({"choices": [{"message": {"tool_calls": [call]}}]})) as server:
         reply = ask(server, how)
     assert reply.tool_calls[0].arguments == {"where": "here"}
     assert reply.tool_calls[0].id
-    with serving(FINE) as server:  # asked for a stream, it gives one document
+    with serving(FINE) as server:  # a server that answers a stream request with one document
         said: list[str] = []
         assert ask(server, how, on_text=said.append).content == "hello"
         assert (said, server.requests[0]["stream"]) == (["hello"], True)
@@ -137,7 +137,7 @@ STREAM = [
 @both_ways
 @pytest.mark.parametrize("piece", [1, 7, 10**6])
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-def test_a_stream_however_it_is_cut(how: str, piece: int, line_end: str) -> None:
+def test_a_stream_is_read_wherever_it_is_cut(how: str, piece: int, line_end: str) -> None:
     said: list[str] = []
     with serving(streams(*STREAM, piece=piece, line_end=line_end)) as server:
         reply = ask(server, how, on_text=said.append)
@@ -151,9 +151,9 @@ def test_a_stream_however_it_is_cut(how: str, piece: int, line_end: str) -> None
 
 
 @both_ways
-def test_a_stream_that_ends_without_a_word(how: str) -> None:
+def test_a_stream_may_end_without_a_done_event(how: str) -> None:
     with serving(streams(delta("all"), delta(reason="stop"), done=False)) as server:
-        assert ask(server, how, stream=True).content == "all"  # it had said that it was finished
+        assert ask(server, how, stream=True).content == "all"  # it had sent a finish_reason
     with serving(
         streams(delta("hal"), done=False), streams(delta("whole"), delta(reason="stop"))
     ) as server:
@@ -161,7 +161,7 @@ def test_a_stream_that_ends_without_a_word(how: str) -> None:
         assert len(server.requests) == 2
 
 
-# -- faults -----------------------------------------------------------------------------------
+# -- errors -----------------------------------------------------------------------------------
 
 
 @both_ways
@@ -180,7 +180,7 @@ def test_a_stream_that_ends_without_a_word(how: str) -> None:
         answers({}, 429, Retry_After="nan"),
     ],
 )
-def test_a_fault_that_passes_is_tried_again(how: str, fault: Act) -> None:
+def test_temporary_errors_are_retried(how: str, fault: Act) -> None:
     with serving(fault, fault, FINE) as server:
         assert ask(server, how).content == "hello"
         assert len(server.requests) == 3
@@ -190,7 +190,7 @@ def test_a_fault_that_passes_is_tried_again(how: str, fault: Act) -> None:
 
 
 @both_ways
-def test_retry_after_is_heeded(how: str) -> None:
+def test_a_retry_waits_as_long_as_retry_after_says(how: str) -> None:
     with serving(answers({}, 429, Retry_After="0.3"), FINE) as server:
         start = time.monotonic()
         assert ask(server, how).content == "hello"
@@ -223,7 +223,7 @@ def test_retry_after_is_heeded(how: str) -> None:
         (answers(b"not gzip", Content_Encoding="gzip"), "broke off"),
     ],
 )
-def test_an_answer_that_makes_no_sense_is_not_asked_for_again(how: str, fault: Act, said: str) -> None:
+def test_an_invalid_answer_is_not_retried(how: str, fault: Act, said: str) -> None:
     with serving(fault) as server:
         assert said in str(problem_of(server, how, retries=0 if said == "broke off" else 2))
         assert len(server.requests) == 1
@@ -247,16 +247,14 @@ def test_an_answer_that_makes_no_sense_is_not_asked_for_again(how: str, fault: A
         ([delta(tool_calls=[{"index": 0, "function": {"arguments": "{}"}}])], "without a name"),
     ],
 )
-def test_a_stream_that_makes_no_sense_is_not_asked_for_again(
-    how: str, events: list[Any], said: str
-) -> None:
+def test_an_invalid_stream_is_not_retried(how: str, events: list[Any], said: str) -> None:
     with serving(streams(*events)) as server:
         assert said in str(problem_of(server, how, stream=True))
         assert len(server.requests) == 1
 
 
 @both_ways
-def test_a_stream_that_breaks_off_is_tried_again_unless_it_was_shown(how: str) -> None:
+def test_an_incomplete_stream_is_retried_unless_a_part_was_passed_on(how: str) -> None:
     broken = streams(delta("half an ans"), done=False, close=True)
     whole = streams(delta("whole"), delta(reason="stop"))
     with serving(broken, whole) as server:
@@ -266,7 +264,7 @@ def test_a_stream_that_breaks_off_is_tried_again_unless_it_was_shown(how: str) -
         with serving(end, whole) as server:
             assert "broke off" in str(problem_of(server, how, on_text=said.append))
             assert (said, len(server.requests)) == (["half an ans"], 1)
-    with serving(streams(done=False, close=True), whole) as server:  # nothing was shown yet
+    with serving(streams(done=False, close=True), whole) as server:  # no text was passed on yet
         said = []
         assert ask(server, how, on_text=said.append).content == "whole"
         assert said == ["whole"]
@@ -276,7 +274,7 @@ def test_a_stream_that_breaks_off_is_tried_again_unless_it_was_shown(how: str) -
 @pytest.mark.parametrize(
     ("fault", "stream"), [(never_answers, False), (never_answers, True), (drips, False)]
 )
-def test_an_answer_that_does_not_come_in_time(how: str, fault: Act, stream: bool) -> None:
+def test_a_late_answer_raises_model_timeout(how: str, fault: Act, stream: bool) -> None:
     with serving(fault) as server:
         problem = problem_of(server, how, timeout_seconds=0.2, retries=1, stream=stream)
         assert isinstance(problem, ModelTimeout)
@@ -285,14 +283,14 @@ def test_an_answer_that_does_not_come_in_time(how: str, fault: Act, stream: bool
 
 
 @both_ways
-def test_nobody_there(how: str) -> None:
+def test_an_unreachable_endpoint_raises_model_error(how: str) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound and not listening: refused, and nobody else gets the port
+        taken.bind(("127.0.0.1", 0))  # bound but not listening: connections are refused
         problem = problem_of(f"http://127.0.0.1:{taken.getsockname()[1]}", how)
     assert "can't be reached" in str(problem)
 
 
-def test_settings_that_can_not_work_are_refused() -> None:
+def test_invalid_settings_are_refused() -> None:
     for url in ("localhost", "ftp://x", "http://", "http://x:99999", 3):
         with pytest.raises(InvalidAgentInput, match="base_url"):
             OpenAICompatibleModel(url, "m")  # type: ignore[arg-type]
@@ -308,7 +306,7 @@ def test_settings_that_can_not_work_are_refused() -> None:
 
 
 @both_ways
-def test_an_agent_with_a_tool_behind_http(how: str) -> None:
+def test_an_agent_uses_a_tool_through_http(how: str) -> None:
     registry = ToolRegistry()
 
     @registry.tool
@@ -320,7 +318,7 @@ def test_an_agent_with_a_tool_behind_http(how: str) -> None:
     script = [
         answers(
             completion(None, ("add", '{"a": 1, "b'), usage=usage)
-        ),  # cut off: it is told and corrects itself
+        ),  # cut off: the model gets an error result and corrects itself
         answers(
             completion("Let me see.", ("add", '{"a": 1, "b": 2}'), ("add", '{"a": 3, "b": 4}'), usage=usage)
         ),
@@ -354,7 +352,7 @@ def test_an_agent_with_a_tool_behind_http(how: str) -> None:
         assert server.requests[-1]["tools"][0]["function"]["name"] == "add"
 
 
-def test_many_at_once_in_one_event_loop() -> None:
+def test_many_calls_run_concurrently_in_one_event_loop() -> None:
     with serving(FINE) as server, OpenAICompatibleModel(server.url, "m", api_key="") as model:
 
         async def main() -> list[Reply]:

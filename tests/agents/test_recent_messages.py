@@ -1,4 +1,4 @@
-"""What a store has just written is known without reading the file, and only as long as it is true."""
+"""Messages that a store has just written are cached until another connection writes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def store(path: Path) -> Iterator[SessionStore]:
     with SessionStore(path) as store:
-        store.just_written("none", 0)  # from here on it knows which writes are its own
+        store.just_written("none", 0)  # reads the data version, so that later writes are its own
         yield store
 
 
-def test_what_was_written_is_known(store: SessionStore) -> None:
+def test_messages_that_were_just_written_are_cached(store: SessionStore) -> None:
     first, *rest = said("one", "two", "three")
     session = store.create("ann", messages=[first])
     store.append(session.id, *rest)
@@ -37,13 +37,13 @@ def test_what_was_written_is_known(store: SessionStore) -> None:
     assert store.news(session.id, 1) == (session.created_at, store.messages(session.id, start=1))
 
 
-def test_it_is_a_copy(store: SessionStore) -> None:
+def test_the_returned_messages_are_a_copy(store: SessionStore) -> None:
     session = store.create("ann", messages=said("one"))
     store.just_written(session.id, 0)[1].clear()
     assert len(store.just_written(session.id, 0)[1]) == 1
 
 
-def test_what_was_not_written_here_is_not_known(store: SessionStore, path: Path) -> None:
+def test_messages_written_by_others_are_not_cached(store: SessionStore, path: Path) -> None:
     with SessionStore(path) as other:
         session = other.create("ann", messages=said("one"))
         assert store.just_written(session.id, 0) is None
@@ -52,7 +52,7 @@ def test_what_was_not_written_here_is_not_known(store: SessionStore, path: Path)
         assert len(store.news(session.id, 0)[1]) == 2
 
 
-def test_nothing_is_believed_after_somebody_else_has_written(store: SessionStore, path: Path) -> None:
+def test_the_cache_is_stale_after_another_connection_has_written(store: SessionStore, path: Path) -> None:
     session = store.create("ann", messages=said("one"))
     with SessionStore(path) as other:
         other.append(session.id, *said("two"))
@@ -61,7 +61,7 @@ def test_nothing_is_believed_after_somebody_else_has_written(store: SessionStore
         assert [each.content for each in store.news(session.id, 0)[1]] == ["one", "two", "three"]
 
 
-def test_a_session_made_anew_elsewhere_under_the_same_id_is_not_taken_for_the_old_one(
+def test_a_session_created_again_elsewhere_is_not_mistaken_for_the_old_one(
     store: SessionStore, path: Path
 ) -> None:
     store.create("ann", id="same", messages=said("old"))
@@ -72,7 +72,7 @@ def test_a_session_made_anew_elsewhere_under_the_same_id_is_not_taken_for_the_ol
     assert [each.content for each in store.news("same", 0)[1]] == ["new", "more"]
 
 
-def test_a_deleted_session_is_gone(store: SessionStore) -> None:
+def test_a_deleted_session_leaves_the_cache(store: SessionStore) -> None:
     session = store.create("ann", messages=said("one"))
     assert store.delete(session.id)
     assert store.just_written(session.id, 0) is None
@@ -87,7 +87,7 @@ def test_long_sessions_are_read_from_the_file(store: SessionStore, count: int, l
     assert len(store.news(session.id, 0)[1]) == count + 1
 
 
-def test_of_many_sessions_the_newest_are_known(store: SessionStore) -> None:
+def test_the_newest_of_many_sessions_are_cached(store: SessionStore) -> None:
     ids = [store.create("ann", messages=said("one")).id for _ in range(300)]
     known = [store.just_written(id, 0) is not None for id in ids]
     assert known == [False] * 44 + [True] * 256

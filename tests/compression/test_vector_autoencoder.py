@@ -1,4 +1,4 @@
-"""The autoencoder learns, learns on, and respects the bytes it is given."""
+"""The autoencoder: it learns, continues to learn, and keeps to its number of bytes."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ def ready() -> AutoencoderCodec:
     return trained()
 
 
-def test_the_loss_falls_to_a_small_part_and_unseen_vectors_come_back_near() -> None:
+def test_the_loss_falls_and_unseen_vectors_decode_near() -> None:
     codec = ready()
     assert len(codec.history) == codec.epochs == 10
     assert codec.history[-1] < 0.1 * codec.history[0]
     assert cosine(codec, unseen()) > 0.97
 
 
-def test_it_beats_truncation_in_the_same_bytes_on_vectors_of_low_rank() -> None:
+def test_it_keeps_more_than_truncation_of_vectors_of_low_rank() -> None:
     codec = ready()
     truncate = make_codec("truncate", DIMENSIONS)
     assert codec.bytes_per_vector == truncate.bytes_per_vector == 12
     assert cosine(codec, unseen()) > cosine(truncate, unseen()) + 0.3
 
 
-def test_it_learns_on_from_where_it_was() -> None:
+def test_fitting_again_continues_from_the_weights() -> None:
     codec = trained(epochs=3)
     before = cosine(codec, unseen())
     codec.fit(seen())
@@ -64,7 +64,7 @@ def test_it_learns_on_from_where_it_was() -> None:
     assert cosine(codec, unseen()) > before
 
 
-def test_it_follows_data_that_changes_without_starting_over() -> None:
+def test_fitting_again_adapts_to_changed_data() -> None:
     other = unit(seen() @ np.random.default_rng(7).normal(size=(DIMENSIONS, DIMENSIONS)))
     codec = trained(epochs=5)
     lost = cosine(codec, other)
@@ -72,18 +72,18 @@ def test_it_follows_data_that_changes_without_starting_over() -> None:
     assert cosine(codec, other) > lost + 0.2
 
 
-def test_a_loaded_autoencoder_learns_on_like_the_one_that_was_saved() -> None:
+def test_a_loaded_autoencoder_continues_like_the_saved_one() -> None:
     codec = trained(epochs=2)
     loaded = load_codec(codec.save())
     assert loaded.fit(seen()).save() == codec.fit(seen()).save()
 
 
-def test_seeds_decide_the_network() -> None:
+def test_other_seeds_give_other_networks() -> None:
     assert trained(epochs=1, seed=1).save() == trained(epochs=1, seed=1).save()
     assert trained(epochs=1, seed=1).save() != trained(epochs=1, seed=2).save()
 
 
-def test_the_code_uses_its_bytes_and_never_the_one_that_means_zero() -> None:
+def test_codes_use_many_values_but_never_the_one_of_the_zero_vector() -> None:
     codes = ready().encode(unseen())
     assert not np.any(codes == NO_VECTOR)
     used = [len(np.unique(codes[:, place])) for place in range(codes.shape[1])]
@@ -97,7 +97,7 @@ def test_batches_need_not_divide_the_data(batch_size: int) -> None:
     assert codec.history[1] < codec.history[0]
 
 
-def test_slopes_are_those_of_the_loss() -> None:
+def test_gradients_equal_finite_differences_of_the_loss() -> None:
     """Against finite differences of the loss in double precision, with so many levels that no code is
     rounded: the rounding's slope is left out on purpose."""
     rng = np.random.default_rng(3)

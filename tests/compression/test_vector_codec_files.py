@@ -1,4 +1,4 @@
-"""Saved codecs: damage is noticed, foreign data is refused, nothing is executed."""
+"""Saved codecs: damage is detected, other data is refused, no code is executed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ some_codec = st.sampled_from(["int8", "pca", "binary", "scalar", "pq"])
 
 @given(name=some_codec, place=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
 @settings(deadline=None)
-def test_one_changed_byte_is_noticed(name: str, place: float, flip: int) -> None:
+def test_one_changed_byte_is_detected(name: str, place: float, flip: int) -> None:
     data = bytearray(saved(name))
     data[int(place * len(data))] ^= flip
     with pytest.raises(CodecDamaged):
@@ -83,7 +83,7 @@ def test_a_class_loads_only_its_own() -> None:
         ("int8", 16, {}, (3,)),
     ],
 )
-def test_content_that_makes_no_codec_is_refused_in_spite_of_its_digest(
+def test_invalid_content_is_refused_even_with_a_correct_digest(
     name: str, dimensions: int, options: dict[str, float], shape: tuple[int, ...] | None
 ) -> None:
     learnt = {} if shape is None else {"axes": np.zeros(shape, np.float32)}

@@ -1,4 +1,4 @@
-"""What holds for every vector codec and any vectors whatever."""
+"""Promises that every vector codec keeps for all vectors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ names = pytest.mark.parametrize("name", CODEC_NAMES)
 
 
 def _odd_rows(count: int, seed: int) -> Floats:
-    """Rows of all sorts: ordinary, on one axis, equal to another, zero, tiny and huge."""
+    """Return rows of all kinds: ordinary, on one axis, equal to another, zero, tiny and huge."""
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(count, DIMENSIONS)).astype(np.float32)
     sort = rng.integers(6, size=count)
@@ -67,7 +67,7 @@ def fitted(name: str, dimensions: int = DIMENSIONS) -> VectorCodec:
 @names
 @given(rows=odd_rows)
 @settings(max_examples=20, deadline=None)
-def test_codes_have_the_promised_shape_and_vectors_come_back_in_theirs(name: str, rows: Floats) -> None:
+def test_codes_and_decoded_vectors_have_the_promised_shapes(name: str, rows: Floats) -> None:
     codec = fitted(name)
     codes = codec.encode(rows)
     assert codec.bytes_per_vector == BYTES[name]
@@ -83,7 +83,7 @@ def test_codes_have_the_promised_shape_and_vectors_come_back_in_theirs(name: str
 @settings(max_examples=20, deadline=None)
 def test_a_decoded_vector_has_unit_length_and_zero_stays_zero(name: str, rows: Floats) -> None:
     codec = fitted(name)
-    if name == "truncate":  # it can't know the direction of what it kept nothing of
+    if name == "truncate":  # a vector whose kept dimensions are zero has lost its direction
         rows = rows * rows[:, : BYTES[name]].any(axis=1, keepdims=True)
     lengths = np.linalg.norm(codec.decode(codec.encode(rows)), axis=1)
     np.testing.assert_allclose(lengths, rows.any(axis=1).astype(float), atol=1e-5)
@@ -106,7 +106,7 @@ def test_a_code_does_not_depend_on_the_other_vectors_of_the_batch(
 @names
 def test_a_code_does_not_depend_on_its_place_in_a_large_batch(name: str) -> None:
     codec = fitted(name)
-    rows = clustered(9000, DIMENSIONS, seed=3)  # more than one block
+    rows = clustered(9000, DIMENSIONS, seed=3)  # more than BLOCK_ROWS
     codes = codec.encode(rows)
     order = np.random.default_rng(0).permutation(len(rows))
     np.testing.assert_array_equal(codec.encode(rows[order]), codes[order])
@@ -264,7 +264,7 @@ def test_wrong_vectors_and_codes_are_refused_with_the_numbers(name: str) -> None
         codec.decode(np.zeros((2, width), np.int64))
 
 
-def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(UnknownCodec, match="'pcaa', did you mean 'pca'"):
         make_codec("pcaa", 8)
     with pytest.raises(UnknownCodec, match="did you mean 'autoencoder'"):

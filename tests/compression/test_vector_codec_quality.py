@@ -1,4 +1,4 @@
-"""How near decoded vectors are, on seeded data; thresholds leave a margin to what was measured."""
+"""How near decoded vectors are, on seeded data. Thresholds leave a margin to measured values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def kept(codec: VectorCodec) -> float:
         ("binary", 0.46),  # .507 in half the bytes of the others
     ],
 )
-def test_neighbours_kept_of_vectors_not_seen_while_fitting(name: str, least: float) -> None:
+def test_codecs_keep_neighbours_of_vectors_not_seen_by_fit(name: str, least: float) -> None:
     assert kept(fit(name)) >= least
 
 
@@ -54,7 +54,7 @@ def test_pq_keeps_the_most_neighbours_of_all_codes_of_a_sixteenth() -> None:
         assert best > kept(codec) + 0.05
 
 
-def test_pq_fills_few_vectors_up_with_drawn_ones_to_its_advantage(
+def test_pq_keeps_more_neighbours_by_filling_up_few_vectors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Measured .758 with and .733 without; 3,000 vectors give .782."""
@@ -86,8 +86,8 @@ def test_a_fitted_rotation_makes_sign_bits_better() -> None:
     assert kept(fit("binary", rotate=True)) > kept(fit("binary", rotate=False))
 
 
-def test_scalar_does_not_care_what_data_comes() -> None:
-    """Measured .616, and .384 of the codec that was fitted on other data."""
+def test_scalar_keeps_as_many_neighbours_on_any_data() -> None:
+    """Measured: .616, but .384 for a codec that was fitted to other data."""
     rows = low_rank(1000, DIMENSIONS, 100, seed=3)
     free, fitted = fit("scalar"), fit("pq")
     assert neighbours_kept(rows, free.decode(free.encode(rows))) > 0.1 + neighbours_kept(
@@ -95,7 +95,7 @@ def test_scalar_does_not_care_what_data_comes() -> None:
     )
 
 
-def test_no_vector_gets_the_code_that_means_zero() -> None:
+def test_no_vector_gets_the_code_of_the_zero_vector() -> None:
     rows = clustered(3000, 4, seed=1)
     small = make_codec("pq", 4).fit(rows)
     assert small.bytes_per_vector == 1
@@ -105,7 +105,7 @@ def test_no_vector_gets_the_code_that_means_zero() -> None:
         assert codec.encode(rows).any(axis=1).all()
 
 
-def test_axes_are_dealt_out_so_that_sub_spaces_are_worth_the_same() -> None:
+def test_axes_are_distributed_so_that_products_of_variances_are_equal() -> None:
     variances = np.geomspace(1.0, 1e-3, 16)
     places = pq.distribute_axes(variances, 4, 4)
     assert sorted(places.tolist()) == list(range(16))
@@ -119,7 +119,7 @@ def test_an_axis_that_has_no_partner_leaves_a_place_empty() -> None:
 
 
 def test_few_vectors_shrink_the_variances_and_many_do_not() -> None:
-    """Variances 1 to 2 look like 0 to 6 in a sample of 40; shrunk they are near the truth."""
+    """A sample of 40 shows variances from 0 to 6 instead of 1 to 2. Shrinking brings them near."""
     true = np.linspace(2.0, 1.0, 30)
 
     def found(count: int) -> Floats:
@@ -130,7 +130,7 @@ def test_few_vectors_shrink_the_variances_and_many_do_not() -> None:
     np.testing.assert_allclose(found(100_000), true, rtol=0.05)
 
 
-def test_levels_for_two_bits_are_those_of_max() -> None:
+def test_levels_for_two_bits_equal_those_published_by_max() -> None:
     """Max, "Quantizing for minimum distortion" (1960), table I: 0.4528 and 1.510."""
     np.testing.assert_allclose(normal_levels(4), [-1.510, -0.4528, 0.4528, 1.510], atol=5e-4)
 

@@ -1,4 +1,4 @@
-"""Seeded vectors for the codec tests: no files, the same on every machine."""
+"""Seeded vectors for the codec tests, the same on every machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def unit(rows: NDArray[np.floating]) -> Floats:
 
 
 def clustered(count: int, dimensions: int, *, seed: int, clusters: int = 20) -> Floats:
-    """Unit vectors around a common mean in clusters, with falling variances, like embeddings."""
+    """Return unit vectors in clusters around a common mean, with falling variances, like embeddings."""
     world = np.random.default_rng(1)  # the same clusters for every seed
     scales = (1.0 + np.arange(dimensions)) ** -0.3
     turn = np.linalg.qr(world.normal(size=(dimensions, dimensions)))[0]
@@ -27,14 +27,14 @@ def clustered(count: int, dimensions: int, *, seed: int, clusters: int = 20) -> 
 
 
 def low_rank(count: int, dimensions: int, rank: int, *, seed: int) -> Floats:
-    """Unit vectors that vary in ``rank`` directions only, spread over all dimensions."""
+    """Return unit vectors that vary in ``rank`` directions only, spread over all dimensions."""
     basis = np.random.default_rng(2).normal(size=(rank, dimensions))
     rows = np.random.default_rng(seed).normal(size=(count, rank)) @ basis
     return unit(rows)
 
 
 def neighbours_kept(true: Floats, decoded: Floats, k: int = 10) -> float:
-    """The share of each row's k nearest other rows that are still among its k nearest."""
+    """Return the share of each row's k nearest other rows that are nearest after decoding too."""
     before, after = _nearest(true, k), _nearest(decoded, k)
     kept = [len(set(a) & set(b)) for a, b in zip(before.tolist(), after.tolist(), strict=True)]
     return float(np.mean(kept)) / k

@@ -1,4 +1,4 @@
-"""Embedders: the default without network, states by their numbers, and the user's own function."""
+"""Embedders: the default one without network, states with numbers, and functions of the user."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def embed_states(contents: ContentEmbedder, *states: Any) -> np.ndarray:
     return contents.embed([render(leaves_of(state)) for state in states])
 
 
-# -- the default ----------------------------------------------------------------------------------
+# -- the default embedder -----------------------------------------------------------------------------
 
 
 def test_the_default_loads_without_network_and_without_running_its_package() -> None:
     program = """
 import socket, sys
 def refuse(*args, **options):
-    raise AssertionError("the embedder asked for the network")
+    raise AssertionError("the embedder used the network")
 socket.socket = socket.create_connection = socket.getaddrinfo = refuse
 from memory.embedding import WordLlamaEmbedder
 vector = WordLlamaEmbedder().embed(["a cat"])
@@ -66,7 +66,7 @@ print([name for name in ("wordllama", "torch", "requests", "huggingface_hub") if
 TEXTS = ["a cat", "The cat sat on the mat.", "x", "日本語", "😀", "a\0b", "word " * 5000, "?!", " "]
 
 
-def test_rows_are_of_unit_length_and_the_same_singly_and_in_a_batch(words: WordLlamaEmbedder) -> None:
+def test_rows_have_unit_length_and_are_equal_alone_and_in_a_batch(words: WordLlamaEmbedder) -> None:
     batch = words.embed(TEXTS)
     assert (batch.shape, batch.dtype) == ((len(TEXTS), 256), np.float32)
     lengths = np.linalg.norm(batch, axis=1)
@@ -89,19 +89,19 @@ def test_any_texts_have_finite_vectors(words: WordLlamaEmbedder, texts: list[str
         assert np.isfinite(words.embed_weighted(text, lambda word: 2.0)).all()
 
 
-def by_the_definition(text: str) -> np.ndarray:
-    """The mean of the whole text's tokens, of unit length, in double precision."""
+def expected_vector(text: str) -> np.ndarray:
+    """Return the mean of the whole text's tokens, scaled to unit length, in double precision."""
     rows, tokenizer = wordllama._load(), tokens._load()
     cleaned = text[: tokens.MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
     total = rows[tokenizer.encode(cleaned, add_special_tokens=False).ids].astype(np.float64).sum(axis=0)
     return total / (np.linalg.norm(total) or 1.0)
 
 
-def assert_by_the_definition(words: WordLlamaEmbedder, texts: Sequence[str]) -> None:
+def assert_expected_vectors(words: WordLlamaEmbedder, texts: Sequence[str]) -> None:
     batch = words.embed(texts)
     assert batch.shape == (len(texts), 256)
     for row, text in zip(batch, texts, strict=True):
-        expected = by_the_definition(text)
+        expected = expected_vector(text)
         assert np.allclose(row, expected, atol=1e-5)
         assert np.allclose(words.embed([text])[0], expected, atol=1e-5)
 
@@ -122,18 +122,18 @@ repetitive = st.builds(
 
 @settings(max_examples=150, deadline=None)
 @given(texts=st.lists(repetitive, max_size=5))
-def test_a_vector_is_the_mean_of_the_tokens_however_the_text_repeats_itself(
+def test_a_vector_is_the_mean_of_the_tokens_of_repetitive_texts_too(
     words: WordLlamaEmbedder, texts: list[str]
 ) -> None:
-    assert_by_the_definition(words, texts)
+    assert_expected_vectors(words, texts)
 
 
 @settings(max_examples=150, deadline=None)
 @given(text=repetitive)
-def test_word_by_word_there_are_as_many_tokens_as_in_the_whole(text: str) -> None:
+def test_tokenizing_word_by_word_equals_tokenizing_the_whole_text(text: str) -> None:
     cleaned = text.encode("utf-8", "replace").decode("utf-8")
     whole = tokens._load().encode(cleaned, add_special_tokens=False)
-    for _ in range(2):  # new words, then known ones
+    for _ in range(2):  # not cached, then cached
         if len(text) <= tokens.MAX_CHARACTERS:
             pieces = tokens.pieces_of(text)
             assert [token for piece in pieces for token in piece.tokens] == whole.ids
@@ -150,15 +150,15 @@ def test_a_token_belongs_to_its_word_and_punctuation_to_none() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(word=st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=12))
-def test_all_tokens_of_a_plain_word_are_its_own_but_for_the_mark_before_it(word: str) -> None:
+def test_all_tokens_of_a_plain_word_except_the_mark_belong_to_it(word: str) -> None:
     (piece,) = tokens.pieces_of(word)
     encoding = tokens._load().encode(piece.text, add_special_tokens=False)
     expected = [None if token == tokens._MARK else piece.text for token in encoding.tokens]
-    for _ in range(2):  # new, then known
+    for _ in range(2):  # not cached, then cached
         assert tokens.words_of_tokens(piece) == expected
 
 
-def test_long_short_and_empty_texts_in_one_batch_do_not_disturb_each_other(
+def test_long_short_and_empty_texts_in_one_batch_do_not_affect_each_other(
     words: WordLlamaEmbedder,
 ) -> None:
     different = " ".join(f"word{number}" for number in range(4000))
@@ -175,11 +175,11 @@ def test_long_short_and_empty_texts_in_one_batch_do_not_disturb_each_other(
         " a" * 9,
         repeated[:400],
     ]
-    assert_by_the_definition(words, texts)
+    assert_expected_vectors(words, texts)
     assert np.allclose(words.embed(texts * 60), np.tile(words.embed(texts), (60, 1)), atol=1e-6)
 
 
-def test_more_different_words_than_are_remembered_change_nothing(
+def test_a_full_word_cache_changes_no_vector(
     words: WordLlamaEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tokens, "_CACHED_PIECES", 10)
@@ -187,7 +187,7 @@ def test_more_different_words_than_are_remembered_change_nothing(
     for size in (3, 6, 9, 30, 600, 2):
         texts = [" ".join([f"w{number}x{text}" for number in range(size)] * 2) for text in range(3)]
         for _ in range(2):
-            assert_by_the_definition(words, texts)
+            assert_expected_vectors(words, texts)
             assert len(tokens._pieces) <= 10
 
 
@@ -199,7 +199,7 @@ def test_an_empty_text_is_the_zero_vector(words: WordLlamaEmbedder) -> None:
     assert words.embed([]).shape == (0, 256)
 
 
-def test_like_texts_are_nearer_than_unlike_ones(words: WordLlamaEmbedder) -> None:
+def test_similar_texts_are_nearer_than_different_ones(words: WordLlamaEmbedder) -> None:
     cat, kitten, tax = words.embed(["a cat sleeps", "the kitten is napping", "income tax of companies"])
     assert cat @ kitten > cat @ tax + 0.1
 
@@ -207,13 +207,13 @@ def test_like_texts_are_nearer_than_unlike_ones(words: WordLlamaEmbedder) -> Non
 @pytest.mark.parametrize(
     "text", ["the cat sat", "Unbelievable antidisestablishmentarianism", "Zürich über alles"]
 )
-def test_equal_weights_are_no_weights(words: WordLlamaEmbedder, text: str) -> None:
+def test_equal_weights_give_the_unweighted_vector(words: WordLlamaEmbedder, text: str) -> None:
     plain = words.embed([text])
     for weight in (1.0, 0.25, 7.0):
         assert np.allclose(words.embed_weighted(text, lambda word, weight=weight: weight), plain, atol=1e-5)
 
 
-def test_a_heavier_word_draws_the_vector_to_itself(words: WordLlamaEmbedder) -> None:
+def test_a_word_with_more_weight_moves_the_vector_towards_it(words: WordLlamaEmbedder) -> None:
     asked: list[str] = []
 
     def weight(word: str) -> float:
@@ -227,13 +227,13 @@ def test_a_heavier_word_draws_the_vector_to_itself(words: WordLlamaEmbedder) -> 
     assert np.linalg.norm(weighted) == pytest.approx(1.0, abs=1e-5)
 
 
-def test_weights_that_are_all_zero_are_no_weights(words: WordLlamaEmbedder) -> None:
+def test_weights_of_zero_give_the_unweighted_vector(words: WordLlamaEmbedder) -> None:
     zero = words.embed_weighted("the cat", lambda word: 0.0)
     assert np.allclose(zero, words.embed(["the cat"]), atol=1e-5)
     assert np.allclose(words.embed_weighted("?!...", lambda word: 1.0), words.embed(["?!..."]), atol=1e-5)
 
 
-def test_only_the_default_weighs_words(words: WordLlamaEmbedder) -> None:
+def test_only_the_default_embedder_supports_weights(words: WordLlamaEmbedder) -> None:
     assert isinstance(words, WeightedEmbedder)
     assert not isinstance(small_embedder(), WeightedEmbedder)
 
@@ -241,7 +241,7 @@ def test_only_the_default_weighs_words(words: WordLlamaEmbedder) -> None:
 # -- states ---------------------------------------------------------------------------------------
 
 
-def test_near_numbers_are_near(contents: ContentEmbedder) -> None:
+def test_near_numbers_have_near_vectors(contents: ContentEmbedder) -> None:
     base, near, far, farther = embed_states(
         contents, *({"x": value, "status": "walking"} for value in (10.0, 10.5, 14.0, 90.0))
     )
@@ -312,7 +312,7 @@ def nested(size: int) -> dict[str, Any]:
     }
 
 
-def test_states_of_all_sizes_are_the_same_singly_and_in_a_batch(contents: ContentEmbedder) -> None:
+def test_states_have_the_same_vector_alone_and_in_a_batch(contents: ContentEmbedder) -> None:
     states = [nested(10), {}, nested(1), "a cat", nested(20), {"x": list(range(3000))}, nested(5), "", 3.5]
     batch = embed_states(contents, *states)
     for row, state in zip(batch, states, strict=True):
@@ -329,7 +329,7 @@ def test_the_numbers_of_a_list_add_up_at_their_path(contents: ContentEmbedder) -
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
-def test_a_number_that_is_none_leaves_the_words(contents: ContentEmbedder) -> None:
+def test_a_null_does_not_change_the_words(contents: ContentEmbedder) -> None:
     words, with_nan, with_infinity = embed_states(
         contents, {"what": "a cat"}, *({"what": "a cat", "x": value} for value in (np.nan, np.inf))
     )
@@ -343,11 +343,11 @@ def test_huge_whole_numbers_keep_their_sign(contents: ContentEmbedder) -> None:
     assert large @ negative < 0.9
 
 
-def test_text_at_the_top_is_embedded_as_it_is(contents: ContentEmbedder, words: WordLlamaEmbedder) -> None:
+def test_a_plain_text_is_embedded_unchanged(contents: ContentEmbedder, words: WordLlamaEmbedder) -> None:
     assert embed_states(contents, "a cat")[0] == pytest.approx(words.embed(["a cat"])[0], abs=1e-6)
 
 
-# -- the user's own -------------------------------------------------------------------------------
+# -- a function of the user -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -364,7 +364,7 @@ def test_text_at_the_top_is_embedded_as_it_is(contents: ContentEmbedder, words: 
         lambda texts: [[float("inf")] * 8] * len(texts),
     ],
 )
-def test_an_embedder_that_returns_nonsense_is_refused_and_stores_nothing(
+def test_invalid_vectors_of_an_embedder_are_refused_and_nothing_is_stored(
     open_memory: Open, returned: Callable[[Sequence[str]], Any]
 ) -> None:
     memory = open_memory(embedder=FunctionEmbedder(returned, name="mine", dimensions=8))
@@ -375,7 +375,7 @@ def test_an_embedder_that_returns_nonsense_is_refused_and_stores_nothing(
     assert memory.get_memory_statistics()["total"] == 0
 
 
-def test_what_the_users_function_raises_reaches_the_user(open_memory: Open) -> None:
+def test_an_exception_of_the_embedding_function_is_raised_unchanged(open_memory: Open) -> None:
     def broken(texts: Sequence[str]) -> Any:
         raise ConnectionError("the endpoint is down")
 
@@ -388,7 +388,7 @@ def test_what_the_users_function_raises_reaches_the_user(open_memory: Open) -> N
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
-def test_rows_of_an_embedder_need_not_be_of_unit_length(open_memory: Open, scale: float) -> None:
+def test_rows_of_an_embedder_may_have_any_length(open_memory: Open, scale: float) -> None:
     plain = small_embedder()
 
     def scaled(texts: Sequence[str]) -> Any:
@@ -438,7 +438,7 @@ def test_the_default_codec_fits_vectors_of_another_dimension(open_memory: Open, 
 @pytest.mark.parametrize(
     "other", [small_embedder(64), small_embedder(name="other"), None], ids=["dimension", "name", "default"]
 )
-def test_a_file_belongs_to_the_embedder_it_began_with(open_memory: Open, other: Any) -> None:
+def test_a_file_can_only_be_opened_with_its_embedder(open_memory: Open, other: Any) -> None:
     memory = open_memory(embedder=small_embedder())
     memory.add("ann", "x", id="x")
     memory.close()

@@ -1,4 +1,4 @@
-"""A search whose hits are read as they are reached."""
+"""`iter_search`, which reads hits only as they are reached."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def reads(memory: AgentMemorySystem) -> int:
 
 
 @pytest.mark.parametrize("most", [0, 1, 7, 8, 9, COUNT, COUNT + 1])
-def test_it_gives_what_search_gives(memory: AgentMemorySystem, most: int) -> None:
+def test_iter_search_returns_the_same_hits_as_search(memory: AgentMemorySystem, most: int) -> None:
     for query in ("amber birch 7", "nothing of it", ""):
         assert list(memory.iter_search("ann", query, most)) == memory.search("ann", query, most)
         assert list(memory.agent("ann").iter_search(query, most)) == memory.search("ann", query, most)
 
 
-def test_an_agent_without_memories_has_none(memory: AgentMemorySystem) -> None:
+def test_an_agent_without_memories_has_no_hits(memory: AgentMemorySystem) -> None:
     assert list(memory.iter_search("bob", "amber")) == []
 
 
-def test_what_is_not_reached_is_not_read(memory: AgentMemorySystem) -> None:
+def test_hits_that_are_not_reached_are_not_read(memory: AgentMemorySystem) -> None:
     before = reads(memory)
     hits = memory.iter_search("ann", "amber birch")
     assert reads(memory) == before
@@ -57,7 +57,9 @@ def test_what_is_not_reached_is_not_read(memory: AgentMemorySystem) -> None:
     assert memory.get_access_statistics()["searches"] == 1
 
 
-def test_what_goes_meanwhile_is_left_out_and_what_moves_is_not(memory: AgentMemorySystem) -> None:
+def test_memories_deleted_during_iteration_are_left_out_and_moved_ones_are_not(
+    memory: AgentMemorySystem,
+) -> None:
     expected = [hit.id for hit in memory.search("ann", "amber birch", COUNT)]
     hits = memory.iter_search("ann", "amber birch", COUNT)
     first = [hit.id for hit in islice(hits, 1)]
@@ -66,13 +68,13 @@ def test_what_goes_meanwhile_is_left_out_and_what_moves_is_not(memory: AgentMemo
         memory.delete("ann", id)
     memory.force_transition_to_im(agent_id="ann")
     memory.force_transition_to_ltm(agent_id="ann")
-    memory.add("ann", "amber birch birch")  # not there when it was ranked
+    memory.add("ann", "amber birch birch")  # added after the ranking
     rest = list(hits)
     assert first + [hit.id for hit in rest] == [id for id in expected if id not in gone]
     assert rest[-1].tier == "ltm"
 
 
-def test_what_was_read_ahead_and_is_gone_or_changed_by_now_is_not_given_as_it_was(
+def test_a_hit_that_was_read_ahead_is_not_returned_stale(
     memory: AgentMemorySystem,
 ) -> None:
     expected = [hit.id for hit in memory.search("ann", "amber birch", 3)]
@@ -84,7 +86,7 @@ def test_what_was_read_ahead_and_is_gone_or_changed_by_now_is_not_given_as_it_wa
     assert list(hits) == []
 
 
-def test_other_searches_and_writes_may_come_in_between(memory: AgentMemorySystem) -> None:
+def test_other_searches_and_writes_can_run_during_iteration(memory: AgentMemorySystem) -> None:
     expected = [hit.id for hit in memory.search("ann", "amber", COUNT)]
     found = []
     for number, hit in enumerate(memory.iter_search("ann", "amber", COUNT)):
@@ -96,7 +98,7 @@ def test_other_searches_and_writes_may_come_in_between(memory: AgentMemorySystem
     assert found == expected
 
 
-def test_bad_input_is_refused_before_the_first_hit_is_asked_for(memory: AgentMemorySystem) -> None:
+def test_invalid_input_is_refused_at_the_call_not_at_the_first_hit(memory: AgentMemorySystem) -> None:
     for agent, query, most in (("", "amber", 1), ("ann", 3, 1), ("ann", "amber", -1)):
         with pytest.raises(InvalidMemory):
             memory.iter_search(agent, query, most)  # type: ignore[arg-type]

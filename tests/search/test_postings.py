@@ -1,4 +1,4 @@
-"""The inverted index against a plain dict."""
+"""The inverted index, compared with a plain dict."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ABSENT = [3, ATTRIBUTE_BIT - 2, ATTRIBUTE_BIT | 5]
 
 
 class Model:
-    """Postings and what they should hold."""
+    """Postings, and a dict of what they should hold."""
 
     def __init__(self) -> None:
         self.postings = Postings()
         self.held: list[list[int]] = []
 
     def add(self, memories: list[list[int]]) -> None:
-        """Memories at the next positions: they always come in ascending order."""
+        """Add memories at the next positions."""
         first = len(self.held)
         self.held.extend(memories)
         lengths = self.postings.add(
@@ -64,7 +64,7 @@ replacements = st.tuples(st.just("replace"), st.integers(0, 200), memories)
 
 @settings(max_examples=150, deadline=None)
 @given(steps=st.lists(additions | replacements, max_size=14), checked=st.booleans())
-def test_postings_hold_what_a_dict_would_however_it_came(steps: list[tuple], checked: bool) -> None:  # type: ignore[type-arg]
+def test_postings_equal_a_dict_for_any_order_of_adding(steps: list[tuple], checked: bool) -> None:  # type: ignore[type-arg]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(postings_module, "_TAIL_MIN", 8)
         patch.setattr(postings_module, "_REPLACED_MAX", 4)
@@ -92,7 +92,7 @@ def random_memories(count: int, seed: int) -> list[list[int]]:
     "sizes",
     [[511], [512], [513], [1] * 514, [511, 1, 1], [512, 512, 1], [600, 100, 100, 1], [300, 300, 300]],
 )
-def test_around_the_size_at_which_the_tail_is_merged(sizes: list[int]) -> None:
+def test_postings_are_correct_around_the_size_at_which_the_tail_is_merged(sizes: list[int]) -> None:
     model = Model()
     for number, size in enumerate(sizes):
         model.add(random_memories(size, number))
@@ -101,14 +101,14 @@ def test_around_the_size_at_which_the_tail_is_merged(sizes: list[int]) -> None:
     model.check(list(range(50)))
 
 
-def test_a_term_that_is_there_very_often_is_counted_up_to_255() -> None:
+def test_occurrences_of_a_term_are_counted_up_to_255() -> None:
     for repeats in (254, 255, 256, 1000):
         model = Model()
         model.add([[5] * repeats, [5]])
         model.check([5])
 
 
-def test_the_last_position_of_a_block_has_its_place() -> None:
+def test_the_last_position_of_a_block_is_found() -> None:
     postings = Postings()
     positions = np.array([0, 65_535], np.int64)
     postings.add(positions, [array("I", [9]).tobytes()] * 2)
@@ -120,7 +120,7 @@ def test_the_last_position_of_a_block_has_its_place() -> None:
     assert np.array_equal(full.find(ATTRIBUTE_BIT), everything)
 
 
-def test_what_was_found_stays_as_it_was_while_more_is_added() -> None:
+def test_postings_that_were_returned_do_not_change_when_more_are_added() -> None:
     model = Model()
     model.add([[1], [2], [1]])
     found, _ = model.postings.find_all([1])
@@ -131,7 +131,7 @@ def test_what_was_found_stays_as_it_was_while_more_is_added() -> None:
     assert np.array_equal(found, copy)
 
 
-def test_nothing_is_found_in_nothing() -> None:
+def test_empty_postings_find_nothing() -> None:
     postings = Postings()
     assert postings.find(1).tolist() == []
     assert postings.add(np.empty(0, np.int64), []).tolist() == []

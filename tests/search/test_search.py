@@ -1,4 +1,4 @@
-"""Finding memories: by words and meaning, by vector, by attributes, time and step, through every cache."""
+"""Search: by words and meaning, vector, attributes, time and step, with and without caches."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ids_of(hits: list[Hit]) -> list[str]:
 
 
 def corpus(count: int, seed: int = 0) -> list[str]:
-    """Texts over a vocabulary with frequent and rare words."""
+    """Return texts over a vocabulary with frequent and rare words."""
     choose = random.Random(seed)
     vocabulary = ["".join(choose.choices(string.ascii_lowercase, k=6)) for _ in range(400)]
     weights = [1 / (rank + 1) for rank in range(len(vocabulary))]
@@ -46,7 +46,7 @@ def store(memory: AgentMemorySystem, texts: list[str], agent: str = "ann", **fie
     return memory.add_many([{"agent_id": agent, "content": text, **fields} for text in texts])
 
 
-# -- what was stored is found ---------------------------------------------------------------------
+# -- stored memories are found --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tier", TIERS)
@@ -124,7 +124,7 @@ def test_hits_come_best_first_with_where_and_why(open_memory: Open) -> None:
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_why_names_the_words_that_matched_from_every_tier_and_after_a_reopening(
+def test_why_names_the_matched_words_in_every_tier_and_after_reopening(
     open_memory: Open, tier: str
 ) -> None:
     memory = open_memory(embedder=small_embedder())
@@ -142,7 +142,7 @@ def test_why_names_the_words_that_matched_from_every_tier_and_after_a_reopening(
             assert (hit.id, hit.why.words) == (ids[number], (f"item{number}",))
 
 
-def test_k_bounds_the_answers(memory: AgentMemorySystem) -> None:
+def test_search_returns_at_most_k_hits(memory: AgentMemorySystem) -> None:
     store(memory, corpus(30))
     for k in (1, 7, 30):
         assert len(memory.search("ann", "anything", k)) == k
@@ -155,7 +155,7 @@ def test_k_bounds_the_answers(memory: AgentMemorySystem) -> None:
     assert memory.recent("ann", 0) == []
 
 
-def test_more_than_all_of_many_is_all(memory: AgentMemorySystem) -> None:
+def test_k_above_the_number_of_memories_returns_all(memory: AgentMemorySystem) -> None:
     ids = store(memory, corpus(3000))
     memory.force_transition_to_im(50)
     for k in (2999, 3000, 50_000, 10**30):
@@ -258,7 +258,7 @@ def test_a_rare_word_counts_more_than_a_frequent_one(open_memory: Open) -> None:
     assert memory.search("ann", "What did Ann say about the saxophone?", 1)[0].id == wanted
 
 
-def test_a_date_that_was_given_belongs_to_the_words(open_memory: Open) -> None:
+def test_a_given_date_is_searched_like_words(open_memory: Open) -> None:
     memory = open_memory()
     store(memory, [f"we talked about topic {number}" for number in range(20)], timestamp=0.0)
     wanted = memory.add("ann", "we talked", timestamp=datetime(2023, 5, 8, tzinfo=UTC))
@@ -277,7 +277,7 @@ def test_words_of_the_metadata_find_a_memory(memory: AgentMemorySystem) -> None:
 
 
 def filtered(memory: AgentMemorySystem, filters: dict[str, Any], **more: Any) -> set[str]:
-    """What both ways of filtering find; they must agree."""
+    """Return the ids that both ways of filtering find; they must agree."""
     by_attributes = {entry.id for entry in memory.retrieve_by_attributes("ann", filters, **more)}
     by_search = set(ids_of(memory.search("ann", "anything at all", 1000, filters=filters, **more)))
     assert by_search == by_attributes
@@ -338,7 +338,7 @@ def test_zero_finds_minus_zero(memory: AgentMemorySystem) -> None:
 
 
 def test_a_filter_that_the_index_rounds_finds_k_if_there_are_k(memory: AgentMemorySystem) -> None:
-    """Hundreds of near neighbours share a rounded term with the few that really match."""
+    """Hundreds of memories share a rounded term with the few that match."""
     memory.add_many(
         [
             {"agent_id": "ann", "content": {"v": 100_000 + number % 100, "n": number}}
@@ -427,7 +427,7 @@ def test_step_bounds_include_both_ends(memory: AgentMemorySystem) -> None:
     assert memory.retrieve_by_step_range("ann", tier="ltm") == []
 
 
-def test_memories_of_one_moment_keep_the_order_of_storing_whatever_their_tiers(
+def test_memories_with_equal_timestamps_keep_their_order_across_tiers(
     memory: AgentMemorySystem,
 ) -> None:
     ids = memory.add_many(
@@ -444,7 +444,7 @@ def test_memories_of_one_moment_keep_the_order_of_storing_whatever_their_tiers(
     assert [entry.id for entry in memory.retrieve_by_attributes("ann", {"kind": "text"})] == ids[::-1]
 
 
-# -- what is gone ---------------------------------------------------------------------------------
+# -- deleted memories -----------------------------------------------------------------------------
 
 
 def found_anywhere(memory: AgentMemorySystem, text: str) -> set[str]:
@@ -459,7 +459,7 @@ def found_anywhere(memory: AgentMemorySystem, text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_what_is_deleted_is_found_by_no_search(open_memory: Open, tier: str) -> None:
+def test_a_deleted_memory_is_found_by_no_search(open_memory: Open, tier: str) -> None:
     memory = open_memory(embedder=small_embedder())
     other = open_memory(embedder=small_embedder())
     ids = store(memory, corpus(30), tier=tier, step=1)
@@ -479,7 +479,7 @@ def test_what_is_deleted_is_found_by_no_search(open_memory: Open, tier: str) -> 
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_an_updated_memory_is_found_by_what_it_says_now(open_memory: Open, tier: str) -> None:
+def test_an_updated_memory_is_found_by_its_new_content(open_memory: Open, tier: str) -> None:
     memory = open_memory(embedder=small_embedder())
     other = open_memory(embedder=small_embedder())
     store(memory, corpus(30))
@@ -517,7 +517,7 @@ def test_an_update_that_changes_the_conversation_changes_its_neighbours(open_mem
     ]
 
 
-def test_a_search_does_not_depend_on_what_was_there_before(open_memory: Open) -> None:
+def test_a_search_does_not_depend_on_deleted_memories(open_memory: Open) -> None:
     """Deleted memories count in no frequency, no average and no scale."""
     memory = open_memory()
     store(memory, [f"a walk in park {number}" for number in range(25)])
@@ -536,7 +536,7 @@ def test_a_search_does_not_depend_on_what_was_there_before(open_memory: Open) ->
     ]
 
 
-def test_a_memory_that_was_changed_often_is_found_as_well_as_ever(open_memory: Open) -> None:
+def test_a_memory_is_found_after_many_updates(open_memory: Open) -> None:
     memory = open_memory()
     store(memory, [f"a walk in park {number}" for number in range(25)])
     memory.add("ann", "the orchard has 0 apples", id="orchard")
@@ -597,10 +597,10 @@ def test_an_agent_larger_than_the_cache_gets_the_same_answers(
 
 
 @pytest.mark.parametrize("session", [None, "one for all"])
-def test_what_stands_around_a_memory_counts_alike_whatever_fits_into_the_cache(
+def test_context_does_not_depend_on_how_much_fits_into_the_cache(
     open_memory: Open, monkeypatch: pytest.MonkeyPatch, session: str | None
 ) -> None:
-    """Whether consecutive memories are alike is learnt also of those that there is no room for."""
+    """Coherence is also measured on blocks that do not fit into the cache."""
     monkeypatch.setattr(index_module, "BLOCK", 256)
     rng = np.random.default_rng(0)
     large = open_memory(embedder=small_embedder(256))
@@ -612,7 +612,7 @@ def test_what_stands_around_a_memory_counts_alike_whatever_fits_into_the_cache(
                 "agent_id": "ann",
                 "content": f"note {number} {'birch' if number % 9 else 'amber'}",
                 "metadata": metadata,
-                # Alike are those of one topic: neighbours without a session, and far ones with one.
+                # Memories of one topic are alike: neighbours without a session, and distant ones with one.
                 "vector": topics[number // 8 if session is None else number % 400]
                 + 0.5 * rng.normal(size=256),
             }
@@ -648,7 +648,7 @@ def test_memories_that_another_process_deletes_while_they_are_loaded_are_not_mis
         assert len(memory.retrieve_similar_states("ann", "late text", 400)) == 310
 
 
-def test_blocks_give_the_same_answers_as_one_piece(
+def test_several_blocks_return_the_same_hits_as_one(
     open_memory: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = open_memory(embedder=small_embedder())
@@ -686,7 +686,7 @@ def test_dropping_caches_frees_them_and_changes_no_answer(memory: AgentMemorySys
     memory.drop_caches("nobody")
 
 
-def test_a_first_search_does_not_read_what_happened_before(
+def test_a_first_search_does_not_read_earlier_changes(
     open_memory: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = open_memory(embedder=small_embedder())
@@ -748,7 +748,7 @@ def recall_at_10(
 
 @pytest.mark.parametrize("dimensions", [256, 64, 300])
 def test_nearest_neighbours_of_random_vectors_are_found(open_memory: Open, dimensions: int) -> None:
-    """Random directions are the hardest there are: no two of them are near each other."""
+    """Random directions are the hardest case: no two of them are near each other."""
     memory = open_memory(embedder=small_embedder(dimensions))
     vectors = unit_vectors(5000, dimensions, 1)
     memory.add_many(
@@ -803,9 +803,7 @@ def test_only_the_direction_of_a_vector_counts(memory: AgentMemorySystem, scale:
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-7, 1e-6, 1.0, 1e6, 1e7, 1e30])
-def test_nor_does_it_matter_how_the_numbers_of_a_vector_lie(
-    memory: AgentMemorySystem, scale: float
-) -> None:
+def test_the_memory_layout_of_a_vector_does_not_matter(memory: AgentMemorySystem, scale: float) -> None:
     vectors = (unit_vectors(5, DIMENSIONS, 3) * scale).astype(np.float32)
     columns = np.ascontiguousarray(vectors.T)
     for number, row in enumerate(vectors):
@@ -886,7 +884,7 @@ def test_the_neighbour_of_a_strong_match_outranks_a_stranger(open_memory: Open) 
 
 
 def test_sessions_do_not_leak_into_each_other(open_memory: Open) -> None:
-    """Turns of two conversations that were stored alternately are neighbours only inside each."""
+    """Turns of two conversations stored alternately are neighbours only within their own."""
     memory = open_memory()
     batch = []
     for number, turn in enumerate(TURNS):
@@ -930,7 +928,7 @@ def test_a_conversation_without_sessions_gets_context_because_it_coheres(open_me
     assert any(hit.why.context != 0.0 for hit in memory.search("ann", "volcanoes", 10))
 
 
-def test_words_that_questions_are_made_of_count_half(open_memory: Open) -> None:
+def test_function_words_count_half(open_memory: Open) -> None:
     memory = open_memory(embedder=small_embedder())
     memory.add_many([{"agent_id": "ann", "content": text} for text in ("talk about falcon", "one", "two")])
     with memory._searcher._index("ann") as index:
@@ -940,10 +938,10 @@ def test_words_that_questions_are_made_of_count_half(open_memory: Open) -> None:
 
 
 @pytest.mark.parametrize("sessions", [None, 9])
-def test_one_that_followed_each_memory_ranks_as_one_that_just_opened(
+def test_an_index_updated_step_by_step_ranks_like_a_new_one(
     open_memory: Open, sessions: int | None
 ) -> None:
-    """What stands around a memory counts where memories cohere, and that is learnt as they come."""
+    """Coherence is measured while memories are added; the result must not depend on the steps."""
     memory = open_memory(embedder=small_embedder())
     for number in range(120):
         subject = string.ascii_lowercase[number // 10]

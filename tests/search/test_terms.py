@@ -1,4 +1,4 @@
-"""Text to index terms."""
+"""Index terms of words and attributes."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def test_words_are_lower_case_and_in_order(text: str, words: list[str]) -> None:
     ("one", "other"),
     [("running", "runs"), ("cats", "cat"), ("adopted", "adopting"), ("nation", "nations")],
 )
-def test_forms_of_a_word_are_one_term(one: str, other: str) -> None:
+def test_inflections_of_a_word_share_a_term(one: str, other: str) -> None:
     assert term_of(one) == term_of(other)
     assert term_of(one) != term_of("zebra")
 
 
 @settings(deadline=None)
 @given(text=st.text(st.characters(exclude_categories=())))
-def test_terms_of_any_text_are_31_bit_numbers_one_a_word(text: str) -> None:
+def test_each_word_of_any_text_has_a_31_bit_term(text: str) -> None:
     terms = terms_of_text(text)
     assert len(terms) == len(words_of(text))
     assert all(0 <= term < ATTRIBUTE_BIT for term in terms)
@@ -125,7 +125,7 @@ def test_a_state_is_found_by_its_keys_words_whole_numbers_and_attributes() -> No
     }
 
 
-def test_metadata_gives_attributes_and_the_words_it_is_asked_for() -> None:
+def test_metadata_gives_attributes_and_the_words_of_given_texts() -> None:
     metadata = {"speaker": "Ann", "turn": 4}
     raw = terms_of_memory(leaves_of("hello"), "text", ["Ann"], leaves_of(metadata), None)
     words, attributes = terms_and_attributes(raw)
@@ -137,13 +137,13 @@ def test_metadata_gives_attributes_and_the_words_it_is_asked_for() -> None:
     }
 
 
-def test_a_moment_that_was_given_adds_its_date() -> None:
+def test_a_given_timestamp_adds_its_date() -> None:
     raw = terms_of_memory(leaves_of("x"), "text", [], [], 1_683_504_000.0)
     words, _ = terms_and_attributes(raw)
     assert words == [term_of(word) for word in ("x", "8", "may", "2023")]
 
 
-def test_dates_are_named_as_people_do() -> None:
+def test_dates_are_written_as_day_month_and_year() -> None:
     assert date_words(1_683_504_000.0) == "8 May 2023"
     assert date_words(0.0) == "1 January 1970"
     for outside in (1e18, -1e18, 1e300, -1e300):
