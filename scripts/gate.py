@@ -225,11 +225,11 @@ class Gate:
             usual = any(
                 each.path.endswith("mean_ms") and (each.ratio or 1) > 1.1 for each in comparison.metrics
             )
-            for name, said in (
+            for name, flagged in (
                 ("compare after calibrate", bool(comparison.of("regressed"))),
                 ("mean > 10 % of any timing", usual),
             ):
-                counts[name][0] += said
+                counts[name][0] += flagged
                 counts[name][1] += 1
         if not undecided:
             return ""
@@ -288,28 +288,28 @@ def _rules_table(kinds: Trials) -> str:
     for name, rule in RULES.items():
         cells = []
         for kind in columns:
-            said = [
+            flagged = [
                 [rule(timing) for timing in timings_of(path / "blocks.npz", FIRST_PAIRS)]
                 for path, trial in kinds[kind]
             ]
-            cells += _cells(said)
+            cells += _cells(flagged)
         lines.append(f"| {name} | {' | '.join(cells)} |")
     cells = []
     for kind in columns:
-        said = [
+        flagged = [
             [each.verdict == "regressed" for each in trial.verdicts if each.path.endswith("cpu_ms")]
             for _, trial in kinds[kind]
         ]
-        cells += _cells(said)
+        cells += _cells(flagged)
     lines.append(f"| **membench ab** | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _cells(said: list[list[bool]]) -> list[str]:
+def _cells(flagged: list[list[bool]]) -> list[str]:
     """Return how many comparisons had a flagged metric, and the share of all metrics that were flagged."""
-    every = [flag for flags in said for flag in flags]
+    every = [flag for flags in flagged for flag in flags]
     share = f"{100 * np.mean(every):.1f} %" if every else "–"
-    return [str(Share(sum(any(flags) for flags in said), len(said))), share]
+    return [str(Share(sum(any(flags) for flags in flagged), len(flagged))), share]
 
 
 def _other_table(kinds: Trials) -> str:

@@ -49,7 +49,7 @@ def execute(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.model.files import encode_json, write_whole
     from memory.benchmarking.text.terminal import print_for_machines
     from memory.benchmarking.verdicts.history import series_of
-    from memory.benchmarking.verdicts.history_text import history_text, signs_for
+    from memory.benchmarking.verdicts.history_text import characters_for, history_text
 
     if arguments.last < 1:
         raise InvalidBenchmarkConfig(f"--last is {arguments.last}: use a whole number ≥ 1")
@@ -70,6 +70,8 @@ def execute(arguments: argparse.Namespace) -> int:
         print_for_machines(encode_json({"series": series}).decode())
         return EXIT_FINE
     width = shutil.get_terminal_size().columns
-    text = history_text(series, signs=signs_for(sys.stdout.encoding), width=width, show_all=arguments.all)
+    text = history_text(
+        series, characters=characters_for(sys.stdout.encoding), width=width, show_all=arguments.all
+    )
     print(text, end="")
     return EXIT_FINE

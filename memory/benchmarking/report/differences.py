@@ -204,8 +204,8 @@ def _with_headline_of(base: LoadedResult, other: LoadedResult | None) -> Result:
     metrics = base.result.metrics
     if other is None or not _is_like(base.headline, other.headline):
         return base.result
-    where, wanted = where_of(base.headline), where_of(other.headline)
-    moved = {join(wanted, leaf_of(path)): metrics[path] for path in metrics if where_of(path) == where}
+    where, target = where_of(base.headline), where_of(other.headline)
+    moved = {join(target, leaf_of(path)): metrics[path] for path in metrics if where_of(path) == where}
     return msgspec.structs.replace(base.result, metrics=moved | metrics)
 
 

@@ -88,22 +88,22 @@ def _previous_results(
 ) -> dict[CaseKey, tuple[str, Measured]]:
     """Return run id and result of the newest previous run of each case, where there is one."""
     found: dict[CaseKey, tuple[str, Measured]] = {}
-    wanted = {(_key(ref), ref.params_digest, ref.headline) for ref in refs} if run.gates else set()
-    for previous_folder, previous in _newest_runs(folder.parent) if wanted else ():
+    missing = {(_key(ref), ref.params_digest, ref.headline) for ref in refs} if run.gates else set()
+    for previous_folder, previous in _newest_runs(folder.parent) if missing else ():
         same_machine = previous.environment.fingerprint == run.environment.fingerprint
         is_before = previous_folder.name != folder.name and previous.started_at <= run.started_at
         if not (same_machine and is_before and previous.gates):
             continue
         for ref in previous.results:
             identity = (_key(ref), ref.params_digest, ref.headline)
-            if identity in wanted:
-                wanted.discard(identity)
+            if identity in missing:
+                missing.discard(identity)
                 try:
                     result = read_result(previous_folder / ref.file)
                 except BenchmarkError:
                     continue
                 found[_key(ref)] = (previous.id, Measured.of(result, previous))
-        if not wanted:
+        if not missing:
             break
     return found
 

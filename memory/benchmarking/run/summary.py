@@ -215,18 +215,18 @@ def _change_for_machines(ref: ResultRef, since: Mapping[CaseKey, SincePrevious])
 
 def timings_text(run: Run) -> str:
     """Return a table of where the time went: the benchmarks, and what the harness added."""
-    whole = run.timings.get("all", 0.0)
+    total = run.timings.get("all", 0.0)
     parts = {name: seconds for name, seconds in run.timings.items() if name != "all"}
     if run.parallel == 1:
-        parts["plan, collect, wait"] = max(0.0, whole - sum(parts.values()))
-    base = whole if run.parallel == 1 else sum(parts.values())
+        parts["plan, collect, wait"] = max(0.0, total - sum(parts.values()))
+    base = total if run.parallel == 1 else sum(parts.values())
     rows = [
         (name, f"{seconds:.2f} s", f"{100 * seconds / base:.1f} %" if base else NOTHING)
         for name, seconds in sorted(parts.items(), key=lambda part: -part[1])
     ]
     measured = parts.get("benchmark", 0.0) + parts.get("failed rounds", 0.0)
     harness = 100 * (1 - measured / base) if base else 0.0
-    rows.append(("all", f"{whole:.2f} s", ""))
+    rows.append(("all", f"{total:.2f} s", ""))
     lines = table(rows, ("time spent on", "seconds", "share"), right=(1, 2))
     of = "the run" if run.parallel == 1 else "all rounds"
     return f"{lines}\nthe harness itself: {harness:.1f} % of {of}"

@@ -19,7 +19,7 @@ from memory.benchmarking.verdicts.words import (
 
 MOST_ROWS = 50
 """Rows of one table. GitHub limits a comment to 65,536 characters and a summary to 1 MB."""
-_SIGNS: dict[Verdict, str] = {"regressed": "🔴", "improved": "🟢", "inconclusive": "🟡"}
+_MARKS: dict[Verdict, str] = {"regressed": "🔴", "improved": "🟢", "inconclusive": "🟡"}
 _PLAIN = re.compile(r"[\w .\-→%()≥·,/]")
 
 
@@ -37,14 +37,14 @@ def as_markdown(comparison: Comparison, *, show_all: bool = False, strict: bool 
     for verdict in ("regressed", "improved"):
         found = in_order(comparison, verdict)
         if found:
-            parts.append(f"#### {_SIGNS[verdict]} {verdict}\n\n{_table(comparison, found, show_all)}")
+            parts.append(f"#### {_MARKS[verdict]} {verdict}\n\n{_table(comparison, found, show_all)}")
     folded: tuple[Verdict, ...] = ("inconclusive", "missing", "incomparable", "new")
     for verdict in (*folded, "unchanged") if show_all else folded:
         found = in_order(comparison, verdict)
         if found:
-            sign = _SIGNS.get(verdict, "")
+            mark = _MARKS.get(verdict, "")
             parts.append(
-                f"<details><summary>{sign} {len(found):,} {verdict}</summary>\n\n"
+                f"<details><summary>{mark} {len(found):,} {verdict}</summary>\n\n"
                 f"{_table(comparison, found, show_all)}\n\n</details>"
             )
     if comparison.notes:
@@ -56,8 +56,8 @@ def escaped(text: str) -> str:
     """Return text with all characters that mean something in Markdown or HTML as entities."""
     plain = " ".join(clean(text.replace("\n", " ").replace("\r", " ")).split())
     return "".join(
-        sign if _PLAIN.match(sign) and not _is_emphasis(plain, place) else f"&#{ord(sign)};"
-        for place, sign in enumerate(plain)
+        character if _PLAIN.match(character) and not _is_emphasis(plain, place) else f"&#{ord(character)};"
+        for place, character in enumerate(plain)
     )
 
 
@@ -82,12 +82,11 @@ def _table(comparison: Comparison, found: Sequence[MetricVerdict], show_all: boo
     ]
     for each in shown:
         name = each.name + (f" on {each.target}" if with_target else "")
-        said = reasoned_text(each)
         cells = (
             _code(name),
             _code(each.path) if each.path else "",
             escaped(figures_text(each)),
-            escaped(said),
+            escaped(reasoned_text(each)),
             escaped(sees_text(each)),
         )
         lines.append(f"| {' | '.join(cells)} |")

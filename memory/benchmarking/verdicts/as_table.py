@@ -80,13 +80,13 @@ def _lines(comparison: Comparison, found: Sequence[MetricVerdict], width: int | 
         for each in found
     ]
     headers = ("metric", "base → current", "change (95 % interval)", "sees from")
-    whole = table(rows, headers, right=(3,), indent="  ")
-    if width is None or max(map(text_width, whole.splitlines())) <= width:
-        return whole
+    one_line_each = table(rows, headers, right=(3,), indent="  ")
+    if width is None or max(map(text_width, one_line_each.splitlines())) <= width:
+        return one_line_each
     lines = []
-    for place, figures, said, sees in rows:
+    for place, figures, change, sees in rows:
         lines.append(f"  {clean(place)}")
-        details = [part for part in (figures, said, sees and f"sees from {sees}") if part]
+        details = [part for part in (figures, change, sees and f"sees from {sees}") if part]
         lines.append(f"      {clean('; '.join(details))}")
     return "\n".join(lines)
 

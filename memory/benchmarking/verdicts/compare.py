@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,13 +15,13 @@ from memory.benchmarking.metrics import is_timed
 from memory.benchmarking.model.files import read_result, read_run
 from memory.benchmarking.model.records import Environment, Run
 from memory.benchmarking.verdicts.decide import decide
-from memory.benchmarking.verdicts.evidence import Measured, Results, gather_evidence
+from memory.benchmarking.verdicts.evidence import CaseKey, Measured, Results, gather_evidence
 from memory.benchmarking.verdicts.noise import NoiseFloor, load_noise, uncalibrated
 from memory.benchmarking.verdicts.records import Comparison, MetricVerdict
 from memory.benchmarking.verdicts.thresholds import Thresholds
 
 _BUSIER = 1.1
-"""A note says so where wall ÷ CPU time of the two runs differs by this factor."""
+"""Wall ÷ CPU times of two runs that differ by more than this factor get a note."""
 _FEW_ROUNDS = 4
 """Fewer rounds than this get a note."""
 _ENOUGH_ROUNDS = 8
@@ -98,9 +98,18 @@ def compare_sides(
     if not noise.calibrated:
         # Two runs are further apart in time than the rounds of one run, so they differ by at least as much.
         noise = replace(noise, default=max(noise.default, math.expm1(math.sqrt(prior.variance))))
+    notes = [*base.problems, *current.problems]
+    before, now = (_contention(side, base.results.keys() & current.results) for side in (base, current))
+    if before and now:
+        busier = max(before, now) / min(before, now)
+        noise = replace(noise, wall=busier - 1)
+        if busier > _BUSIER:
+            notes.append(
+                f"the machine was not equally busy: wall ÷ CPU time was {before:.2f} and is {now:.2f}; "
+                "only a larger change of a wall time counts"
+            )
     metrics = decide(evidence, threshold=thresholds, noise=noise)
     differences: list[str] = []
-    notes = [*base.problems, *current.problems]
     if base.run is not None and current.run is not None:
         differences = environment_differences(base.run.environment, current.run.environment)
         notes.extend(_notes(base.run, current.run, noise))
@@ -183,9 +192,6 @@ def _notes(base: Run, current: Run, noise: NoiseFloor) -> Iterator[str]:
         yield f"the data differ: seed {base.seed} and seed {current.seed}"
     if base.seconds != current.seconds:
         yield f"a timing took {base.seconds:g} s in the base and {current.seconds:g} s now"
-    busy_then, busy_now = _contention(base), _contention(current)
-    if busy_then and busy_now and max(busy_then, busy_now) > _BUSIER * min(busy_then, busy_now):
-        yield f"the machine was not equally busy: wall ÷ CPU time was {busy_then:.2f} and is {busy_now:.2f}"
     if not noise.calibrated:
         yield (
             f"not calibrated: identical code is taken to differ by up to {noise.default:.0%} "
@@ -193,8 +199,10 @@ def _notes(base: Run, current: Run, noise: NoiseFloor) -> Iterator[str]:
         )
 
 
-def _contention(run: Run) -> float | None:
-    known = [each.wall_to_cpu for each in run.moments if each.wall_to_cpu]
+def _contention(side: Side, cases: Iterable[CaseKey]) -> float | None:
+    """Return the median of wall ÷ CPU time over all rounds of these cases: how busy the machine was."""
+    rounds = [side.results[case].result.metadata.get("wall_to_cpu") for case in cases]
+    known = [value for values in rounds if isinstance(values, list) for value in values if value]
     return statistics.median(known) if known else None
 
 

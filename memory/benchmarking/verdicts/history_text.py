@@ -23,7 +23,7 @@ _BETTER = {"lower": "lower is better", "higher": "higher is better", "neither": 
 
 
 @dataclass(frozen=True)
-class Signs:
+class Characters:
     """The characters of a plot."""
 
     point: str
@@ -36,33 +36,37 @@ class Signs:
     outside: str
 
 
-FINE = Signs("●", "─", "┤", "└", "─", "▁▂▃▄▅▆▇█", "▲", "×")
-PLAIN = Signs("o", "-", "|", "+", "-", "_.-=+*#@", "^", "x")
+UNICODE = Characters("●", "─", "┤", "└", "─", "▁▂▃▄▅▆▇█", "▲", "×")
+ASCII = Characters("o", "-", "|", "+", "-", "_.-=+*#@", "^", "x")
 
 
-def signs_for(encoding: str | None) -> Signs:
+def characters_for(encoding: str | None) -> Characters:
     """Return the characters that a terminal of this encoding can show."""
     try:
-        "".join((FINE.point, FINE.level, FINE.bars)).encode(encoding or "ascii")
+        "".join((UNICODE.point, UNICODE.level, UNICODE.bars)).encode(encoding or "ascii")
     except (UnicodeError, LookupError):
-        return PLAIN
-    return FINE
+        return ASCII
+    return UNICODE
 
 
 def history_text(
-    series: Sequence[Series], *, signs: Signs = FINE, width: int = WIDTH, show_all: bool = False
+    series: Sequence[Series],
+    *,
+    characters: Characters = UNICODE,
+    width: int = WIDTH,
+    show_all: bool = False,
 ) -> str:
     """Return plots of all series, or one line each where there are many and `show_all` is not set."""
     if len(series) <= MOST_PLOTS or show_all:
-        text = "\n\n".join(_plotted(each, signs, width) for each in series) + "\n"
+        text = "\n\n".join(_plot_of(each, characters, width) for each in series) + "\n"
     else:
-        text = _listed(series, signs)
-    return text if signs is FINE else text.translate(_IN_ASCII)
+        text = _list_of(series, characters)
+    return text if characters is UNICODE else text.translate(_IN_ASCII)
 
 
-def _listed(series: Sequence[Series], signs: Signs) -> str:
+def _list_of(series: Sequence[Series], characters: Characters) -> str:
     ordered = sorted(series, key=lambda each: (not each.changes, -len(each.points)))
-    rows = [_row(each, signs) for each in ordered]
+    rows = [_row(each, characters) for each in ordered]
     changed = sum(bool(each.changes) for each in series)
     lines = table(rows, ("metric", "runs", "newest last", "now", "changes"), right=(1, 3))
     return (
@@ -91,18 +95,18 @@ def _amount(change: LevelChange, series: Series) -> str:
 # -- many series ------------------------------------------------------------------------------
 
 
-def _row(series: Series, signs: Signs) -> tuple[str, str, str, str, str]:
+def _row(series: Series, characters: Characters) -> tuple[str, str, str, str, str]:
     changes = "; ".join(change_text(change, series) for change in series.changes)
     now = figure_text(series.values[-1], series.unit)
-    return _title(series), str(len(series.points)), _bars(series.values, signs), now, changes
+    return _title(series), str(len(series.points)), _bars(series.values, characters), now, changes
 
 
-def _bars(values: Sequence[float], signs: Signs) -> str:
+def _bars(values: Sequence[float], characters: Characters) -> str:
     shown = values[-_BARS:]
     low, high = _range(shown)
-    top = len(signs.bars) - 1
+    top = len(characters.bars) - 1
     heights = [round(top * (value - low) / (high - low)) for value in shown]
-    return "".join(signs.bars[min(max(height, 0), top)] for height in heights)
+    return "".join(characters.bars[min(max(height, 0), top)] for height in heights)
 
 
 def _title(series: Series) -> str:
@@ -113,14 +117,14 @@ def _title(series: Series) -> str:
 # -- one series -------------------------------------------------------------------------------
 
 
-def _plotted(series: Series, signs: Signs, width: int) -> str:
+def _plot_of(series: Series, characters: Characters, width: int) -> str:
     count = len(series.points)
     heading = (
         f"{_title(series)}: {_BETTER[series.better]}, {count} run{'s' if count > 1 else ''} "
         f"in environment {series.fingerprint}"
     )
-    lines = [clean(heading), *_canvas(series, signs, width)]
-    lines += [f"  {signs.mark} {clean(change_text(change, series))}" for change in series.changes]
+    lines = [clean(heading), *_canvas(series, characters, width)]
+    lines += [f"  {characters.mark} {clean(change_text(change, series))}" for change in series.changes]
     if not series.changes:
         enough = count >= 2 * SHORTEST
         lines.append(
@@ -129,7 +133,7 @@ def _plotted(series: Series, signs: Signs, width: int) -> str:
     return "\n".join(lines)
 
 
-def _canvas(series: Series, signs: Signs, width: int) -> list[str]:
+def _canvas(series: Series, characters: Characters, width: int) -> list[str]:
     values = series.values
     low, high = _range(values)
     rows = (0, ROWS // 2, ROWS - 1)
@@ -144,17 +148,17 @@ def _canvas(series: Series, signs: Signs, width: int) -> list[str]:
     for start, end in pairwise([0, *(change.index for change in series.changes), len(values)]):
         level = row_of(statistics.median(values[start:end]))
         for column in range(places[start], places[end - 1] + 1):
-            grid[level][column] = signs.level
+            grid[level][column] = characters.level
     for value, column in zip(values, places, strict=True):
-        grid[row_of(value)][column] = signs.point if low <= value <= high else signs.outside
+        grid[row_of(value)][column] = characters.point if low <= value <= high else characters.outside
     lines = [
-        f"{labels.get(row, ''):>{margin}} {signs.axis} {''.join(line)}".rstrip()
+        f"{labels.get(row, ''):>{margin}} {characters.axis} {''.join(line)}".rstrip()
         for row, line in enumerate(grid)
     ]
-    under = [signs.base] * (max(places) + 1)
+    under = [characters.base] * (max(places) + 1)
     for change in series.changes:
-        under[places[change.index]] = signs.mark
-    lines.append(f"{'':>{margin}} {signs.corner}{signs.base}{''.join(under)}")
+        under[places[change.index]] = characters.mark
+    lines.append(f"{'':>{margin}} {characters.corner}{characters.base}{''.join(under)}")
     lines.append(f"{'':>{margin}}   {_dates(series.points, max(places) + 1)}".rstrip())
     return lines
 

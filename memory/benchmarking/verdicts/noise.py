@@ -22,6 +22,9 @@ NOISE = "noise"
 UNCALIBRATED = 0.05
 """The least noise that is assumed for times of stored runs on a machine that was not calibrated."""
 
+_CPU_TIME = ("/cpu_ms", ":cpu_ms")
+"""The ends of the keys of CPU times, which do not depend on how busy the machine is."""
+
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     """The measured noise of one way to compare."""
@@ -50,6 +53,8 @@ class NoiseFloor:
     floors: Mapping[str, float] = field(default_factory=dict)
     default: float = 0.0
     calibrated: bool = False
+    wall: float = 0.0
+    """By what share wall times differ because the machine was not equally busy."""
 
     def floor(self, key: str, unit: str) -> float:
         """Return what the effect on a metric has to exceed; `key` is its `metric_key`."""
@@ -61,7 +66,10 @@ class NoiseFloor:
         The machine differs between two stored runs, and a test against "no change" would find just that.
         In lockstep both sides run at the same time, so the spread between pairs covers it.
         """
-        return self.floor(key, unit) if self.kind == "stored" else 0.0
+        if self.kind == "lockstep":
+            return 0.0
+        is_wall_time = is_timed(unit) and not key.endswith(_CPU_TIME)
+        return max(self.floor(key, unit), self.wall if is_wall_time else 0.0)
 
 
 def metric_key(category: str, benchmark: str, target: str, path: str) -> str:

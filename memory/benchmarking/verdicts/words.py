@@ -65,8 +65,8 @@ def place_text(each: MetricVerdict, *, with_target: bool) -> str:
 
 def sentence(each: MetricVerdict, *, with_target: bool = False) -> str:
     """Return one metric in one line."""
-    said = change_text(each) if each.verdict not in ("new", "missing", "incomparable") else each.verdict
-    parts = [part for part in (said, each.reason) if part]
+    change = change_text(each) if each.verdict not in ("new", "missing", "incomparable") else each.verdict
+    parts = [part for part in (change, each.reason) if part]
     return f"{place_text(each, with_target=with_target)}: {', '.join(parts)}"
 
 

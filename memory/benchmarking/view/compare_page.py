@@ -64,10 +64,10 @@ def chosen_runs(index: RunIndex, query: Mapping[str, Sequence[str]]) -> ChosenRu
     if not 2 <= len(ids) <= MOST_RUNS:
         return None
     runs = tuple(index.line(run_id) for run_id in ids)
-    asked = query.get("base", [ids[0]])[-1]
-    base = next((line for line in runs if line.id == asked), None)
+    base_id = query.get("base", [ids[0]])[-1]
+    base = next((line for line in runs if line.id == base_id), None)
     if base is None:
-        raise UnknownName(f"the base {asked!r} is not one of the runs: choose one of {', '.join(ids)}")
+        raise UnknownName(f"the base {base_id!r} is not one of the runs: choose one of {', '.join(ids)}")
     return ChosenRuns(runs, base)
 
 
@@ -91,8 +91,8 @@ class _Filter:
     def address_of_all(self) -> str:
         """The address of the same page with all metrics."""
         fields = [("text", self.text), ("verdict", self.verdict), ("all", "1")]
-        asked = [*self.chosen.fields, *((name, value) for name, value in fields if value)]
-        return f"/compare?{urlencode(asked, errors='surrogateescape')}"
+        query = [*self.chosen.fields, *((name, value) for name, value in fields if value)]
+        return f"/compare?{urlencode(query, errors='surrogateescape')}"
 
 
 def compare_page(index: RunIndex, query: Mapping[str, Sequence[str]]) -> Page:

@@ -255,6 +255,46 @@ def test_a_damaged_result_is_named_and_the_rest_is_compared(tmp_path: Path) -> N
     assert found.of("unchanged")
 
 
+def test_runs_of_version_0_1_can_be_read_and_compared(tmp_path: Path) -> None:
+    """They have a load average for each round, and no `interval_from`."""
+    one, two = saved(tmp_path, BASE, times()), saved(tmp_path, NOW, times(1.5, seed=2))
+    record = json.loads((one / "run.json").read_text())
+    state = {"case": "c", "round": 0, "started_at": 0.0, "seconds": 1.0, "busy_percent": 50.0}
+    record["moments"] = [state | {"wall_to_cpu": 1.0, "load_average": 2.5}]
+    (one / "run.json").write_text(json.dumps(record))
+    (file,) = one.glob("*/*.json")
+    assert "interval_from" not in file.read_text()
+    assert len(compare_runs(one, two).of("regressed")) == 4
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_a_busier_machine_is_not_a_regression_of_wall_times(tmp_path: Path, calibrated: bool) -> None:
+    def run(run_id: str, factor: float, contention: float) -> Path:
+        metrics = {
+            path: figure
+            for by, leaf in ((factor, "p50_ms"), (1.0, "cpu_ms"))
+            for path, figure in times(by, seed=len(run_id + leaf)).items()
+            if path.endswith(leaf)
+        }
+        contentions = [contention] * 6
+        result = make_result(metrics, params={}, seeds=SEEDS, wall_to_cpu=contentions)
+        return make_run(tmp_path, run_id, [result], rounds=6)
+
+    if calibrated:
+        calibration = Calibration(made_at="2026-08-01T00:00:00", comparisons=5, floors={}, default=0.02)
+        store_noise(tmp_path, ENVIRONMENT.fingerprint, "stored", calibration)
+    quiet, busy = run(BASE, 1.0, 1.1), run(NOW, 2.0, 2.3)
+    found = compare_runs(quiet, busy)
+    assert {each.path for each in found.of("unchanged")} == {"stm/cpu_ms", "ltm/cpu_ms"}
+    assert not found.of("regressed")
+    assert any("not equally busy: wall ÷ CPU time was 1.10 and is 2.30" in note for note in found.notes)
+    slower = run("20260803_101500_cccc", 2.0, 1.1)
+    assert {each.path for each in compare_runs(quiet, slower).of("regressed")} == {
+        "stm/p50_ms",
+        "ltm/p50_ms",
+    }
+
+
 def test_the_calibrated_noise_is_used(tmp_path: Path) -> None:
     one, two = saved(tmp_path, BASE, times()), saved(tmp_path, NOW, times(1.15))
     assert compare_runs(one, two).of("regressed")

@@ -21,7 +21,7 @@ from memory.benchmarking.metrics import Metric
 from memory.benchmarking.text.display import text_width
 from memory.benchmarking.verdicts.changes import SHORTEST, best_step, find_changes, needed
 from memory.benchmarking.verdicts.history import HistoryPoint, Series, level_changes, series_of
-from memory.benchmarking.verdicts.history_text import FINE, PLAIN, history_text, signs_for
+from memory.benchmarking.verdicts.history_text import ASCII, UNICODE, characters_for, history_text
 
 FIVE_PERCENT = math.log(1.05)
 
@@ -213,16 +213,18 @@ def test_the_plot_shows_every_run_and_names_the_change() -> None:
     series = drawn([math.exp(value) for value in stepped(noise(6, 30), 20, 0.2)])
     text = history_text([series], width=100)
     plot = text.splitlines()
-    assert sum(line.count(FINE.point) for line in plot) == 30
+    assert sum(line.count(UNICODE.point) for line in plot) == 30
     assert max(map(text_width, plot)) <= 100
-    assert any(line.startswith(f"  {FINE.mark} worse since run 20") and "% slower" in line for line in plot)
+    assert any(
+        line.startswith(f"  {UNICODE.mark} worse since run 20") and "% slower" in line for line in plot
+    )
 
 
 def test_one_odd_run_does_not_flatten_the_plot() -> None:
     values = [1 + value for value in noise(6, 40)]
     values[10] = 50.0
     text = history_text([drawn(values)], width=100)
-    assert FINE.outside in text
+    assert UNICODE.outside in text
     assert "50" not in text.splitlines()[1]
 
 
@@ -242,12 +244,12 @@ def test_many_series_are_one_line_each_with_changed_ones_first() -> None:
 
 
 def test_a_terminal_without_unicode_gets_ascii_characters() -> None:
-    assert signs_for("utf-8") is FINE
-    assert signs_for("ascii") is PLAIN
-    assert signs_for(None) is PLAIN
+    assert characters_for("utf-8") is UNICODE
+    assert characters_for("ascii") is ASCII
+    assert characters_for(None) is ASCII
     series = drawn([math.exp(value) / 1e3 for value in stepped(noise(6, 30), 20, 0.2)])
-    history_text([series] * 1, signs=PLAIN).encode("ascii")
-    history_text([series] * 5, signs=PLAIN).encode("ascii")
+    history_text([series] * 1, characters=ASCII).encode("ascii")
+    history_text([series] * 5, characters=ASCII).encode("ascii")
 
 
 def test_the_history_command(many: Path, tmp_path: Path) -> None:
