@@ -1,12 +1,12 @@
-"""A chat on the command line that remembers, also after a restart.
+"""A chat on the command line that remembers what you said, even after a restart.
 
     python examples/chat_agent.py                                   # offline: no key, no network
     python examples/chat_agent.py --base-url http://localhost:11434/v1 --model llama3.2
     OPENAI_API_KEY=… python examples/chat_agent.py --base-url https://api.openai.com/v1 --model gpt-4o-mini
-    python examples/chat_agent.py --say "Where is my umbrella?"     # one message, then it ends
+    python examples/chat_agent.py --say "Where is my umbrella?"     # one message only
 
-Offline, a scripted model of three rules answers: it notes what follows "remember", it tells the time, and
-it answers anything else with the best that the memory found. Sessions and memories are files in --data.
+Offline, a scripted model answers by three rules. After "remember" it stores a note. To "time" it answers
+with the time. To anything else it answers with the best memory. Sessions and memories are files in --data.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from memory.errors import AgentMemoryError
 
 AGENT = "chat"
 PROMPT = (
-    "You are a friendly assistant with a memory. What you remember of earlier conversations is given below "
-    "where it fits. Use the tools when they help. Be brief."
+    "You are a friendly assistant with a memory. Below are notes from previous conversations that may help. "
+    "Use the tools when they help. Be brief."
 )
 
 
@@ -65,20 +65,20 @@ def main() -> int:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
-        "--data", default="chat-data", help="the folder of its two files (default: %(default)s)"
+        "--data", default="chat-data", help="the folder of the two files (default: %(default)s)"
     )
-    parser.add_argument("--base-url", help="an OpenAI-compatible endpoint; without it the chat is offline")
-    parser.add_argument("--model", help="the endpoint's model; the key is taken from OPENAI_API_KEY")
-    parser.add_argument("--say", metavar="TEXT", help="say this, print the answer and end")
+    parser.add_argument("--base-url", help="an OpenAI-compatible endpoint (default: a model offline)")
+    parser.add_argument("--model", help="the name of the endpoint's model; OPENAI_API_KEY holds the key")
+    parser.add_argument("--say", metavar="TEXT", help="send this message, print the answer and exit")
     options = parser.parse_args()
     if bool(options.base_url) != bool(options.model):
-        parser.error("--base-url and --model belong together")
+        parser.error("--base-url needs --model, and --model needs --base-url")
     return options
 
 
 def chat(runtime: AgentRuntime) -> int:
     print("Say something; an empty line or Ctrl-D ends the chat.")
-    # A line that can't be decoded must not take the lines after it along, which were read with it.
+    # Otherwise a line that can't be decoded would also lose the lines read together with it.
     sys.stdin.reconfigure(errors="surrogateescape")
     session_id = None
     while True:
@@ -90,7 +90,7 @@ def chat(runtime: AgentRuntime) -> int:
         if not text.strip():
             return 0
         if not is_readable(text):
-            print(f"chat_agent: that line is not {sys.stdin.encoding}: say it again", file=sys.stderr)
+            print(f"chat_agent: that line is not {sys.stdin.encoding}: type it again", file=sys.stderr)
             continue
         _, session_id = say(runtime, text, session_id)
 
@@ -104,12 +104,13 @@ def is_readable(text: str) -> bool:
 
 
 def say(runtime: AgentRuntime, text: str, session_id: str | None) -> tuple[int, str]:
-    done = runtime.invoke(text, session_id)
-    if done.answer:
-        print(done.answer)
-    if done.error:
-        print(f"chat_agent: {done.error}", file=sys.stderr)
-    return (0 if done.stopped_by == "answer" else 1), done.session_id
+    """Send one message and print the answer. Return the exit code and the session's id."""
+    result = runtime.invoke(text, session_id)
+    if result.answer:
+        print(result.answer)
+    if result.error:
+        print(f"chat_agent: {result.error}", file=sys.stderr)
+    return (0 if result.stopped_by == "answer" else 1), result.session_id
 
 
 def tools_for(memory: AgentMemorySystem) -> ToolRegistry:
@@ -117,7 +118,7 @@ def tools_for(memory: AgentMemorySystem) -> ToolRegistry:
 
     @registry.tool
     def remember(fact: str) -> str:
-        """Note a fact that matters beyond this conversation.
+        """Store a fact for later conversations.
 
         Args:
             fact: the fact, as one sentence
@@ -127,7 +128,7 @@ def tools_for(memory: AgentMemorySystem) -> ToolRegistry:
 
     @registry.tool
     def time_now() -> str:
-        """The date and the time of day."""
+        """Return the date and the time of day."""
         return datetime.now().astimezone().strftime("%A, %d %B %Y, %H:%M %Z")
 
     return registry
@@ -140,6 +141,7 @@ def model_for(options: argparse.Namespace) -> Model:
 
 
 def three_rules(context: Context) -> Reply | str:
+    """Reply like a model that follows the three rules above."""
     newest = context.messages[-1]
     if newest.role == "tool":
         return newest.content
@@ -148,15 +150,15 @@ def three_rules(context: Context) -> Reply | str:
         return Reply("", (ToolCall(name="remember", arguments={"fact": text[len("remember ") :]}),))
     if "time" in text.lower().split() or "time?" in text.lower().split():
         return Reply("", (ToolCall(name="time_now"),))
-    told = [hit.entry for hit in context.memories if is_statement(hit.entry)]
-    return f"I remember: {told[0].content}" if told else "I remember nothing about that."
+    statements = [hit.entry for hit in context.memories if is_statement(hit.entry)]
+    return f"I remember: {statements[0].content}" if statements else "I remember nothing about that."
 
 
 def is_statement(entry: MemoryEntry) -> bool:
-    """An earlier question, an order to remember and what was answered then say nothing new."""
+    """Return False for previous questions, requests to remember, and answers: they state nothing new."""
     text = str(entry.content).strip()
-    said_by_user = entry.metadata.get("speaker", "user") == "user"
-    return said_by_user and not text.endswith("?") and not text.lower().startswith("remember ")
+    is_from_user = entry.metadata.get("speaker", "user") == "user"
+    return is_from_user and not text.endswith("?") and not text.lower().startswith("remember ")
 
 
 if __name__ == "__main__":

@@ -1,18 +1,17 @@
-"""The same agent loop in this project, in LangGraph and in the OpenAI Agents SDK, side by side.
+"""Compares the agent loop of this project with those of LangGraph and the OpenAI Agents SDK.
 
     pip install 'agentmemory-tiers[runtimes]'
     python examples/compare_runtimes.py [--conversations 60] [--turns 5] [--json FILE]
 
-Every invocation is one message of a user: a scripted model asks for one tool, the tool runs, the model
-answers. No model is called over a network, so what is measured is what each runtime adds. A conversation
-has a few such messages and is a session (or thread) of its own; the runtimes take turns, a conversation
-each, in rotating order, in one process. What is not installed is n/a.
+Each invocation handles one message of a user: a scripted model calls one tool, the tool runs, the model
+answers. No model is called over a network, so the figures are the overhead of each runtime. A conversation
+has a few such messages and its own session (or thread). The runtimes take turns in one process, one
+conversation each, in rotating order. Runtimes that are not installed are shown as n/a.
 
-Exits with 0 if the goal is reached, and with 1 if it is not or if nothing is there to compare with.
+The exit code is 0 if the goal is reached, and 1 if it is not or if there is nothing to compare with.
 
-What each one stores is in the table: fewer words there mean less work. All files are SQLite with a
-write-ahead log and synchronous=NORMAL, also where the runtime's own default would be slower; tracing is
-switched off.
+The table shows what each runtime stores. All files are SQLite with a write-ahead log and
+synchronous=NORMAL, even if the runtime's own default is slower. Tracing is switched off.
 """
 
 from __future__ import annotations
@@ -46,11 +45,12 @@ QUESTIONS = (
     "Why was the piano lesson moved to Thursday?",
 )
 GOAL = 0.5
-"""Ours at most so many times each of the others."""
+"""The goal: our p50 is at most this many times the p50 of each other runtime."""
 WARM_UP = 3
+"""Conversations of each runtime that are not measured: they load modules and fill caches."""
 
 Say = Callable[[str], str]
-"""One message of the user; the answer."""
+"""Takes one message of the user and returns the answer."""
 
 
 def look_up(subject: str) -> str:
@@ -60,7 +60,7 @@ def look_up(subject: str) -> str:
 
 @dataclass
 class Runtime:
-    """A loop to measure: `begin` starts a conversation, what it gives takes the messages."""
+    """An agent loop to measure. `begin` starts a conversation."""
 
     name: str
     stores: str
@@ -68,10 +68,10 @@ class Runtime:
     is_ours: bool = False
     seconds: list[float] = field(default_factory=list)
     cpu_seconds: list[float] = field(default_factory=list)
-    """Of the whole process, all threads: on a busy machine the steadier figure."""
+    """CPU time of the whole process: it varies less than elapsed time on a busy machine."""
 
     def talk(self, number: int, turns: int, *, timed: bool) -> None:
-        """One conversation; beginning it is on the clock of its first message."""
+        """Run one conversation. The time of its first message includes its start."""
         say: Say | None = None
         for turn in range(turns):
             question = f"{QUESTIONS[(number + turn) % len(QUESTIONS)]} ({number}.{turn})"
@@ -87,7 +87,7 @@ class Runtime:
                 self.cpu_seconds.append(cpu)
 
     def figures(self) -> dict[str, float]:
-        single = len(self.seconds) == 1  # of which no quantiles can be taken
+        single = len(self.seconds) == 1  # `quantiles` needs two values
         p95 = (
             self.seconds[0] if single else statistics.quantiles(self.seconds, n=20, method="inclusive")[-1]
         )
@@ -110,7 +110,7 @@ def script(context: Context) -> Reply:
 
 
 @contextmanager
-def ours(folder: Path, runner: asyncio.Runner) -> Iterator[list[Runtime]]:
+def agentmemory(folder: Path, runner: asyncio.Runner) -> Iterator[list[Runtime]]:
     with ExitStack() as stack:
 
         def runtime(name: str, *, memory: bool, tool: Callable[..., Any]) -> AgentRuntime:
@@ -137,18 +137,18 @@ def ours(folder: Path, runner: asyncio.Runner) -> Iterator[list[Runtime]]:
         full = runtime("full", memory=True, tool=look_up)
         plain = runtime("plain", memory=False, tool=look_up)
         later = runtime("async", memory=True, tool=look_up_later)
-        stored = "each step, before the next; question, result and answer as memories, searched each time"
+        stored = "each step before the next; question, result and answer as memories, searched each time"
         yield [
             Runtime("AgentMemory", stored, lambda: _conversation(full.invoke), is_ours=True),
             Runtime(
                 "AgentMemory, async",
                 stored,
-                lambda: _conversation(lambda *said: runner.run(later.ainvoke(*said))),
+                lambda: _conversation(lambda *arguments: runner.run(later.ainvoke(*arguments))),
                 is_ours=True,
             ),
             Runtime(
                 "AgentMemory, no memory",
-                "each step, before the next",
+                "each step before the next",
                 lambda: _conversation(plain.invoke),
                 is_ours=True,
             ),
@@ -159,9 +159,9 @@ def _conversation(invoke: Callable[..., Any]) -> Say:
     session: list[str] = []
 
     def say(text: str) -> str:
-        done = invoke(text, *session)
-        session[:] = [done.session_id]
-        return str(done.answer)
+        result = invoke(text, *session)
+        session[:] = [result.session_id]
+        return str(result.answer)
 
     return say
 
@@ -212,8 +212,8 @@ def langgraph(folder: Path, runner: asyncio.Runner) -> Iterator[list[Runtime]]:
         config = {"configurable": {"thread_id": f"thread_{next(numbers)}"}}
 
         def say(text: str) -> str:
-            done = graph.invoke({"messages": [HumanMessage(text)]}, config, **options)
-            return str(done["messages"][-1].content)
+            result = graph.invoke({"messages": [HumanMessage(text)]}, config, **options)
+            return str(result["messages"][-1].content)
 
         return say
 
@@ -224,12 +224,12 @@ def langgraph(folder: Path, runner: asyncio.Runner) -> Iterator[list[Runtime]]:
             Runtime("LangGraph", "nothing", lambda: conversation(plain)),
             Runtime(
                 "LangGraph, SqliteSaver",
-                "a checkpoint each step, written beside the next (its default)",
+                "a checkpoint for each step, written during the next (its default)",
                 lambda: conversation(kept),
             ),
             Runtime(
                 'LangGraph, SqliteSaver, durability="sync"',
-                "a checkpoint each step, before the next",
+                "a checkpoint for each step before the next",
                 lambda: conversation(kept, durability="sync"),
             ),
         ]
@@ -266,12 +266,12 @@ def openai_agents(folder: Path, runner: asyncio.Runner) -> Iterator[list[Runtime
                     content=[text],
                 )
             else:
-                said = last if isinstance(last, str) else last["content"]
+                question = last if isinstance(last, str) else last["content"]
                 output = ResponseFunctionToolCall(
                     type="function_call",
                     call_id=f"call_{next(numbers)}",
                     name="look_up",
-                    arguments=json.dumps({"subject": said}),
+                    arguments=json.dumps({"subject": question}),
                 )
             return ModelResponse(output=[output], usage=Usage(), response_id=None)
 
@@ -295,14 +295,14 @@ def openai_agents(folder: Path, runner: asyncio.Runner) -> Iterator[list[Runtime
             sessions.append(session)
 
         def say(text: str) -> str:
-            done = runner.run(Runner.run(agent, text, session=session, run_config=options))
-            return str(done.final_output)
+            result = runner.run(Runner.run(agent, text, session=session, run_config=options))
+            return str(result.final_output)
 
         return say
 
     try:
         yield [
-            Runtime("OpenAI Agents SDK", "nothing, and knows no history", lambda: conversation(kept=False)),
+            Runtime("OpenAI Agents SDK", "nothing, not even the history", lambda: conversation(kept=False)),
             Runtime(
                 "OpenAI Agents SDK, SQLiteSession",
                 "the messages of each step",
@@ -318,7 +318,7 @@ def openai_agents(folder: Path, runner: asyncio.Runner) -> Iterator[list[Runtime
 
 
 def compare(conversations: int, turns: int) -> tuple[list[Runtime], dict[str, str]]:
-    """All runtimes that are installed, measured; and why others are not."""
+    """Measure the installed runtimes. Return them, and for each missing one the reason."""
     os.environ.setdefault("LANGSMITH_TRACING", "false")
     missing: dict[str, str] = {}
     with ExitStack() as stack:
@@ -326,7 +326,7 @@ def compare(conversations: int, turns: int) -> tuple[list[Runtime], dict[str, st
         runner = stack.enter_context(asyncio.Runner())
         runtimes: list[Runtime] = []
         for name, make in {
-            "AgentMemory": ours,
+            "AgentMemory": agentmemory,
             "LangGraph": langgraph,
             "OpenAI Agents SDK": openai_agents,
         }.items():
@@ -346,43 +346,43 @@ def compare(conversations: int, turns: int) -> tuple[list[Runtime], dict[str, st
 
 
 def show(figures: dict[str, dict[str, float]], runtimes: list[Runtime], missing: dict[str, str]) -> bool:
-    """Print the table and whether the goal is reached."""
-    base = figures[runtimes[0].name]
+    """Print the table, and return whether the goal is reached."""
+    ours = figures[runtimes[0].name]
     rows = [("runtime", "p50 ms", "p95 ms", "CPU ms", "ours ÷ it", "by CPU", "stores")]
-    for each in runtimes:
-        found = figures[each.name]
-        times = [f"{found[name]:.2f}" for name in ("p50_ms", "p95_ms", "cpu_p50_ms")]
-        ratios = [f"{base[name] / found[name]:.2f}" for name in ("p50_ms", "cpu_p50_ms")]
-        rows.append((each.name, *times, *(ratios if found is not base else ("", "")), each.stores))
+    for runtime in runtimes:
+        its = figures[runtime.name]
+        times = [f"{its[name]:.2f}" for name in ("p50_ms", "p95_ms", "cpu_p50_ms")]
+        ratios = [f"{ours[name] / its[name]:.2f}" for name in ("p50_ms", "cpu_p50_ms")]
+        rows.append((runtime.name, *times, *(ratios if its is not ours else ("", "")), runtime.stores))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for name, *numbers, stores in rows:
         cells = [f"{cell:>{width}}" for cell, width in zip(numbers, widths[1:], strict=False)]
         print("  ".join([f"{name:{widths[0]}}", *cells, stores]))
     for name, reason in missing.items():
         print(f"{name}: n/a ({reason})")
-    if all(each.is_ours for each in runtimes):
+    if all(runtime.is_ours for runtime in runtimes):
         print("\nnothing to compare with: install another runtime")
         return False
-    print(f"\ngoal: the p50 of {runtimes[0].name} at most {GOAL:g} × that of the others")
+    print(f"\ngoal: the p50 of {runtimes[0].name} is at most {GOAL:g} × that of the others")
     reached = True
-    for each in runtimes:
-        if not each.is_ours:
-            ratio = base["p50_ms"] / figures[each.name]["p50_ms"]
+    for runtime in runtimes:
+        if not runtime.is_ours:
+            ratio = ours["p50_ms"] / figures[runtime.name]["p50_ms"]
             reached &= ratio <= GOAL
-            print(f"  {each.name}: {'reached' if ratio <= GOAL else 'NOT reached'} ({ratio:.2f})")
+            print(f"  {runtime.name}: {'reached' if ratio <= GOAL else 'NOT reached'} ({ratio:.2f})")
     return reached
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Agent runtimes side by side, with a scripted model.")
+    parser = argparse.ArgumentParser(description="Compare agent runtimes with a scripted model.")
     parser.add_argument("--conversations", type=int, default=60, help="of each runtime (default: 60)")
     parser.add_argument("--turns", type=int, default=5, help="messages of a conversation (default: 5)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to a JSON file")
     options = parser.parse_args()
     if options.conversations < 1 or options.turns < 1:
         parser.error("use whole numbers ≥ 1 for --conversations and --turns")
     runtimes, missing = compare(options.conversations, options.turns)
-    figures = {each.name: each.figures() for each in runtimes}
+    figures = {runtime.name: runtime.figures() for runtime in runtimes}
     reached = show(figures, runtimes, missing)
     if options.json:
         options.json.write_text(json.dumps({**figures, "not_available": missing}, indent=2) + "\n")

@@ -29,12 +29,12 @@ def main() -> None:
         config.ltm_config.db_path = str(Path(folder) / "memory.db")
         with AgentMemorySystem(config, clock=clock) as memory:
             store(memory)
-            find(memory, "Fresh, in the short-term tier")
+            search(memory, "New, in the short-term tier")
             clock.advance(2 * DAY)
             memory.maintain()
             clock.advance(30 * DAY)
             memory.maintain()
-            find(memory, "A month later, in the long-term tier")
+            search(memory, "A month later, in the long-term tier")
             show_speed(memory)
             show_statistics(memory)
 
@@ -46,7 +46,7 @@ def store(memory: AgentMemorySystem) -> None:
     memory.store_agent_state("explorer", state, step_number=1, priority=2.0)
 
 
-def find(memory: AgentMemorySystem, title: str) -> None:
+def search(memory: AgentMemorySystem, title: str) -> None:
     print(f"\n{title}")
     for question in QUESTIONS:
         print(f"  {question}")
@@ -71,10 +71,10 @@ def show_speed(memory: AgentMemorySystem) -> None:
     start = time.perf_counter()
     for number in range(100):
         memory.search("writer", f"meeting about topic {number}")
-    search = (time.perf_counter() - start) / 100 * 1e3
+    search_ms = (time.perf_counter() - start) / 100 * 1e3
     print(
-        f"\nHere: {one_by_one:,.0f} durable writes a second one by one, {batch:,.0f} in batches, "
-        f"{search:.2f} ms a text search over 2,500 memories"
+        f"\nOn this machine: {one_by_one:,.0f} durable writes a second one by one, {batch:,.0f} in a batch; "
+        f"{search_ms:.2f} ms for a text search over 2,500 memories"
     )
 
 

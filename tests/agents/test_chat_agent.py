@@ -46,7 +46,7 @@ def test_the_chat_remembers_across_restarts(tmp_path: Path) -> None:
 def test_a_line_that_is_not_text_is_reported_and_the_chat_goes_on(tmp_path: Path) -> None:
     lines = b"remember The cat is called Mia.\nbroken \xff line\nWhat is the cat called?\n"
     printed, complaints = chat("--data", tmp_path, said=lines)
-    assert complaints == "chat_agent: that line is not utf-8: say it again\n"
+    assert complaints == "chat_agent: that line is not utf-8: type it again\n"
     assert printed.endswith("you> you> I remember: The cat is called Mia.\nyou> \n")
 
 
