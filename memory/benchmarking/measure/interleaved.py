@@ -1,11 +1,11 @@
-"""Operations timed in turns, so that whatever disturbs the machine disturbs all of them alike.
+"""Times several operations in turns in one process, so that noise of the machine hits all of them.
 
     turn 1:  a a a a │ b b b b      turn 2:  b b b b │ a a a a      turn 3:  a a a a │ b b b b   …
 
-What one costs more than another is then the median over the turns of the difference of their medians: a
-small difference of two large figures that were measured a second apart would drown in noise.
+The difference of two operations is the median over the turns of the difference of their medians. Two
+figures measured a second apart would be too noisy for a small difference.
 
-Where one calls the other, `InnerTime` does better: it takes the time of the inner call off the outer one.
+If one operation calls the other, `InnerTime` is more precise: it subtracts the time of the inner calls.
 """
 
 from __future__ import annotations
@@ -36,14 +36,20 @@ def time_interleaved(
     turns: int = TURNS,
     warm_up: int = 0,
 ) -> dict[str, Timing]:
-    """Time each operation on its own items, every item once, in the order given.
+    """Time each operation on its own items, every item once and in order; every call is a sample.
 
-    The first `warm_up` items of each are not timed. Every call is a sample of its own.
+    Args:
+        operations: name to operation, called with one item.
+        items: name to items, the same number for each operation.
+        turns: into how many turns the items are divided.
+        warm_up: how many items at the beginning are not timed.
     """
     counts = {name: len(items[name]) - warm_up for name in operations}
     calls = min(counts.values(), default=0)
     if calls < 1 or set(counts.values()) != {calls}:
-        raise InvalidResult(f"there are {counts} items to time: give each operation the same number, ≥ 1")
+        raise InvalidResult(
+            f"there are {counts} items to time: pass each operation the same number, ≥ 1"
+        )
     streams = {name: iter(items[name]) for name in operations}
     samples: dict[str, list[int]] = {name: [] for name in operations}
     walls: dict[str, list[int]] = {name: [] for name in operations}
@@ -70,24 +76,24 @@ def time_interleaved(
 
 
 def turn_medians_us(timing: Timing) -> list[float]:
-    """The median call of each turn, in µs."""
-    rest = iter(timing.samples_ns)
-    return [statistics.median(islice(rest, size)) / 1000 for size in timing.block_samples]
+    """Return the median call of each turn, in µs."""
+    samples = iter(timing.samples_ns)
+    return [statistics.median(islice(samples, size)) / 1000 for size in timing.block_samples]
 
 
 def overhead_us(whole: Timing, *parts: Timing) -> float:
-    """What a call costs more than its parts together, all timed in the same turns."""
+    """Return how much longer a call takes than its parts together, all timed in the same turns."""
     columns = [turn_medians_us(timing) for timing in (whole, *parts)]
     return float(statistics.median(turn[0] - sum(turn[1:]) for turn in zip(*columns, strict=True)))
 
 
 class InnerTime:
-    """How much of an outer call is spent in inner ones.
+    """Measures how much of an outer call is spent in inner calls.
 
         inside = InnerTime()
         outer = inside.around(agent_that_calls(inside.watched(store.add)))
 
-    `outer` is what is timed, and `outside_us` then tells what a call of it costs besides `store.add`.
+    Time `outer`; then `outside_us` returns what a call of it takes without `store.add`.
     """
 
     def __init__(self) -> None:
@@ -95,6 +101,8 @@ class InnerTime:
         self._inner_ns: list[int] = []
 
     def watched(self, inner: Callable[..., Result]) -> Callable[..., Result]:
+        """Wrap an inner function, so that its time is counted."""
+
         def call(*args: Any, **named: Any) -> Result:
             start = wall_ns()
             try:
@@ -105,6 +113,8 @@ class InnerTime:
         return call
 
     def around(self, outer: Callable[[Any], object]) -> Callable[[Any], None]:
+        """Wrap the outer function, so that the time of inner calls is kept for each outer call."""
+
         def call(item: Any) -> None:
             self._spent = 0
             outer(item)
@@ -113,7 +123,7 @@ class InnerTime:
         return call
 
     def outside_us(self, timing: Timing) -> float:
-        """The median call without what was spent inside; the timing's calls are the last that were made."""
+        """Return the median outer call without its inner calls; `timing` must be of the last calls."""
         inner = self._inner_ns[-len(timing.samples_ns) :]
         return statistics.median(
             (outer - own) / 1000 for outer, own in zip(timing.samples_ns, inner, strict=True)

@@ -1,13 +1,13 @@
-"""Open loop: operations arrive on a schedule, whether or not the earlier ones are done.
+"""Open loop: operations start on a schedule, whether or not earlier ones are done.
 
     intended start      start                end
-    │◀── waited for ───▶│◀───── service ────▶│
+    │◀──── waiting ────▶│◀───── service ────▶│
     │◀────────────── latency ───────────────▶│
 
-A loop that sends the next operation when the last one is done asks less of a system that stalls, and
-never sees the stall ("coordinated omission", Gil Tene). Here an arrival's latency counts from the moment
-it was meant to start. Workers take the arrivals in order; one that nobody could begin within `patience`
-is dropped and counted. Latencies go into HDR histograms, one set a worker, merged at the end.
+A closed loop starts the next operation when the last one is done. It sends less load to a system that
+stalls, and so hides the stall ("coordinated omission", Gil Tene). Here a latency counts from the intended
+start. Workers take the arrivals in order. An arrival that no worker could start within `patience_seconds`
+is dropped and counted. Each worker has its own HDR histograms, which are merged at the end.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import random
 import threading
 import time
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from memory.benchmarking.errors import InvalidResult, needs
 from memory.benchmarking.measure.timing import wall_ns
 
 _LONGEST_NS = 3_600 * 10**9
+"""The histograms' range: one hour. Longer latencies count as one hour."""
 _DIGITS = 3
-"""Each latency is known to a thousandth of itself."""
+"""Significant digits of the histograms."""
 
 
 def poisson_starts(rate: float, seconds: float, seed: int) -> array[float]:
-    """Seconds from the beginning at which independent callers arrive, `rate` a second on average."""
+    """Return arrival times of independent callers in seconds from the start, `rate` a second on average."""
     rng = random.Random(f"arrivals {seed}")
     starts = array("d", [rng.expovariate(rate)])
     while starts[-1] < seconds:
@@ -59,11 +59,11 @@ class Latencies:
 
     def percentile_ms(self, percent: float) -> float:
         if not self.count:
-            raise InvalidResult("a percentile of no latencies: nothing was recorded")
+            raise InvalidResult("there is no percentile: no latency was recorded")
         return float(self._histogram.get_value_at_percentile(percent)) / 1e6
 
     def figures(self) -> dict[str, float]:
-        """The usual percentiles, by name."""
+        """Return the usual percentiles by metric name."""
         return {
             "p50_ms": self.percentile_ms(50),
             "p99_ms": self.percentile_ms(99),
@@ -73,8 +73,8 @@ class Latencies:
 
 
 @dataclass
-class _Share:
-    """What one worker saw."""
+class _WorkerRecord:
+    """What one worker recorded."""
 
     latencies: dict[str, Latencies]
     lateness: Latencies = field(default_factory=Latencies)
@@ -87,29 +87,29 @@ class _Share:
 
 @dataclass(frozen=True)
 class OpenLoop:
-    """What became of the arrivals."""
+    """The outcome of all arrivals."""
 
     arrivals: int
     done: int
     dropped: int
-    """Nobody could begin them in time."""
+    """No worker could start these within the patience."""
     failed: int
-    """They raised; their latencies are not counted."""
+    """These raised an exception; their latencies are not counted."""
     problem: Exception | None
-    """What the first of the failed raised."""
+    """The first exception of a failed operation."""
     seconds: float
     """From the first intended start to the end of the last operation."""
     latencies: Mapping[str, Latencies]
-    """From the intended start, by kind of operation; only kinds of which one was done."""
+    """Kind of operation to latencies from the intended start; kinds with at least one success."""
     lateness: Latencies
-    """Of the generator itself: how much later than intended a worker began that was waiting for it."""
+    """How late the generator itself is: starts after the intended time by a worker that was waiting."""
 
     @property
     def all_latencies(self) -> Latencies:
         return _merged(self.latencies.values())
 
 
-def _merged(parts: Any) -> Latencies:
+def _merged(parts: Iterable[Latencies]) -> Latencies:
     merged = Latencies()
     for part in parts:
         merged.add(part)
@@ -117,7 +117,7 @@ def _merged(parts: Any) -> Latencies:
 
 
 class Progress:
-    """How many operations are done so far, for whoever watches from beside."""
+    """How many operations are done so far; other threads may read it."""
 
     def __init__(self) -> None:
         self.done = 0
@@ -132,21 +132,26 @@ def run_open_loop(
     patience_seconds: float = 1.0,
     progress: Progress | None = None,
 ) -> OpenLoop:
-    """Call `operation` with the number of each arrival at its time.
+    """Call an operation once for each arrival, at its time.
 
-    `starts` are seconds from now, ascending; `kinds` says for each what it is. Waiting for an arrival
-    sleeps: a busy wait would take the interpreter from the operations that are measured.
+    Args:
+        operation: called with the number of the arrival.
+        starts: intended starts in seconds from now, ascending, at least one.
+        kinds: the kind of operation of each arrival; latencies are grouped by it.
+        workers: how many threads call the operation.
+        patience_seconds: an arrival that is this late is dropped.
+        progress: counts the operations that are done.
     """
     if not starts or len(starts) != len(kinds):
-        raise InvalidResult(f"{len(starts)} arrivals of {len(kinds)} kinds: give one kind for each of some")
+        raise InvalidResult(f"there are {len(starts)} starts and {len(kinds)} kinds: pass one kind a start")
     progress = progress or Progress()
-    shares = [_Share({kind: Latencies() for kind in set(kinds)}) for _ in range(workers)]
+    records = [_WorkerRecord({kind: Latencies() for kind in set(kinds)}) for _ in range(workers)]
     lock = threading.Lock()
     arrivals = iter(range(len(starts)))
     patience = round(patience_seconds * 1e9)
     origin = wall_ns()
 
-    def work(share: _Share) -> None:
+    def work(record: _WorkerRecord) -> None:
         while True:
             with lock:
                 number = next(arrivals, None)
@@ -155,37 +160,38 @@ def run_open_loop(
             intended = origin + round(starts[number] * 1e9)
             ahead = intended - wall_ns()
             if ahead > 0:
+                # Not a busy wait, which would hold the GIL while other workers measure.
                 time.sleep(ahead / 1e9)
-                share.lateness.record(wall_ns() - intended)
+                record.lateness.record(wall_ns() - intended)
             elif -ahead > patience:
-                share.dropped += 1
+                record.dropped += 1
                 continue
             try:
                 operation(number)
             except Exception as problem:
-                share.failed += 1
-                share.problem = share.problem or problem
+                record.failed += 1
+                record.problem = record.problem or problem
                 continue
-            share.end_ns = wall_ns()
-            share.latencies[kinds[number]].record(share.end_ns - intended)
-            share.done += 1
+            record.end_ns = wall_ns()
+            record.latencies[kinds[number]].record(record.end_ns - intended)
+            record.done += 1
             with lock:
                 progress.done += 1
 
-    threads = [threading.Thread(target=work, args=(share,), daemon=True) for share in shares]
+    threads = [threading.Thread(target=work, args=(record,), daemon=True) for record in records]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    by_kind = {kind: _merged(share.latencies[kind] for share in shares) for kind in dict.fromkeys(kinds)}
+    by_kind = {kind: _merged(record.latencies[kind] for record in records) for kind in dict.fromkeys(kinds)}
     first = origin + round(starts[0] * 1e9)
     return OpenLoop(
         arrivals=len(starts),
-        done=sum(share.done for share in shares),
-        dropped=sum(share.dropped for share in shares),
-        failed=sum(share.failed for share in shares),
-        problem=next((share.problem for share in shares if share.problem is not None), None),
-        seconds=max(max(share.end_ns for share in shares) - first, 0) / 1e9,
+        done=sum(record.done for record in records),
+        dropped=sum(record.dropped for record in records),
+        failed=sum(record.failed for record in records),
+        problem=next((record.problem for record in records if record.problem is not None), None),
+        seconds=max(max(record.end_ns for record in records) - first, 0) / 1e9,
         latencies={kind: latencies for kind, latencies in by_kind.items() if latencies.count},
-        lateness=_merged(share.lateness for share in shares),
+        lateness=_merged(record.lateness for record in records),
     )

@@ -1,4 +1,4 @@
-"""How good a ranked answer is, and how sure that is: over questions, clustered by where they come from."""
+"""Quality of ranked search results, with intervals over questions that are grouped in conversations."""
 
 from __future__ import annotations
 
@@ -12,40 +12,48 @@ DEPTHS = (1, 5, 10)
 
 
 def ranking_figures(ranked: Sequence[str], grades: Mapping[str, int]) -> dict[str, float]:
-    """The usual figures of one question: `ranked` are the ids found, `grades` says which are right.
+    """Return the usual quality figures of one question.
 
-    R@k is the share of the right ones among the first k, any@k and all@k whether one or every one is
-    there, nDCG@10 after Järvelin and Kekäläinen (gain = grade), MRR the inverse place of the first.
+    recall@k is the share of the relevant ids among the first k; any@k and all@k are 1 if one or all are
+    there; nDCG@10 follows Järvelin and Kekäläinen (gain = grade); MRR is 1 ÷ the rank of the first.
+
+    Args:
+        ranked: the ids that were found, the best first.
+        grades: id to grade; an id with a grade above 0 is relevant, and at least one is.
     """
-    right = {id_ for id_, grade in grades.items() if grade > 0}
+    relevant = {id_ for id_, grade in grades.items() if grade > 0}
     figures: dict[str, float] = {}
     for depth in DEPTHS:
-        found = len(right & set(ranked[:depth]))
-        figures[f"recall_at_{depth}"] = found / len(right)
+        found = len(relevant & set(ranked[:depth]))
+        figures[f"recall_at_{depth}"] = found / len(relevant)
         figures[f"any_at_{depth}"] = float(found > 0)
-        figures[f"all_at_{depth}"] = float(found == len(right))
-    best = _discounted(sorted(grades.values(), reverse=True)[:10])
-    figures["ndcg_at_10"] = _discounted([grades.get(id_, 0) for id_ in ranked[:10]]) / best
-    places = [place for place, id_ in enumerate(ranked, start=1) if id_ in right]
-    figures["mrr"] = 1 / places[0] if places else 0.0
+        figures[f"all_at_{depth}"] = float(found == len(relevant))
+    best = _discounted_gain(sorted(grades.values(), reverse=True)[:10])
+    figures["ndcg_at_10"] = _discounted_gain([grades.get(id_, 0) for id_ in ranked[:10]]) / best
+    ranks = [rank for rank, id_ in enumerate(ranked, start=1) if id_ in relevant]
+    figures["mrr"] = 1 / ranks[0] if ranks else 0.0
     return figures
 
 
-def _discounted(grades: Sequence[int]) -> float:
-    return sum(grade / math.log2(place + 1) for place, grade in enumerate(grades, start=1))
+def _discounted_gain(grades: Sequence[int]) -> float:
+    return sum(grade / math.log2(rank + 1) for rank, grade in enumerate(grades, start=1))
 
 
 def clustered_mean(values: Sequence[float], clusters: Sequence[Hashable]) -> Estimate:
-    """The mean over questions, with an interval that knows that those of one conversation are alike.
+    """Return the mean over questions, with an interval for questions that are correlated in clusters.
 
-    The ratio estimator's linearised variance over clusters (Cochran, Sampling Techniques, 2.11), with
-    Student's t. One cluster alone says nothing of others: then the questions themselves are the units.
+    The variance is the linearised one of the ratio estimator over clusters (Cochran, Sampling Techniques,
+    2.11), with Student's t. With a single cluster, each question counts as a cluster.
+
+    Args:
+        values: one figure a question, from 0 to 1.
+        clusters: the conversation of each question.
     """
     mean = math.fsum(values) / len(values)
     units: dict[Hashable, list[float]] = {}
-    whole = len(set(clusters)) > 1
+    several = len(set(clusters)) > 1
     for number, (value, cluster) in enumerate(zip(values, clusters, strict=True)):
-        units.setdefault(cluster if whole else number, []).append(value - mean)
+        units.setdefault(cluster if several else number, []).append(value - mean)
     count = len(units)
     if count < 2:
         return Estimate(mean)
@@ -56,10 +64,13 @@ def clustered_mean(values: Sequence[float], clusters: Sequence[Hashable]) -> Est
 
 
 def separation(higher: Collection[float], lower: Collection[float]) -> float:
-    """The chance that one of `higher` exceeds one of `lower` (area under the ROC curve); 0.5 is luck."""
+    """Return the chance that a value of `higher` exceeds one of `lower`: the area under the ROC curve.
+
+    0.5 means that the two can't be told apart.
+    """
     ordered = sorted(lower)
     total = 0.0
     for value in higher:
-        below, upto = bisect_left(ordered, value), bisect_right(ordered, value)
-        total += below + (upto - below) / 2
+        below, not_above = bisect_left(ordered, value), bisect_right(ordered, value)
+        total += below + (not_above - below) / 2
     return total / (len(higher) * len(ordered))

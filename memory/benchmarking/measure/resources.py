@@ -1,4 +1,4 @@
-"""What a process uses: RAM, CPU, disk. Read through psutil and tracemalloc."""
+"""RAM and disk that a process uses, read through psutil and tracemalloc."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def load_psutil() -> Any:
 
 
 def rss_bytes(pid: int | None = None) -> int:
-    """Resident memory of a process now."""
+    """Return the resident memory of a process, by default of this one."""
     return int(load_psutil().Process(pid).memory_info().rss)
 
 
 def give_back_free_memory() -> None:
-    """Have glibc return to the system what it holds free; half a millisecond.
+    """Make glibc return its free memory to the system; takes about half a millisecond.
 
-    Without it resident memory never falls: it is the highest that the heap ever was, and the highest of
-    many readings goes up for ever, leak or not. Other C libraries have no such call: there it does nothing.
+    Without it resident memory stays at the peak of the heap, and rises over time even without a leak.
+    Other C libraries have no such call: there this does nothing.
     """
     import ctypes
 
@@ -40,15 +40,14 @@ def give_back_free_memory() -> None:
 
 
 def peak_rss_bytes() -> int:
-    """The most this process ever held.
+    """Return the peak resident memory of this process.
 
-    On Linux not from `getrusage`: a process inherits that figure from the one that started it, so a small
-    worker of a large parent would report the parent's.
+    On Linux it is not read by `getrusage`: there a process inherits its parent's peak.
     """
     try:
         status = Path("/proc/self/status").read_bytes()
     except OSError:
-        import resource  # macOS, where it is in bytes
+        import resource  # on macOS, where the unit is bytes
 
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     line = next(line for line in status.splitlines() if line.startswith(b"VmHWM:"))
@@ -56,32 +55,33 @@ def peak_rss_bytes() -> int:
 
 
 def disk_bytes(folder: Path) -> int:
-    """The size of all files below a folder; what is deleted while it looks does not count.
+    """Return the size of all files in a folder and its subfolders.
 
-    Links are not followed, and a file with several names counts once.
+    Symbolic links are not followed. A file with several names counts once, a file that is deleted
+    meanwhile not at all.
     """
     if not folder.is_dir():
-        raise InvalidResult(f"{folder} is not a folder: there is no size on disk to measure")
+        raise InvalidResult(f"{folder} is not a folder: pass the folder whose size to measure")
     sizes: dict[tuple[int, int], int] = {}
     for parent, _, names in os.walk(folder):
         for name in names:
             try:
-                found = os.lstat(os.path.join(parent, name))
+                status = os.lstat(os.path.join(parent, name))
             except FileNotFoundError:
                 continue
-            if stat.S_ISREG(found.st_mode):
-                sizes[found.st_dev, found.st_ino] = found.st_size
+            if stat.S_ISREG(status.st_mode):
+                sizes[status.st_dev, status.st_ino] = status.st_size
     return sum(sizes.values())
 
 
 def traced_peak_bytes(operation: Callable[[], object]) -> int:
-    """The most that Python's allocators handed out above the start, while the operation ran once.
+    """Run an operation once; return the peak of Python's allocations above those at its start.
 
-    Tracing makes everything slower, so never time what is traced.
+    Tracing makes everything slower, so never time a traced operation.
     """
     gc.collect()
-    ours = not tracemalloc.is_tracing()
-    if ours:
+    start_tracing = not tracemalloc.is_tracing()
+    if start_tracing:
         tracemalloc.start()
     try:
         tracemalloc.reset_peak()
@@ -89,5 +89,5 @@ def traced_peak_bytes(operation: Callable[[], object]) -> int:
         operation()
         return max(0, tracemalloc.get_traced_memory()[1] - start)
     finally:
-        if ours:
+        if start_tracing:
             tracemalloc.stop()

@@ -1,4 +1,4 @@
-"""What a process holds and uses while something runs: read again and again from beside."""
+"""Records RAM and CPU of this process at intervals, in a thread."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from memory.benchmarking.measure.resources import load_psutil
@@ -14,19 +13,25 @@ from memory.benchmarking.measure.resources import load_psutil
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One look at this process."""
+    """The state of this process at one time."""
 
     seconds: float
     """Since the timeline began."""
     done: int
-    """Whatever the caller counts."""
+    """The caller's count."""
     rss_bytes: int
     cpu_seconds: float
-    """Of all threads, since the timeline began."""
+    """CPU time of all threads since the timeline began."""
 
 
 class Timeline:
-    """Reads this process every so often until it is left; the first and the last moment are in it."""
+    """A context manager that records readings inside the block, also at its start and end.
+
+    Args:
+        every_seconds: time between two readings.
+        done: returns the caller's count of finished work.
+        before_reading: called before each reading.
+    """
 
     def __init__(
         self,
@@ -48,18 +53,13 @@ class Timeline:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
         self._read()
 
     def cpu_percents(self) -> list[float]:
-        """Between each two readings, the share of one core that was used."""
+        """Return the CPU use between each two readings, in per cent of one core."""
         return [
             (later.cpu_seconds - earlier.cpu_seconds) / max(later.seconds - earlier.seconds, 1e-9) * 100
             for earlier, later in zip(self.readings, self.readings[1:], strict=False)

@@ -1,10 +1,10 @@
-"""Whether a series goes up: the slope of a line, with an interval that readings in a row can't fool.
+"""Whether a series rises: the slope of a line, with an interval that is valid for correlated readings.
 
-Readings of one process hang together (RSS is today what it was a second ago, in steps of an allocator),
-so the usual interval of a fitted line is far too narrow. Here the series is cut into blocks, a line is
-fitted in each, and the slopes of the blocks are the independent readings (Ibragimov and Müller,
-"t-Statistic Based Correlation and Heterogeneity Robust Inference", 2010). One step of a cache that fills
-up widens the interval; a leak, which goes on in every block, does not.
+Successive readings of one process are correlated: RSS changes in steps of the allocator. So the usual
+interval of a fitted line is far too narrow. Here the series is cut into blocks, a line is fitted to each,
+and the slopes of the blocks count as independent observations (Ibragimov and Müller, "t-Statistic Based
+Correlation and Heterogeneity Robust Inference", 2010). A single step, such as a cache that fills, widens
+the interval; a leak, which continues in every block, does not.
 """
 
 from __future__ import annotations
@@ -19,22 +19,25 @@ from memory.benchmarking.measure.statistics import CONFIDENCE, Estimate, student
 
 BLOCKS = 8
 WARM_UP_SHARE = 0.25
-"""Of the range of x, so much at the beginning is left out: caches are being filled."""
+"""This share of the range of x is left out at the beginning, while caches fill."""
 LEAST_READINGS = 4 * BLOCKS
-"""After the warm-up: with fewer, a block's line would be drawn through three points or less."""
+"""The fewest readings after the warm-up: four for the line of each block."""
 
 
 def trend(
     xs: Sequence[float], ys: Sequence[float], *, warm_up_share: float = WARM_UP_SHARE
 ) -> Estimate | None:
-    """By how much y rises for each x; None where too few readings are left to say it.
+    """Return how much y rises per unit of x; None with too few readings.
 
-    `xs` never goes down. Of readings at the same x, the last counts.
+    Args:
+        xs: in ascending order; of readings at the same x, the last counts.
+        ys: one reading for each x.
+        warm_up_share: share of the range of x to leave out at the beginning.
     """
     if len(xs) != len(ys):
-        raise InvalidResult(f"a trend of {len(ys)} readings at {len(xs)} places: give one at each")
+        raise InvalidResult(f"there are {len(ys)} readings for {len(xs)} values of x: pass one for each")
     if any(later < earlier for earlier, later in pairwise(xs)):
-        raise InvalidResult("a trend over places that go back: give them in order")
+        raise InvalidResult("the values of x decrease: pass them in ascending order")
     readings = dict(zip(xs, ys, strict=True))
     if not readings:
         return None
@@ -44,15 +47,10 @@ def trend(
     if len(kept) < LEAST_READINGS:
         return None
     edges = [number * len(kept) // BLOCKS for number in range(BLOCKS + 1)]
-    slopes = [_slope(kept[low:high]) for low, high in pairwise(edges)]
+    slopes = [
+        statistics.linear_regression(*zip(*kept[low:high], strict=True)).slope
+        for low, high in pairwise(edges)
+    ]
     mean = statistics.fmean(slopes)
     reach = student(BLOCKS - 1, CONFIDENCE) * statistics.stdev(slopes) / math.sqrt(BLOCKS)
     return Estimate(mean, mean - reach, mean + reach, tuple(slopes))
-
-
-def _slope(points: Sequence[tuple[float, float]]) -> float:
-    count = len(points)
-    mean_x = math.fsum(x for x, _ in points) / count
-    mean_y = math.fsum(y for _, y in points) / count
-    spread = math.fsum((x - mean_x) ** 2 for x, _ in points)
-    return math.fsum((x - mean_x) * (y - mean_y) for x, y in points) / spread

@@ -48,7 +48,7 @@ def test_who_was_last_is_first_in_the_next_turn() -> None:
 
 def test_sides_with_different_numbers_of_items_are_refused() -> None:
     for items in ({"a": [1], "b": [1, 2]}, {"a": [], "b": []}):
-        with pytest.raises(InvalidResult, match="give each operation the same number"):
+        with pytest.raises(InvalidResult, match="pass each operation the same number"):
             time_interleaved({"a": print, "b": print}, items)
 
 

@@ -88,7 +88,7 @@ def test_failures_are_counted_and_the_first_is_told() -> None:
 
 
 def test_arrivals_and_kinds_belong_together() -> None:
-    with pytest.raises(InvalidResult, match="2 arrivals of 1 kinds"):
+    with pytest.raises(InvalidResult, match="2 starts and 1 kinds"):
         run_open_loop(print, [0.0, 1.0], ["x"])
     with pytest.raises(InvalidResult, match="0 arrivals"):
         run_open_loop(print, [], [])
@@ -114,7 +114,7 @@ def test_a_latency_beyond_the_scale_counts_as_its_end() -> None:
 
 
 def test_no_latency_has_no_percentile() -> None:
-    with pytest.raises(InvalidResult, match="nothing was recorded"):
+    with pytest.raises(InvalidResult, match="no latency was recorded"):
         Latencies().percentile_ms(50)
 
 

@@ -69,7 +69,7 @@ def test_too_few_readings_say_nothing() -> None:
 
 
 def test_readings_belong_to_places_in_order() -> None:
-    with pytest.raises(InvalidResult, match="one at each"):
+    with pytest.raises(InvalidResult, match="pass one for each"):
         trend([1.0, 2.0], [1.0])
-    with pytest.raises(InvalidResult, match="in order"):
+    with pytest.raises(InvalidResult, match="in ascending order"):
         trend([2.0, 1.0], [1.0, 1.0])
