@@ -47,9 +47,7 @@ def time_interleaved(
     counts = {name: len(items[name]) - warm_up for name in operations}
     calls = min(counts.values(), default=0)
     if calls < 1 or set(counts.values()) != {calls}:
-        raise InvalidResult(
-            f"there are {counts} items to time: pass each operation the same number, ≥ 1"
-        )
+        raise InvalidResult(f"there are {counts} items to time: pass each operation the same number, ≥ 1")
     streams = {name: iter(items[name]) for name in operations}
     samples: dict[str, list[int]] = {name: [] for name in operations}
     walls: dict[str, list[int]] = {name: [] for name in operations}

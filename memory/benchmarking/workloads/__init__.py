@@ -1,4 +1,4 @@
-"""What the benchmarks store and ask for: made from a seed, so that two runs see the same data."""
+"""The data of the benchmarks: generated from a seed, so that two runs use the same data."""
 
 from memory.benchmarking.workloads.states import agent_states, generate_test_state
 

@@ -1,8 +1,8 @@
-"""A collection: passages that are stored, and questions whose right answers are known.
+"""A collection: passages to store, and questions whose relevant passages are known.
 
-Right answers never reach a target: of passages it gets text, time and metadata, of questions the text.
-Data sets are known to name things after what they are for ("answer_4be1b6b4_2"), so ids stay here, and what
-metadata says is the same for right passages and others.
+A target never sees which passages are relevant. It gets text, time and metadata of passages, and the text
+of questions. Ids stay here too, because some data sets show the answer in them ("answer_4be1b6b4_2").
+Metadata has the same form for relevant passages and for others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Passage:
     """One memory: a turn of a conversation, a document."""
 
     id: str
-    """As the data set has it; for judging alone."""
+    """The data set's id, used for scoring only."""
     text: str
     timestamp: float | None = None
     metadata: Mapping[str, str | int] = field(default_factory=dict)
@@ -24,18 +24,19 @@ class Passage:
 
 @dataclass(frozen=True)
 class Question:
-    """A question with its right passages and their grades; none where there is no answer."""
+    """A question with its relevant passages."""
 
     text: str
     category: str
     grades: Mapping[str, int]
+    """Passage id to grade, above 0 for a relevant passage; empty if there is no answer."""
 
 
 @dataclass(frozen=True)
 class Collection:
-    """What is searched together: one conversation, one set of documents."""
+    """The passages that are searched together: one conversation, or one set of documents."""
 
     id: str
-    """As the data set has it; for judging alone."""
+    """The data set's id, used for scoring only."""
     passages: tuple[Passage, ...]
     questions: tuple[Question, ...]

@@ -1,7 +1,7 @@
-"""Three kinds of memories: where an agent is, what was said, what it carries.
+"""Synthetic memory contents of three kinds: navigation (states), dialogue (texts), inventory (states).
 
-States follow each other as they do in a run: a walk goes on from where it was, and a bag changes by a
-few things at a time. Everything follows from the seed, and no content occurs twice.
+Successive states are similar, as in a real run: a walk continues from its last position, and an inventory
+changes by a few things at a time. The seed determines everything, and no content occurs twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _words(lines: str) -> list[str]:
 
 
 _STEPS = 40
-"""States in a row from one walk, or of one bag; then another begins."""
+"""Successive states of one walk or one inventory."""
 
 _AREAS = {
     "harbour": ("crane", "pier", "lighthouse", "customs house", "fish market", "dry dock"),
@@ -113,7 +113,7 @@ _ASIDES = (
     "Next time I'd rather {verb} a {noun} than look at another {noun2}.",
     "My {noun} is {adjective}, the {noun2} too.",
 )
-# Many, so that the vectors of what is said fill the whole space, as those of real talk do.
+# Many words, so that the vectors of dialogues fill the whole space, as those of real ones do.
 _NOUNS = _words("""
 acorn airport album anchor ankle apron archive arrow attic autumn avocado badge balcony ballad bamboo
 barrel basket battery beach bear beard bench bicycle birthday blanket blister border bottle bracelet
@@ -231,16 +231,16 @@ KINDS = tuple(_MAKERS)
 
 
 def contents_of(kind: str, count: int, seed: int = 0) -> list[Any]:
-    """`count` contents of one kind, none of them twice."""
+    """Return `count` different contents of one of KINDS."""
     if kind not in _MAKERS:
         raise UnknownName(f"{kind!r} is not a kind of data: {nearest(kind, KINDS)}")
     return list(islice(_distinct(_MAKERS[kind](random.Random(f"{kind} {seed}"))), count))
 
 
 def mixed_contents(count: int, seed: int = 0, kinds: Sequence[str] = KINDS) -> list[Any]:
-    """`count` contents, the kinds in turn."""
-    share = -(-count // len(kinds))
-    parts = [contents_of(kind, share, seed) for kind in kinds]
+    """Return `count` different contents, the kinds in turn."""
+    of_each = -(-count // len(kinds))
+    parts = [contents_of(kind, of_each, seed) for kind in kinds]
     return [content for group in zip(*parts, strict=True) for content in group][:count]
 
 

@@ -1,9 +1,14 @@
 """Synthetic conversations with questions whose answers are known by construction.
 
-Two people talk over months. They mention facts about themselves and their friends, change some of them,
-tell what they did, and talk about nothing in between. Questions ask for facts in other words, for facts
-that changed (the newest counts), for what happened in a month (which no text says), for two facts that
-belong together, and for things that were never said. Everything follows from the seed.
+Two people talk over months: about facts of themselves and their friends, changes of these facts, what they
+did, and small talk. Questions ask
+
+- for a fact, in other words ("fact"), or for its newest value after a change ("update"),
+- what happened in a month, which only the timestamps show ("time"),
+- for a combination of two facts ("hops"),
+- for things that were never said ("no_answer").
+
+The seed determines everything.
 """
 
 from __future__ import annotations
@@ -18,33 +23,32 @@ _NAMES = (
     "Ann", "Boris", "Chloe", "David", "Elif", "Farid", "Greta", "Hugo", "Ines", "Jonas", "Kira", "Liam",
     "Mona", "Nils", "Olga", "Pavel", "Rosa", "Samir", "Tilda", "Viktor",
 )  # fmt: skip
+_TURNS_PER_SESSION = 14
 _RELATIONS = ("sister", "brother", "neighbour", "cousin", "boss", "flatmate", "uncle", "teacher")
 
 
 @dataclass(frozen=True)
-class _Kind:
-    """One kind of fact: its values, how it is said, how it is asked for, and how a change is told.
-
-    `{who}` is the person ("I" is written out in `own`), `{value}` the fact.
-    """
+class _FactKind:
+    """One kind of fact, with sentence patterns: `{who}` is the person, `{value}` the fact."""
 
     name: str
     values: tuple[str, ...]
-    said: tuple[str, ...]
-    own: tuple[str, ...]
-    asked: tuple[str, ...]
-    changed: tuple[str, ...] = ()
+    about_others: tuple[str, ...]
+    about_self: tuple[str, ...]
+    questions: tuple[str, ...]
+    changes: tuple[str, ...] = ()
+    """For facts that can change."""
 
 
-_KINDS = (
-    _Kind(
+_FACT_KINDS = (
+    _FactKind(
         "pet",
         ("a parrot", "two cats", "an old greyhound", "a tortoise", "a rabbit", "a hedgehog", "a pony"),
         ("{who} keeps {value} at home.", "You should see {who} with {value}!"),
         ("We have {value} at home, did I tell you?", "I came home early because of {value}."),
         ("What animal does {who} have?", "Which pet lives with {who}?"),
     ),
-    _Kind(
+    _FactKind(
         "city",
         ("Lisbon", "Tallinn", "Krakow", "Leeds", "Ghent", "Turin", "Malmö", "Split", "Basel", "Porto"),
         ("{who} lives in {value}, quite near the station.", "{who} has a flat in {value}."),
@@ -52,7 +56,7 @@ _KINDS = (
         ("Where is {who}'s home?", "In which city does {who} live now?"),
         ("{who} has moved to {value}.", "{who} packed up everything and is in {value} now."),
     ),
-    _Kind(
+    _FactKind(
         "job",
         ("a nurse", "a baker", "a tram driver", "a piano tuner", "a lawyer", "a gardener", "a welder"),
         ("{who} works as {value}.", "{who} is {value}, and likes it."),
@@ -60,21 +64,21 @@ _KINDS = (
         ("What does {who} do for a living?", "What is {who}'s profession?"),
         ("{who} quit and is {value} these days.", "{who} started over as {value}."),
     ),
-    _Kind(
+    _FactKind(
         "food",
         ("mango curry", "rye bread", "onion soup", "dumplings", "grilled sardines", "pea stew"),
         ("{who} could eat {value} every day.", "Nothing beats {value}, {who} says."),
         ("I could eat {value} every day.", "I cooked {value} again, my favourite."),
         ("What is {who}'s favourite dish?", "Which meal does {who} like best?"),
     ),
-    _Kind(
+    _FactKind(
         "allergy",
         ("peanuts", "cats", "penicillin", "pollen", "shellfish", "latex"),
         ("{who} is allergic to {value}.", "{who} must keep away from {value}, the doctor said."),
         ("I am allergic to {value}.", "The doctor says that I must keep away from {value}."),
         ("What can't {who} tolerate?", "Which allergy does {who} have?"),
     ),
-    _Kind(
+    _FactKind(
         "instrument",
         ("the cello", "the trumpet", "the accordion", "the drums", "the harp", "the oboe"),
         ("{who} practises {value} every evening.", "{who} plays {value} in a small band."),
@@ -82,7 +86,7 @@ _KINDS = (
         ("Which musical instrument does {who} play?", "What does {who} make music with?"),
         ("{who} sold the old instrument and plays {value} now.", "{who} has switched to {value}."),
     ),
-    _Kind(
+    _FactKind(
         "car",
         ("an old Volvo", "a red van", "a cargo bike", "a tiny electric car", "a motorbike", "a tandem"),
         ("{who} gets around with {value}.", "{who} repaired {value} last weekend."),
@@ -90,7 +94,7 @@ _KINDS = (
         ("What vehicle does {who} use?", "How does {who} travel to work?"),
         ("{who} gave it away and drives {value} now.", "{who} has {value} instead these days."),
     ),
-    _Kind(
+    _FactKind(
         "language",
         ("Turkish", "Finnish", "Greek", "Welsh", "Arabic", "Portuguese"),
         ("{who} is learning {value}.", "{who} takes lessons in {value} on Mondays."),
@@ -119,99 +123,98 @@ _SMALL_TALK = (
 )  # fmt: skip
 
 
-def synthetic_collections(
-    conversations: int = 4, sessions: int = 10, turns: int = 14, seed: int = 0
-) -> list[Collection]:
-    """Conversations with about three questions a session."""
+def synthetic_collections(conversations: int = 4, sessions: int = 10, seed: int = 0) -> list[Collection]:
+    """Generate conversations of several sessions, with about three questions a session."""
     return [
-        _Conversation(number, sessions, turns, random.Random(f"conversation {seed} {number}")).collection()
+        _Conversation(number, sessions, random.Random(f"conversation {seed} {number}")).collection()
         for number in range(conversations)
     ]
 
 
 class _Conversation:
-    """One conversation while it is being made up."""
+    """Generates one conversation."""
 
-    def __init__(self, number: int, sessions: int, turns: int, rng: random.Random) -> None:
+    def __init__(self, number: int, sessions: int, rng: random.Random) -> None:
         self._id = f"conversation-{number}"
         self._rng = rng
         people = rng.sample(_NAMES, 8)
         self._speakers, self._friends = people[:2], people[2:]
         self._turns: list[list[tuple[str, str]]] = [[] for _ in range(sessions)]
-        """For every session: key of the turn, text with its speaker's name before it."""
+        """The turns of every session: key, and text that begins with the speaker's name."""
         self._questions: list[tuple[str, str, tuple[str, ...]]] = []
-        """Text, category, keys of the right turns."""
+        """Text, category, and keys of the relevant turns."""
         self._start = datetime(2024, 1, 8, 18, tzinfo=UTC) + timedelta(days=rng.randrange(28))
         self._gap = 30 if sessions <= 12 else 360 // sessions
-        self._tell_facts()
-        self._tell_relations()
-        self._tell_events()
-        self._ask_what_was_never_said()
-        self._fill(turns)
+        self._add_facts()
+        self._add_relations()
+        self._add_events()
+        self._add_questions_without_answer()
+        self._add_small_talk()
 
-    def _say(self, session: int, speaker: str, text: str) -> str:
+    def _add_turn(self, session: int, speaker: str, text: str) -> str:
+        """Add a turn to a session; return its key."""
         key = f"{session}:{len(self._turns[session])}:{text}"
         self._turns[session].append((key, f"{speaker}: {text}"))
         return key
 
-    def _tell_facts(self) -> None:
+    def _add_facts(self) -> None:
         rng, sessions = self._rng, len(self._turns)
-        self._unused: list[tuple[str, _Kind]] = []
+        self._unused: list[tuple[str, _FactKind]] = []
         for who in (*self._speakers, *self._friends):
-            kinds = rng.sample(_KINDS, len(_KINDS))
-            told = kinds[: 5 if who in self._speakers else 3]
-            self._unused += [(who, kind) for kind in kinds[len(told) :]]
-            for kind in told:
+            kinds = rng.sample(_FACT_KINDS, len(_FACT_KINDS))
+            mentioned = kinds[: 5 if who in self._speakers else 3]
+            self._unused += [(who, kind) for kind in kinds[len(mentioned) :]]
+            for kind in mentioned:
                 first, second = rng.sample(kind.values, 2)
                 session = rng.randrange(sessions)
                 speaker = who if who in self._speakers else rng.choice(self._speakers)
-                patterns = kind.own if speaker == who else kind.said
-                turn = self._say(session, speaker, rng.choice(patterns).format(who=who, value=first))
-                question = rng.choice(kind.asked).format(who=who)
-                if kind.changed and session + 1 < sessions and rng.random() < 0.5:
+                patterns = kind.about_self if speaker == who else kind.about_others
+                turn = self._add_turn(session, speaker, rng.choice(patterns).format(who=who, value=first))
+                question = rng.choice(kind.questions).format(who=who)
+                if kind.changes and session + 1 < sessions and rng.random() < 0.5:
                     later = rng.randrange(session + 1, sessions)
-                    teller = next(each for each in self._speakers if each != who)
-                    text = rng.choice(kind.changed).format(who=who, value=second)
-                    turn = self._say(later, teller, text)
+                    other = next(name for name in self._speakers if name != who)
+                    text = rng.choice(kind.changes).format(who=who, value=second)
+                    turn = self._add_turn(later, other, text)
                     self._questions.append((question, "update", (turn,)))
                 else:
                     self._questions.append((question, "fact", (turn,)))
 
-    def _tell_relations(self) -> None:
-        """Two facts that belong together: who somebody's sister is, and what she collects."""
+    def _add_relations(self) -> None:
+        """Add pairs of facts to combine: who somebody's sister is, and what she collects."""
         rng = self._rng
         things = rng.sample(("stamps", "sea glass", "old maps", "buttons", "postcards", "clocks"), 2)
         for speaker, friend, thing in zip(self._speakers, self._friends, things, strict=False):
             relation = rng.choice(_RELATIONS)
-            one = self._say(rng.randrange(len(self._turns)), speaker, f"{friend} is my {relation}.")
-            two = self._say(
+            one = self._add_turn(rng.randrange(len(self._turns)), speaker, f"{friend} is my {relation}.")
+            two = self._add_turn(
                 rng.randrange(len(self._turns)), rng.choice(self._speakers), f"{friend} collects {thing}."
             )
             self._questions.append((f"What does {speaker}'s {relation} collect?", "hops", (one, two)))
 
-    def _tell_events(self) -> None:
-        """The month is in the time of the turn alone."""
+    def _add_events(self) -> None:
+        """Add events whose month is only in the turn's timestamp."""
         rng = self._rng
         sessions = rng.sample(range(len(self._turns)), min(len(_EVENTS), len(self._turns)))
         for session, (event, gist) in zip(sessions, rng.sample(_EVENTS, len(sessions)), strict=True):
             speaker = rng.choice(self._speakers)
-            turn = self._say(session, speaker, f"Guess what, I {event} yesterday.")
-            month = self._moment(session, 0).strftime("%B %Y")
+            turn = self._add_turn(session, speaker, f"Guess what, I {event} yesterday.")
+            month = self._time(session, 0).strftime("%B %Y")
             question = rng.choice((f"What did {speaker} do in {month}?", f"Who {gist} in {month}?"))
             self._questions.append((question, "time", (turn,)))
 
-    def _ask_what_was_never_said(self) -> None:
+    def _add_questions_without_answer(self) -> None:
         for who, kind in self._rng.sample(self._unused, min(4, len(self._unused))):
-            self._questions.append((self._rng.choice(kind.asked).format(who=who), "no_answer", ()))
+            self._questions.append((self._rng.choice(kind.questions).format(who=who), "no_answer", ()))
 
-    def _fill(self, turns: int) -> None:
-        """Small talk up to the length of a session, and everything of a session in random order."""
+    def _add_small_talk(self) -> None:
+        """Fill each session up to its length, and shuffle its turns."""
         for number, session in enumerate(self._turns):
-            while len(session) < turns:
-                self._say(number, self._rng.choice(self._speakers), self._rng.choice(_SMALL_TALK))
+            while len(session) < _TURNS_PER_SESSION:
+                self._add_turn(number, self._rng.choice(self._speakers), self._rng.choice(_SMALL_TALK))
             self._rng.shuffle(session)
 
-    def _moment(self, session: int, turn: int) -> datetime:
+    def _time(self, session: int, turn: int) -> datetime:
         return self._start + timedelta(days=session * self._gap, minutes=turn)
 
     def collection(self) -> Collection:
@@ -225,7 +228,7 @@ class _Conversation:
                     Passage(
                         ids[key],
                         text,
-                        self._moment(session, number).timestamp(),
+                        self._time(session, number).timestamp(),
                         {"speaker": speaker, "session": session + 1},
                     )
                 )

@@ -1,12 +1,12 @@
-"""Public data sets, read from files that the user has: none of them comes with this package.
+"""Reads public data sets from the user's files; none of them is part of this package.
 
-| form | what is read |
+| form | files |
 | --- | --- |
 | locomo | the JSON of LoCoMo: conversations with questions whose evidence is turns |
 | beir | a folder of BEIR: corpus.jsonl, queries.jsonl, qrels/test.tsv or qrels.tsv |
 | longmemeval | the JSON of LongMemEval: each question with its own history of sessions |
 
-The form is told from the files themselves. A checksum over what was read goes into the results.
+The content of the files shows the form. A checksum of the files goes into the results.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from typing import Any
 from memory.benchmarking.errors import InvalidBenchmarkConfig
 from memory.benchmarking.workloads.collections import Collection, Passage, Question
 
-# LoCoMo numbers its categories; what the numbers mean follows from the evidence.
+# LoCoMo only numbers its categories; these names follow from the evidence of their questions.
 _LOCOMO_CATEGORIES = {1: "multi_hop", 2: "temporal", 3: "open_domain", 4: "single_hop", 5: "adversarial"}
 _TURN = re.compile(r"D\d+:\d+")
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """What was read, and the digest of the files it was read from."""
+    """A data set, and the digest of its files."""
 
     name: str
     form: str
     collections: tuple[Collection, ...]
     sha256: str
     judgements: str | None = None
-    """Digest of which documents there are and which are right, whatever files and folder are called."""
+    """Digest of the document ids and the relevance judgements, independent of names and file formats."""
 
 
 def name_of(path: Path) -> str:
-    """What a data set is called in the results, if no other has the same name."""
+    """Return the name of a data set in the results."""
     return path.name if path.is_dir() else path.stem
 
 
 def load_data_set(path: Path) -> DataSet:
-    """Read a data set; one clear line if it is not one of the forms above."""
+    """Read a data set of one of the forms above."""
     try:
         if path.is_dir():
             return _beir(path)
@@ -66,7 +66,7 @@ def load_data_set(path: Path) -> DataSet:
         raise InvalidBenchmarkConfig(
             f"{path} can't be read as a data set: {type(problem).__name__}: {problem}"
         ) from problem
-    raise InvalidBenchmarkConfig(f"{path} is neither LoCoMo's nor LongMemEval's JSON, nor a folder of BEIR")
+    raise InvalidBenchmarkConfig(f"{path} is neither JSON of LoCoMo or LongMemEval, nor a folder of BEIR")
 
 
 def _locomo(sample: dict[str, Any]) -> Collection:
@@ -85,44 +85,38 @@ def _locomo(sample: dict[str, Any]) -> Collection:
 def _locomo_turns(conversation: dict[str, Any]) -> Iterator[Passage]:
     number = 1
     while f"session_{number}" in conversation:
-        spoken = conversation[f"session_{number}_date_time"]
-        moment = datetime.strptime(spoken, "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC).timestamp()
+        timestamp = _timestamp(conversation[f"session_{number}_date_time"], "%I:%M %p on %d %B, %Y")
         for turn in conversation[f"session_{number}"]:
-            yield Passage(
-                turn["dia_id"], turn["text"], moment, {"speaker": turn["speaker"], "session": number}
-            )
+            metadata = {"speaker": turn["speaker"], "session": number}
+            yield Passage(turn["dia_id"], turn["text"], timestamp, metadata)
         number += 1
 
 
 def _longmemeval(sample: dict[str, Any]) -> Collection:
-    """One question with its history; a right passage is a turn that the set marks as holding the answer.
+    """Read one question with its history; the set marks the turns that hold the answer.
 
-    The set calls sessions with an answer `answer_…`, and not all its versions list sessions by time: what a
-    target sees of a session is its place in time.
+    Session ids such as `answer_…` would show a target where the answer is, and so would the order of the
+    sessions in some versions. So a target gets the number of a session in the order of time.
     """
-    passages, right = [], {}
-    sessions = zip(
-        sample["haystack_session_ids"],
-        map(_longmemeval_moment, sample["haystack_dates"]),
-        sample["haystack_sessions"],
-        strict=True,
-    )
-    in_time = sorted(sessions, key=lambda session: session[1])
-    for place, (session_id, moment, turns) in enumerate(in_time, start=1):
+    passages, relevant = [], {}
+    dates = [_timestamp(date, "%Y/%m/%d (%a) %H:%M") for date in sample["haystack_dates"]]
+    sessions = zip(sample["haystack_session_ids"], dates, sample["haystack_sessions"], strict=True)
+    in_order = sorted(sessions, key=lambda session: session[1])
+    for place, (session_id, timestamp, turns) in enumerate(in_order, start=1):
         for number, turn in enumerate(turns):
             id_ = f"{session_id}:{number}"
             metadata = {"speaker": turn["role"], "session": place}
-            passages.append(Passage(id_, turn["content"], moment, metadata))
+            passages.append(Passage(id_, turn["content"], timestamp, metadata))
             if turn.get("has_answer"):
-                right[id_] = 1
-    kind = "no_answer" if str(sample["question_id"]).endswith("_abs") else sample["question_type"]
-    question = Question(sample["question"], kind, {} if kind == "no_answer" else right)
-    questions = (question,) if right or kind == "no_answer" else ()
+                relevant[id_] = 1
+    category = "no_answer" if str(sample["question_id"]).endswith("_abs") else sample["question_type"]
+    question = Question(sample["question"], category, {} if category == "no_answer" else relevant)
+    questions = (question,) if relevant or category == "no_answer" else ()
     return Collection(str(sample["question_id"]), tuple(passages), questions)
 
 
-def _longmemeval_moment(date: str) -> float:
-    return datetime.strptime(date, "%Y/%m/%d (%a) %H:%M").replace(tzinfo=UTC).timestamp()
+def _timestamp(date: str, form: str) -> float:
+    return datetime.strptime(date, form).replace(tzinfo=UTC).timestamp()
 
 
 def _beir(folder: Path) -> DataSet:
@@ -140,7 +134,7 @@ def _beir(folder: Path) -> DataSet:
     grades: dict[str, dict[str, int]] = {}
     for line in judgements.read_text().splitlines():
         query, document, grade = line.split("\t")
-        if grade.lstrip("-").isdigit():  # the first line is a heading
+        if grade.lstrip("-").isdigit():  # the first line is a header
             grades.setdefault(query, {})[document] = int(grade)
     passages = tuple(
         sorted(
@@ -148,28 +142,28 @@ def _beir(folder: Path) -> DataSet:
                 Passage(_id(document), f"{document.get('title', '')} {document['text']}".strip())
                 for document in _lines(folder / "corpus.jsonl")
             ),
-            key=_by_nothing,
+            key=_shuffled,
         )
     )
     known = {passage.id for passage in passages}
-    questions, asked = [], []
+    questions, judged = [], []
     for entry in _lines(folder / "queries.jsonl"):
-        judged = {id_: grade for id_, grade in grades.get(_id(entry), {}).items() if id_ in known}
-        if any(grade > 0 for grade in judged.values()):
-            questions.append(Question(entry["text"], "all", judged))
-            asked += [f"{_id(entry)}\t{id_}\t{grade}" for id_, grade in judged.items()]
+        of_query = {id_: grade for id_, grade in grades.get(_id(entry), {}).items() if id_ in known}
+        if any(grade > 0 for grade in of_query.values()):
+            questions.append(Question(entry["text"], "all", of_query))
+            judged += [f"{_id(entry)}\t{id_}\t{grade}" for id_, grade in of_query.items()]
     name = name_of(folder)
     return DataSet(
         name,
         "beir",
         (Collection(name, passages, tuple(questions)),),
         digest.hexdigest(),
-        hashlib.sha256("\n".join([*sorted(known), *sorted(asked)]).encode()).hexdigest(),
+        hashlib.sha256("\n".join([*sorted(known), *sorted(judged)]).encode()).hexdigest(),
     )
 
 
-def _by_nothing(passage: Passage) -> bytes:
-    """An order that says nothing: in SciFact's own, the right documents come earlier than others."""
+def _shuffled(passage: Passage) -> bytes:
+    """Return a key for a neutral order: in SciFact's own order, relevant documents come first."""
     return hashlib.sha256(passage.text.encode(errors="surrogatepass")).digest()
 
 

@@ -1,4 +1,4 @@
-"""Where public data sets come from, and the digests that tell whether a download is the real one."""
+"""Downloads public data sets, checks their digests, and finds them again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import urllib.request
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,23 +17,23 @@ from memory.benchmarking.errors import DamagedResult, InvalidBenchmarkConfig, Un
 
 
 @dataclass(frozen=True)
-class Published:
-    """A data set that can be fetched; it is never part of this package."""
+class PublishedDataSet:
+    """A data set that can be downloaded."""
 
     name: str
     url: str
     sha256: str
-    """Of the file behind the URL."""
+    """Digest of the file at the URL."""
     size: str
     licence: str
     file: str
-    """What it becomes in the user's folder: a file, or a folder for an archive."""
+    """Its name in the user's folder: a file, or a folder for an archive."""
 
 
 PUBLISHED = {
-    each.name: each
-    for each in (
-        Published(
+    data_set.name: data_set
+    for data_set in (
+        PublishedDataSet(
             "locomo",
             "https://raw.githubusercontent.com/snap-research/locomo/"
             "3eb6f2c585f5e1699204e3c3bdf7adc5c28cb376/data/locomo10.json",
@@ -42,7 +42,7 @@ PUBLISHED = {
             "CC BY-NC 4.0",
             "locomo10.json",
         ),
-        Published(
+        PublishedDataSet(
             "scifact",
             "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets/scifact.zip",
             "536e14446a0ba56ed1398ab1055f39fe852686ecad24a6306c80c490fa8e0165",
@@ -50,7 +50,7 @@ PUBLISHED = {
             "CC BY 4.0",
             "scifact",
         ),
-        Published(
+        PublishedDataSet(
             "longmemeval",
             "https://huggingface.co/datasets/xiaowu0162/longmemeval-cleaned/resolve/main/"
             "longmemeval_s_cleaned.json",
@@ -64,12 +64,12 @@ PUBLISHED = {
 
 
 SCIFACT_JUDGEMENTS = "0308565b1fc47585648d044a70ef936a21a3722329057a857f5f9e94bf3c5665"
-"""`DataSet.judgements` of the whole of SciFact. Copies differ in files, fields and white space, so that no
-digest of the files tells one; and texts that were read wrongly are what the ruler is there to find."""
+"""`DataSet.judgements` of the complete SciFact. A digest of the files would differ between its copies, which
+have other file names, fields and white space."""
 
 
 def data_folder() -> Path:
-    """Where fetched data sets are kept: MEMBENCH_DATA, else the user's cache folder."""
+    """Return where downloaded data sets are kept: MEMBENCH_DATA, else the user's cache folder."""
     given = os.environ.get("MEMBENCH_DATA")
     if given:
         return Path(given).expanduser()
@@ -79,48 +79,46 @@ def data_folder() -> Path:
 
 
 def resolve(name_or_path: str, other_names: Iterable[str] = ()) -> Path:
-    """Where a data set is: at its path, or where the published one of this name was fetched to.
+    """Return the path of a data set, given its path or the name of a downloaded one.
 
-    `other_names` are what the caller takes beside these, for the error.
+    `other_names` are further names that the caller accepts, for the error message.
     """
     given = Path(name_or_path).expanduser()
     if given.exists():
-        # Not `resolve`: who links to a data set gives it a name, and "." has to have one too.
+        # Not `resolve`: the name of a link is the data set's name. Absolute, because "." has no name.
         return Path(os.path.abspath(given))
     if name_or_path in PUBLISHED:
         fetched = data_folder() / PUBLISHED[name_or_path].file
         if fetched.exists():
             return fetched
         raise InvalidBenchmarkConfig(
-            f"data set {name_or_path!r} is not here: membench data fetch {name_or_path}, or give its path"
+            f"data set {name_or_path!r} is not downloaded: run `membench data fetch {name_or_path}`, "
+            "or pass its path"
         )
     if given.name == name_or_path and not given.suffix:
         known = nearest(name_or_path, [*PUBLISHED, *other_names])
         raise UnknownName(f"there is no data set {name_or_path!r}, nor such a file or folder: {known}")
-    raise InvalidBenchmarkConfig(f"there is no data set {given}: give a folder of BEIR or a JSON file")
+    raise InvalidBenchmarkConfig(f"there is no data set {given}: pass a folder of BEIR or a JSON file")
 
 
-def fetch(
-    name: str,
-    folder: Path | None = None,
-    *,
-    url: str | None = None,
-    tell: Callable[[int], object] | None = None,
-) -> Path:
-    """Download a published data set, check its digest, and put it in place in one step.
+def fetch(name: str, folder: Path | None = None, *, url: str | None = None) -> Path:
+    """Download a published data set, check its digest, and move it into place atomically.
 
-    `url` is a mirror of the same file: the digest must be the same.
+    Args:
+        name: one of PUBLISHED.
+        folder: where to keep it; `data_folder()` by default.
+        url: a mirror of the same file; the digest must be the same.
     """
     if name not in PUBLISHED:
         raise UnknownName(f"there is no published data set {name!r}: {nearest(name, PUBLISHED)}")
     published = PUBLISHED[name]
     folder = folder or data_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    data = _download(url or published.url, tell or (lambda size: None))
+    data = _download(url or published.url)
     digest = hashlib.sha256(data).hexdigest()
     if digest != published.sha256:
         raise DamagedResult(
-            f"{name}: what came has the SHA-256 {digest}, not {published.sha256}; nothing was kept"
+            f"{name}: the download has the SHA-256 {digest}, not {published.sha256}; it was deleted"
         )
     place = folder / published.file
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
@@ -128,7 +126,7 @@ def fetch(
         if published.file.endswith(".json"):
             new.write_bytes(data)
         else:
-            # Python's extractall keeps members inside the folder it is given.
+            # `extractall` never writes outside of the folder.
             zipfile.ZipFile(io.BytesIO(data)).extractall(scratch)
         if place.is_dir():
             shutil.rmtree(place)
@@ -136,15 +134,12 @@ def fetch(
     return place
 
 
-def _download(url: str, tell: Callable[[int], object]) -> bytes:
-    pieces = []
+def _download(url: str) -> bytes:
     try:
         with urllib.request.urlopen(url, timeout=60) as answer:
-            while piece := answer.read(1 << 20):
-                pieces.append(piece)
-                tell(sum(map(len, pieces)))
+            data: bytes = answer.read()
     except OSError as problem:
         raise InvalidBenchmarkConfig(
-            f"{url} can't be fetched: {problem}; fetch it by other means and give its path"
+            f"{url} can't be downloaded: {problem}; download it by other means and pass its path"
         ) from None
-    return b"".join(pieces)
+    return data

@@ -1,4 +1,4 @@
-"""States of an agent in a world, as large as their complexity says.
+"""States of an agent in a world; their size grows with their complexity.
 
 A state of complexity c holds a position of 3c numbers, an inventory of 5c items, 10c numeric
 attributes, 2c goals with c subgoals each, a timestamp, a step and a status.
@@ -25,7 +25,13 @@ _START = 1_700_000_000.0
 def generate_test_state(
     complexity: int = 1, rng: random.Random | None = None, step: int = 0
 ) -> dict[str, Any]:
-    """One state; a new one at every call, and the same ones again for an `rng` with the same seed."""
+    """Generate one state.
+
+    Args:
+        complexity: how large the state is, ≥ 1.
+        rng: the source of randomness; the same seed gives the same states. Random by default.
+        step: the agent's step, stored in the state and in its timestamp.
+    """
     if isinstance(complexity, bool) or not isinstance(complexity, int) or complexity < 1:
         raise InvalidBenchmarkConfig(f"complexity is {complexity!r}: use a whole number ≥ 1")
     draw = rng if rng is not None else random.Random()
@@ -49,6 +55,6 @@ def generate_test_state(
 
 
 def agent_states(count: int, complexity: int = 1, seed: int = 0) -> list[dict[str, Any]]:
-    """`count` states in the order of their steps."""
+    """Return `count` states in the order of their steps; the same seed gives the same states."""
     rng = random.Random(f"states {seed} {complexity}")
     return [generate_test_state(complexity, rng, step) for step in range(count)]

@@ -1,4 +1,4 @@
-"""Seeded sentences of about 20 tokens: varied, and never one twice."""
+"""Seeded sentences of about 20 tokens, all different."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ QUERIES = (
 
 
 def sentences(templates: Sequence[str], seed: int) -> Iterator[str]:
-    """Endless, and no sentence twice."""
+    """Yield different sentences without end, from templates such as MEMORIES or QUERIES."""
     rng, seen = random.Random(seed), set[str]()
     while True:
         (who, who2), (what, what2) = rng.sample(WHO, 2), rng.sample(WHAT, 2)

@@ -90,7 +90,7 @@ def test_failures_are_counted_and_the_first_is_told() -> None:
 def test_arrivals_and_kinds_belong_together() -> None:
     with pytest.raises(InvalidResult, match="2 starts and 1 kinds"):
         run_open_loop(print, [0.0, 1.0], ["x"])
-    with pytest.raises(InvalidResult, match="0 arrivals"):
+    with pytest.raises(InvalidResult, match="0 starts"):
         run_open_loop(print, [], [])
 
 

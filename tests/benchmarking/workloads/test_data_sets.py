@@ -186,7 +186,7 @@ def test_another_file_than_the_published_one_is_not_kept(mirror: tuple[Path, str
 
 
 def test_what_cannot_be_fetched_is_one_clear_line(mirror: tuple[Path, str], tmp_path: Path) -> None:
-    with pytest.raises(InvalidBenchmarkConfig, match="can't be fetched"):
+    with pytest.raises(InvalidBenchmarkConfig, match="can't be downloaded"):
         fetch("locomo", tmp_path, url=f"{mirror[1]}/nothing")
     with pytest.raises(UnknownName, match="did you mean 'locomo'"):
         fetch("lokomo", tmp_path)
