@@ -1,4 +1,4 @@
-"""The machine and the versions that a figure depends on, and a digest of those that last."""
+"""Describes the machine and the versions that figures depend on, with a digest of them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any
 from memory.benchmarking.model.records import Environment
 
 _PACKAGES = ("numpy", "msgspec", "zstandard", "simsimd", "tokenizers", "wordllama", "PyStemmer")
-"""What the memory's speed depends on."""
+"""Packages that the memory's speed depends on."""
 
 
 def describe(scratch: Path) -> Environment:
-    """Where this run takes place; `scratch` is where the stores under test are kept."""
+    """Describe this machine; `scratch` is the folder of the stores under test."""
     lasting: dict[str, Any] = {
         "cpu": _cpu_model(),
         "cores": available_cores(),
@@ -35,12 +35,12 @@ def describe(scratch: Path) -> Environment:
 
 
 def fingerprint_of(lasting: dict[str, Any]) -> str:
-    """The same for two runs on one machine with the same versions; nothing in it changes by itself."""
+    """Return a digest that is the same for all runs on one machine with the same versions."""
     return hashlib.sha256(json.dumps(lasting, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def available_cores() -> int:
-    """Those that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -66,17 +66,17 @@ def _memory_gb() -> float:
 def _versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {}
+    versions = {}
     for name in _PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "none"
-    return found
+            versions[name] = "none"
+    return versions
 
 
 def _file_system(folder: Path) -> str:
-    """The kind of the file system that holds a folder: a figure of a RAM disk says nothing of a disk."""
+    """Return the type of the file system of a folder: a RAM disk and a disk can't be compared."""
     from memory.benchmarking.measure.resources import load_psutil
 
     folder = folder.resolve()
@@ -88,19 +88,19 @@ def _file_system(folder: Path) -> str:
 
 
 def _git() -> tuple[str, bool | None]:
-    """The revision of the code under test, and whether it has changes that are not committed."""
+    """Return the git revision of this code, and whether it has uncommitted changes."""
     here = Path(__file__).parent
     try:
-        revision = _git_says(here, "rev-parse", "--short=12", "HEAD")
-        # Inside somebody else's repository (a virtual environment in it) its revision says nothing of us.
-        if not _git_says(here, "ls-files", "--", Path(__file__).name):
+        revision = _run_git(here, "rev-parse", "--short=12", "HEAD")
+        # An installed copy may lie in another project's repository, for instance in its .venv.
+        if not _run_git(here, "ls-files", "--", Path(__file__).name):
             return "", None
-        return revision, bool(_git_says(here.parents[1], "status", "--porcelain", "--", "."))
+        return revision, bool(_run_git(here.parents[1], "status", "--porcelain", "--", "."))
     except (OSError, subprocess.SubprocessError):
         return "", None
 
 
-def _git_says(folder: Path, *arguments: str) -> str:
+def _run_git(folder: Path, *arguments: str) -> str:
     return subprocess.run(
         ["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=10
     ).stdout.strip()

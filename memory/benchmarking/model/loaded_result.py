@@ -1,4 +1,4 @@
-"""A result as it was read from its file."""
+"""A result that was read from its file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memory.benchmarking.model.records import Figure, Result
 
 @dataclass(frozen=True)
 class LoadedResult:
-    """A result and the file that it is from."""
+    """A result and its file."""
 
     file: ResultFile
     result: Result
@@ -28,14 +28,14 @@ class LoadedResult:
 
     @property
     def run(self) -> str:
-        """What tells its run from the others; a result that was saved by hand is a run of its own."""
+        """The id of its run; a result that was saved outside of a run counts as a run of its own."""
         return self.file.run_id or self.file.path.stem
 
     @property
     def headline(self) -> str:
-        """The path of the figure for a summary; empty where there are no figures.
+        """The path of the figure to show in a summary; empty without figures.
 
-        What the result names, else the first figure that has a direction, else the first.
+        It is the one that the result names, else the first that has a direction, else the first.
         """
         named = self.result.metadata.get("headline")
         if isinstance(named, str) and named in self.result.metrics:
@@ -47,21 +47,23 @@ class LoadedResult:
 
     @property
     def not_available(self) -> dict[str, str]:
-        """What has no figure, and why."""
-        found = self.result.metadata.get("not_available")
-        return {str(path): str(why) for path, why in found.items()} if isinstance(found, Mapping) else {}
+        """Path to reason, for what has no figure."""
+        reasons = self.result.metadata.get("not_available")
+        return (
+            {str(path): str(why) for path, why in reasons.items()} if isinstance(reasons, Mapping) else {}
+        )
 
     def metric(self, path: str) -> Metric:
-        """How to read a figure: as the file says, else by its name."""
+        """Return unit and direction of a figure: from the file, else guessed from its name."""
         leaf = leaf_of(path)
         unit = self.result.units.get(leaf)
         return metric_of(leaf) if unit is None else Metric(unit.unit, unit.better)
 
     @property
     def groups(self) -> dict[str, dict[str, Figure]]:
-        """The figures by where they were measured: path without its leaf, then leaf."""
-        found: dict[str, dict[str, Figure]] = {}
+        """The figures by group: path without the leaf, then leaf."""
+        groups: dict[str, dict[str, Figure]] = {}
         for path, figure in self.result.metrics.items():
             where, leaf = split_leaf(path)
-            found.setdefault(where, {})[leaf] = figure
-        return found
+            groups.setdefault(where, {})[leaf] = figure
+        return groups

@@ -1,4 +1,4 @@
-"""Metric paths: the only place that joins, splits and walks them.
+"""Metric paths. This is the only module that joins, splits and walks them.
 
 complexity_5/batch_100/stm/one_by_one/p50_ms
 └ complexity = 5       │   └ part     └ metric (the leaf)
@@ -18,19 +18,19 @@ from memory.benchmarking.errors import InvalidResult
 SEPARATOR = "/"
 TIERS = ("stm", "im", "ltm", "store")
 DEEPEST = 50
-"""The most levels that a result's tree may have."""
+"""The most levels that a result may have."""
 ROW_COLUMNS = (
     "run_id", "timestamp", "category", "benchmark", "target", "metric", "value", "low", "high", "unit",
     "better", "rounds", "samples", "tier", "part", "path",
 )  # fmt: skip
-"""The columns of every table of figures: names that no parameter of a path can have."""
+"""The columns of every table of figures; a parameter of a path can't have one of these names."""
 _ALIASES = {"batch": "batch_size"}
 _PARAMETER = re.compile(r"(?P<name>[^\W\d_]\w*?)_(?P<number>-?\d+(?:\.\d+)?)")
 
 
 @dataclass(frozen=True)
 class NotAvailable:
-    """A leaf that has no figure, and why."""
+    """A leaf without a figure, and the reason."""
 
     reason: str
 
@@ -41,19 +41,19 @@ def leaf_of(path: str) -> str:
 
 
 def where_of(path: str) -> str:
-    """Return a path without its leaf: where the figure stands, "" for the top."""
+    """Return a path without its leaf: the group of the figure, "" at the top."""
     return path.rpartition(SEPARATOR)[0]
 
 
 def split_leaf(path: str) -> tuple[str, str]:
-    """Return where a figure stands, "" for the top, and its leaf."""
+    """Return the group of a figure, "" at the top, and its leaf."""
     where, _, leaf = path.rpartition(SEPARATOR)
     return where, leaf
 
 
 @dataclass(frozen=True)
 class Place:
-    """What a metric's path says."""
+    """The parts of a metric's path."""
 
     metric: str
     tier: str | None = None
@@ -62,7 +62,10 @@ class Place:
 
 
 def read_path(path: str) -> Place:
-    """Take a path apart. What is neither parameter nor tier, or is one for the second time, is a part."""
+    """Split a path into its parts.
+
+    A segment that is neither parameter nor tier, or repeats one, goes into `part`.
+    """
     *segments, leaf = segments_of(path)
     tier = None
     parameters: dict[str, int | float] = {}
@@ -80,15 +83,15 @@ def read_path(path: str) -> Place:
 
 
 def _number(text: str) -> int | float:
-    # What no 64-bit column holds is a float, as in every table library.
+    # A number beyond 64 bits becomes a float, as in table libraries.
     number = float(text) if "." in text else int(text)
     return number if isinstance(number, float) or abs(number) < 2**63 else float(text)
 
 
 def plain(value: Any, not_available: dict[str, str], path: str = "") -> Any:
-    """What a benchmark returned, as what JSON knows; numbers of NumPy and the like become numbers.
+    """Convert a benchmark's return value to JSON values; NumPy numbers and arrays become plain ones.
 
-    Leaves that are `n/a` become null, and their reasons are put into `not_available` by their paths.
+    A `NotAvailable` leaf becomes None, and its reason is added to `not_available` under its path.
     """
     where = path or "the result"
     if value is None or isinstance(value, bool):
@@ -97,21 +100,21 @@ def plain(value: Any, not_available: dict[str, str], path: str = "") -> Any:
         return str(value)
     if isinstance(value, int):
         if abs(value) >= 2**63:
-            raise InvalidResult(f"{where} is {value:.3e}: whole numbers must fit in 64 bits; use a float")
+            raise InvalidResult(f"{where} is {value:.3e}: a whole number must fit in 64 bits; use a float")
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise InvalidResult(f"{where} is {value}: a figure must be finite; leave out what has none")
+            raise InvalidResult(f"{where} is {value}: a figure must be finite; leave it out otherwise")
         return float(value)
     if path.count(SEPARATOR) >= DEEPEST:
-        raise InvalidResult(f"{where[:60]}… is more than {DEEPEST} levels deep: can it contain itself?")
+        raise InvalidResult(f"{where[:60]}… is more than {DEEPEST} levels deep: does it contain itself?")
     if isinstance(value, Mapping):
-        found: dict[str, Any] = {}
+        converted: dict[str, Any] = {}
         for key, inner in value.items():
-            if str(key) in found:
-                raise InvalidResult(f"{where} has the key {str(key)!r} twice once keys are text")
-            found[str(key)] = plain(inner, not_available, join(path, str(key)))
-        return found
+            if str(key) in converted:
+                raise InvalidResult(f"{where} has two keys that are {str(key)!r} as text: rename one")
+            converted[str(key)] = plain(inner, not_available, join(path, str(key)))
+        return converted
     if isinstance(value, list | tuple):
         return [plain(inner, not_available, join(path, str(n))) for n, inner in enumerate(value)]
     if hasattr(value, "tolist"):
@@ -123,19 +126,18 @@ def plain(value: Any, not_available: dict[str, str], path: str = "") -> Any:
 
 
 def flatten(tree: Mapping[str, Any], path: str = "") -> dict[str, float]:
-    """Path to number, for every numeric leaf that is not inside a list."""
-    found: dict[str, float] = {}
+    """Return path to number for every numeric leaf that is not inside a list."""
+    figures: dict[str, float] = {}
     for name, value in tree.items():
         inner: dict[str, float] = {}
         if isinstance(value, Mapping):
             inner = flatten(value, join(path, name))
         elif isinstance(value, int | float) and not isinstance(value, bool):
             inner = {join(path, name): float(value)}
-        twice = next((known for known in inner if known in found), None)
-        if twice is not None:
-            raise InvalidResult(f"two figures have the path {twice!r}: rename one of their keys")
-        found.update(inner)
-    return found
+        for repeated in inner.keys() & figures.keys():
+            raise InvalidResult(f"two figures have the path {repeated!r}: rename one of their keys")
+        figures.update(inner)
+    return figures
 
 
 def segments_of(path: str) -> list[str]:
@@ -144,6 +146,6 @@ def segments_of(path: str) -> list[str]:
 
 
 def join(path: str, name: str) -> str:
-    """The path of an entry; a separator inside of its name is replaced by one that looks like it."""
+    """Return the path of a name in a group; a "/" in the name becomes a similar character."""
     name = name.replace(SEPARATOR, "∕")
     return f"{path}{SEPARATOR}{name}" if path else name

@@ -1,4 +1,4 @@
-"""Results as tables: one row per metric, with what its path says in columns of their own."""
+"""Results as tables: one row per metric, with the parts of its path in columns."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from memory.benchmarking.model.paths import ROW_COLUMNS, read_path
 
 
 def rows(results: Iterable[LoadedResult]) -> list[dict[str, Any]]:
-    """One row per result and metric; parameters only where the path has them."""
-    found = []
-    for each in results:
-        head: dict[str, Any] = {
-            "run_id": each.file.run_id,
-            "timestamp": time_of(each.result.timestamp),
-            "category": each.result.category,
-            "benchmark": each.result.benchmark,
-            "target": each.target,
+    """Return one row per result and metric; parameters are columns only where the path has them."""
+    table = []
+    for loaded in results:
+        of_result: dict[str, Any] = {
+            "run_id": loaded.file.run_id,
+            "timestamp": time_of(loaded.result.timestamp),
+            "category": loaded.result.category,
+            "benchmark": loaded.result.benchmark,
+            "target": loaded.target,
         }
-        for path, figure in each.result.metrics.items():
-            place, metric = read_path(path), each.metric(path)
-            found.append(
-                head
+        for path, figure in loaded.result.metrics.items():
+            place, metric = read_path(path), loaded.metric(path)
+            table.append(
+                of_result
                 | {
                     "metric": place.metric,
                     "value": figure.value,
@@ -40,17 +40,17 @@ def rows(results: Iterable[LoadedResult]) -> list[dict[str, Any]]:
                     "path": path,
                 }
             )
-    return found
+    return table
 
 
-def columns_of(found: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
-    """The columns of these rows in their order, and which of them are parameters."""
-    parameters = dict.fromkeys(name for row in found for name in row if name not in ROW_COLUMNS)
+def columns_of(table: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    """Return the columns of these rows in order, and those of them that are parameters."""
+    parameters = dict.fromkeys(name for row in table for name in row if name not in ROW_COLUMNS)
     return [*ROW_COLUMNS[:-2], *parameters, *ROW_COLUMNS[-2:]], [*parameters]
 
 
 def time_of(timestamp: str) -> datetime | None:
-    """None for a time that is not in the specification's form: its figures are still good."""
+    """Return the time of a result's timestamp; None if it has another form than the specification's."""
     try:
         return datetime.strptime(timestamp, "%Y%m%d_%H%M%S")
     except ValueError:

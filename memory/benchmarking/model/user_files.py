@@ -1,4 +1,4 @@
-"""Loading a user's own file as a module: benchmarks and targets that are not installed."""
+"""Loads a user's own file as a module: benchmarks and targets that are not installed."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from types import ModuleType
 from memory.benchmarking.errors import BenchmarkError, BrokenBenchmark
 
 _MOST_CHARACTERS = 500
-"""Of an exception's text; a whole page of it is in the log."""
+"""The most characters of an exception's text in a message; the log has all of it."""
 
 
 def load_file(path: Path) -> ModuleType:
-    """Run a file as a module. Its folder is on the path meanwhile, so that it may import its neighbours."""
+    """Import a file as a module; meanwhile its folder is on the path, for imports of its neighbours."""
     path = path.resolve()
     if not path.is_file():
-        raise BrokenBenchmark(f"{path} is not a file: give the path of a Python file")
+        raise BrokenBenchmark(f"{path} is not a file: pass the path of a Python file")
     name = f"membench_file_{path.stem}"
-    known = sys.modules.get(name)
-    if known is not None and getattr(known, "__file__", None) == str(path):
-        return known
+    loaded = sys.modules.get(name)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(path):
+        return loaded
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise BrokenBenchmark(f"{path} is not a Python file: its name must end in .py")
@@ -36,21 +36,21 @@ def load_file(path: Path) -> ModuleType:
         sys.modules.pop(name, None)
         raise BrokenBenchmark(f"{path.name} can't be loaded: {cause_of(problem, path)}") from problem
     finally:
-        with suppress(ValueError):  # the file has taken it off itself
+        with suppress(ValueError):  # the file may have removed it
             sys.path.remove(str(path.parent))
     return module
 
 
 def cause_of(problem: BaseException, path: Path | None = None) -> str:
-    """An exception in one line, with the place in the user's file where it came from."""
+    """Return an exception in one line, with the line of the user's file `path` that raised it."""
     what = _one_line(problem)
     if isinstance(problem, SyntaxError):
         return f"{what} ({problem.filename}, line {problem.lineno})"
     frames = traceback.extract_tb(problem.__traceback__)
-    ours = [frame for frame in frames if path is None or frame.filename == str(path)]
-    if isinstance(problem, BenchmarkError) and (path is None or not ours):
-        return what  # it says all by itself
-    place = ours[-1] if ours else (frames[-1] if frames else None)
+    in_file = [frame for frame in frames if path is None or frame.filename == str(path)]
+    if isinstance(problem, BenchmarkError) and (path is None or not in_file):
+        return what  # its text is enough
+    place = in_file[-1] if in_file else (frames[-1] if frames else None)
     return what if place is None else f"{what} ({place.filename}, line {place.lineno})"
 
 
@@ -59,7 +59,7 @@ def _one_line(problem: BaseException) -> str:
         text = str(problem)
     else:
         lines = traceback.format_exception_only(problem)
-        # A syntax error shows its place first, indented; notes come after everything.
+        # A syntax error begins with its place, in indented lines; notes come last.
         text = next(line for line in lines if not line.startswith(" "))
     text = " ".join(text.split()).encode(errors="backslashreplace").decode()
     return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"

@@ -64,8 +64,8 @@ PUBLISHED = {
 
 
 SCIFACT_JUDGEMENTS = "0308565b1fc47585648d044a70ef936a21a3722329057a857f5f9e94bf3c5665"
-"""`DataSet.judgements` of the complete SciFact. A digest of the files would differ between its copies, which
-have other file names, fields and white space."""
+"""`DataSet.judgements` of the complete SciFact. Its copies differ in file names, fields and white space, so
+a digest of the files would not identify it."""
 
 
 def data_folder() -> Path:

@@ -18,7 +18,7 @@ from data_set_files import write_beir
 
 from memory.benchmarking.cli import main
 from memory.benchmarking.errors import DamagedResult, InvalidBenchmarkConfig, UnknownName
-from memory.benchmarking.workloads import published
+from memory.benchmarking.workloads import downloads
 from memory.benchmarking.workloads.datasets import load_data_set
 from memory.benchmarking.workloads.downloads import fetch, resolve
 
@@ -162,8 +162,8 @@ def test_a_fetched_set_is_checked_put_in_place_and_found_by_name(
     folder, address = mirror
     data = archive(tmp_path / "made")
     (folder / "scifact.zip").write_bytes(data)
-    known = replace(published.PUBLISHED["scifact"], sha256=hashlib.sha256(data).hexdigest())
-    monkeypatch.setitem(published.PUBLISHED, "scifact", known)
+    known = replace(downloads.PUBLISHED["scifact"], sha256=hashlib.sha256(data).hexdigest())
+    monkeypatch.setitem(downloads.PUBLISHED, "scifact", known)
     monkeypatch.setenv("MEMBENCH_DATA", str(tmp_path / "kept"))
     with pytest.raises(InvalidBenchmarkConfig, match="membench data fetch scifact"):
         resolve("scifact")
@@ -173,14 +173,14 @@ def test_a_fetched_set_is_checked_put_in_place_and_found_by_name(
     assert main(["data", "check", "scifact"]) == 0
     assert "1 questions" in capsys.readouterr().out
     assert main(["data", "list"]) == 0
-    assert "here" in capsys.readouterr().out
+    assert "downloaded" in capsys.readouterr().out
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["scifact"]
 
 
 def test_another_file_than_the_published_one_is_not_kept(mirror: tuple[Path, str], tmp_path: Path) -> None:
     folder, address = mirror
     (folder / "locomo10.json").write_text("[]")
-    with pytest.raises(DamagedResult, match="nothing was kept"):
+    with pytest.raises(DamagedResult, match="it was deleted"):
         fetch("locomo", tmp_path / "kept", url=f"{address}/locomo10.json")
     assert list((tmp_path / "kept").iterdir()) == []
 
