@@ -11,18 +11,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memory.benchmarking.commands.options import (
-    add_comparison_output,
-    add_output_dir,
-    add_selection,
-    add_settings,
-    cases_of,
-    config_of,
-    default_to_quick,
-    show_status,
-    timing_seconds,
-)
+from memory.benchmarking.commands import options
 from memory.benchmarking.errors import EXIT_FAILED, EXIT_REGRESSED, InvalidBenchmarkConfig
+from memory.benchmarking.model.files import DEFAULT_FOLDER
 
 if TYPE_CHECKING:
     from memory.benchmarking.config import BenchmarkConfig
@@ -61,22 +52,18 @@ def add_parser(subparsers: Any) -> None:
     ):
         for side in ("base", "current"):
             sides.add_argument(f"--{side}-{what}", metavar=meta, help=f"{text} of the {side} side")
-    sides.add_argument(
-        "--show", metavar="ID", help="print a saved comparison, or 'latest'; measures nothing"
-    )
-    add_selection(parser, "what to compare (default: everything)")
-    add_settings(parser.add_argument_group("settings"), "quick (default), standard or full")
+    sides.add_argument("--show", metavar="ID", help="print a saved comparison, or 'latest', again")
+    options.add_selection(parser, "what to compare (default: everything)")
+    options.add_settings(parser.add_argument_group("settings"), "quick (default), standard or full")
     judge = parser.add_argument_group("verdicts")
-    judge.add_argument(
-        "--pairs", type=int, metavar="N", help="largest number of pairs a benchmark, before confirmation"
-    )
+    judge.add_argument("--pairs", type=int, metavar="N", help="most pairs a benchmark, before confirming")
     judge.add_argument(
         "--threshold", type=float, metavar="X", help="smallest change that counts (default 0.03: 3 %%)"
     )
     judge.add_argument("--strict", action="store_true", help="exit with 4 if a figure is undecided")
     out = parser.add_argument_group("output")
-    add_comparison_output(out)
-    add_output_dir(out, default=None)
+    options.add_comparison_output(out)
+    options.add_output_dir(out, default=None)
     parser.set_defaults(execute=execute, rounds=None)
 
 
@@ -88,7 +75,8 @@ def execute(arguments: argparse.Namespace) -> int:
         format_of_file(file)
     way = _way(arguments)
     if way == "show":
-        return _report(arguments, load(_output_dir(arguments), arguments.show))
+        folder = Path(arguments.output_dir or DEFAULT_FOLDER)
+        return _report(arguments, load(folder, arguments.show))
     return _report(arguments, _compare(arguments, way))
 
 
@@ -110,8 +98,6 @@ def _way(arguments: argparse.Namespace) -> str:
 
 
 def _compare(arguments: argparse.Namespace, way: str) -> SavedComparison:
-    from memory.benchmarking.lockstep.engine import Engine
-    from memory.benchmarking.lockstep.pair import Limits
     from memory.benchmarking.lockstep.scratch import scratch_below
     from memory.benchmarking.lockstep.sequence import FIRST_PAIRS, Measured, Rules
     from memory.benchmarking.lockstep.store import AB, SavedComparison, figures_of, new_id, save
@@ -138,21 +124,15 @@ def _compare(arguments: argparse.Namespace, way: str) -> SavedComparison:
 
     def show_pair(subject: Subject, number: int) -> None:
         what = f"pair {number + 1}" if number < rules.most_pairs else "confirming"
-        show_status(f"{what}: {subject.case.name}")
+        options.show_status(f"{what}: {subject.case.name}")
 
     with scratch_below(output_dir / AB / ".scratch") as scratch:
-        engine = Engine(
-            sides,
-            config.seed,
-            timing_seconds(config),
-            scratch,
-            Limits(2 * config.timeout_seconds),  # a process waits for the other one half of the time
-            on_pair=show_pair,
-        )
+        engine = options.make_engine(config, sides, scratch)
+        engine.on_pair = show_pair
         try:
             metrics = engine.compare(subjects, rules, measured)
         finally:
-            show_status()
+            options.show_status()
     record = SavedComparison(
         id=new_id(),
         command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
@@ -180,30 +160,30 @@ def _sides(
     from memory.benchmarking.lockstep.pair import Side
     from memory.benchmarking.lockstep.subjects import same_cases, two_configurations, two_targets
 
-    default_to_quick(arguments)
+    options.default_to_quick(arguments)
     if way == "config":
         both = []
         for file in (arguments.base_config, arguments.current_config):
             arguments.config = file
-            both.append(config_of(arguments, found))
-        base, current = (cases_of(arguments, found, config) for config in both)
+            both.append(options.config_of(arguments, found))
+        base, current = (options.cases_of(arguments, found, config) for config in both)
         names = (Path(arguments.base_config).name, Path(arguments.current_config).name)
         subjects = two_configurations(base, current)
         return both[1], (Side(names[0]), Side(names[1])), subjects, []
-    config = config_of(arguments, found)
+    config = options.config_of(arguments, found)
     if way == "base":
-        return config, *_revision(arguments, cases_of(arguments, found, config))
+        return config, *_revision(arguments, options.cases_of(arguments, found, config))
     if way == "target":
         both_targets = (arguments.base_target, arguments.current_target)
         cases = []
         for target in both_targets:
             config.targets = [target]
-            cases.append(cases_of(arguments, found, config))
+            cases.append(options.cases_of(arguments, found, config))
         sides = (Side(both_targets[0]), Side(both_targets[1]))
         return config, sides, two_targets(*cases), []
     pythons = [_python(each) for each in (arguments.base_python, arguments.current_python)]
     sides = (Side(pythons[0], pythons[0], ()), Side(pythons[1], pythons[1], ()))
-    return config, sides, same_cases(cases_of(arguments, found, config)), []
+    return config, sides, same_cases(options.cases_of(arguments, found, config)), []
 
 
 def _revision(
@@ -234,12 +214,6 @@ def _python(name: str) -> str:
             f"{name} is not a Python interpreter: name one, or the folder of an environment"
         )
     return os.path.abspath(found)
-
-
-def _output_dir(arguments: argparse.Namespace) -> Path:
-    from memory.benchmarking.model.files import DEFAULT_FOLDER
-
-    return Path(arguments.output_dir or DEFAULT_FOLDER)
 
 
 def _report(arguments: argparse.Namespace, record: SavedComparison) -> int:

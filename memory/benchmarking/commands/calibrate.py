@@ -9,17 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memory.benchmarking.commands.options import (
-    add_output_dir,
-    add_selection,
-    add_settings,
-    cases_of,
-    check_minutes,
-    config_of,
-    default_to_quick,
-    show_status,
-    timing_seconds,
-)
+from memory.benchmarking.commands import options
 from memory.benchmarking.errors import EXIT_FAILED, EXIT_FINE
 
 if TYPE_CHECKING:
@@ -44,19 +34,18 @@ def add_parser(subparsers: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_selection(parser)
+    options.add_selection(parser)
     how = parser.add_argument_group("settings")
     how.add_argument("--minutes", type=float, default=10.0, metavar="N", help="how long (default 10)")
     how.add_argument("--rounds", metavar="N", help="rounds a run, as in the runs that you will compare")
-    add_settings(how, "quick (default), standard or full")
-    add_output_dir(parser, default=None)
+    options.add_settings(how, "quick (default), standard or full")
+    options.add_output_dir(parser, default=None)
     parser.set_defaults(execute=execute)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.lockstep.calibration import LEAST, lockstep_calibration, stored_calibration
-    from memory.benchmarking.lockstep.engine import Engine
-    from memory.benchmarking.lockstep.pair import Limits, Pair, Side
+    from memory.benchmarking.lockstep.pair import Pair, Side
     from memory.benchmarking.lockstep.scratch import scratch_below
     from memory.benchmarking.lockstep.store import AB
     from memory.benchmarking.lockstep.subjects import same_cases
@@ -65,37 +54,31 @@ def execute(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.runner import BenchmarkRunner
     from memory.benchmarking.verdicts.noise import store_noise
 
-    check_minutes(arguments.minutes)
-    default_to_quick(arguments)
+    options.check_minutes(arguments.minutes)
+    options.default_to_quick(arguments)
     found = discover(arguments.path)
-    config = config_of(arguments, found)
-    cases = cases_of(arguments, found, config)
+    config = options.config_of(arguments, found)
+    cases = options.cases_of(arguments, found, config)
     subjects = same_cases(cases)
     output_dir = Path(config.output_dir)
     deadline = time.monotonic() + 60 * arguments.minutes
     runs: list[list[Result]] = []
     pairs: dict[str, list[Pair]] = {subject.case.key: [] for subject in subjects}
     with scratch_below(output_dir / AB / ".scratch") as scratch:
-        engine = Engine(
-            (Side("one"), Side("the same")),
-            config.seed,
-            timing_seconds(config),
-            scratch / "pairs",
-            Limits(2 * config.timeout_seconds),
-        )
+        engine = options.make_engine(config, (Side("one"), Side("the same")), scratch / "pairs")
         config.output_dir = str(scratch / "runs")
         runner = BenchmarkRunner(config, paths=arguments.path)
         while len(runs) < LEAST or time.monotonic() < deadline:
-            show_status(f"run {len(runs) + 1}")
+            options.show_status(f"run {len(runs) + 1}")
             runs.append(_results(runner.run_cases(cases)))
             for subject in subjects:
                 if time.monotonic() < deadline or len(runs) <= LEAST:
-                    show_status(f"pair {len(runs)} of {subject.case.name}")
+                    options.show_status(f"pair {len(runs)} of {subject.case.name}")
                     pairs[subject.case.key].append(engine.measure(subject, len(runs) - 1))
     made_at = datetime.now().astimezone().isoformat(timespec="seconds")
     lockstep = lockstep_calibration(subjects, pairs, made_at)
     stored = stored_calibration(runs, made_at)
-    show_status()
+    options.show_status()
     if not lockstep.floors and not stored.floors:
         print("membench: no benchmark has timings, so there is no noise to store", file=sys.stderr)
         return EXIT_FAILED

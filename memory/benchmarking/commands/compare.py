@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memory.benchmarking.commands.options import add_comparison_output, add_output_dir, config_file
+from memory.benchmarking.commands import options
 from memory.benchmarking.errors import InvalidBenchmarkConfig
 from memory.benchmarking.model.files import DEFAULT_FOLDER
 
@@ -43,7 +43,7 @@ def add_parser(subparsers: Any) -> None:
     which.add_argument("--baseline-dir", metavar="DIR", help="folder of the base run")
     which.add_argument("--baseline", metavar="NAME", help="base: a baseline (see `membench baseline`)")
     which.add_argument("--last", action="store_true", help="compare the newest run with the one before")
-    add_output_dir(which, default=None)
+    options.add_output_dir(which, default=None)
     judge = parser.add_argument_group("verdicts")
     judge.add_argument(
         "--threshold", type=float, metavar="X", help="smallest change that counts (default 0.1: 10 %%)"
@@ -53,7 +53,7 @@ def add_parser(subparsers: Any) -> None:
     )
     judge.add_argument("--force", action="store_true", help="compare even if the environments differ")
     judge.add_argument("--strict", action="store_true", help="exit with 4 if a figure is undecided")
-    add_comparison_output(parser.add_argument_group("output"))
+    options.add_comparison_output(parser.add_argument_group("output"))
     parser.set_defaults(execute=execute)
 
 
@@ -168,7 +168,7 @@ def _thresholds(arguments: argparse.Namespace) -> Thresholds:
     from memory.benchmarking.verdicts.thresholds import STORED_THRESHOLD, thresholds_from
 
     config = BenchmarkConfig()
-    file = config_file(arguments)
+    file = options.config_file(arguments)
     if file:
         # Read only its [compare] table: the rest may name benchmarks that are not loaded here.
         config.compare = read_table(Path(file)).get("compare", {})

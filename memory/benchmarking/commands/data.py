@@ -24,11 +24,7 @@ def add_parser(subparsers: Any) -> None:
     fetching.add_argument("--url", help="download from this mirror; the digest must be the same")
     fetching.set_defaults(execute=_fetch)
     checking = commands.add_parser("check", help="read a data set and print what it contains")
-    checking.add_argument(
-        "data_set",
-        metavar="DATA_SET",
-        help="a name, a JSON file of LoCoMo or LongMemEval, or a BEIR folder",
-    )
+    checking.add_argument("data_set", help="a name, a file of LoCoMo or LongMemEval, or a BEIR folder")
     checking.set_defaults(execute=_check)
 
 

@@ -31,10 +31,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--benchmark", metavar="NAME", help="read_latency, or storage.read_latency")
     parser.add_argument("--last", type=int, default=60, metavar="N", help="newest N runs (default 60)")
     parser.add_argument(
-        "--magnitude",
-        type=float,
-        metavar="X",
-        help="smallest change to report (default 0.03, i.e. 3 %%; 0.01 for shares)",
+        "--magnitude", type=float, metavar="X", help="smallest change to report (0.03: 3 %%; shares 0.01)"
     )
     parser.add_argument("--all", action="store_true", help="plot every series, not only the first ones")
     parser.add_argument("--png", metavar="FILE", help="also draw a picture into FILE")

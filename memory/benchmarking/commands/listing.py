@@ -7,6 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from memory.benchmarking.commands.options import add_path
 from memory.benchmarking.errors import EXIT_FAILED, EXIT_FINE
 
 if TYPE_CHECKING:
@@ -19,19 +20,9 @@ def add_parser(subparsers: Any) -> None:
         help="list the benchmarks, targets and profiles",
         description="List the benchmarks, targets and profiles.",
     )
-    parser.add_argument(
-        "--category",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="only this category",
-    )
-    parser.add_argument(
-        "--path", action="append", default=[], metavar="FILE", help="also load your benchmarks from FILE"
-    )
-    parser.add_argument(
-        "--verbose", action="store_true", help="also show descriptions, parameters and defaults"
-    )
+    parser.add_argument("--category", action="append", default=[], metavar="NAME", help="list only these")
+    add_path(parser)
+    parser.add_argument("--verbose", action="store_true", help="show descriptions, parameters and defaults")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(execute=execute)
 

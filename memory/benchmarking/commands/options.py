@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from memory.benchmarking.errors import InvalidBenchmarkConfig
 from memory.benchmarking.model.files import DEFAULT_FOLDER
-from memory.benchmarking.model.formats import COMPARISON_FORMATS
 
 if TYPE_CHECKING:
     from memory.benchmarking.config import BenchmarkConfig
+    from memory.benchmarking.lockstep.engine import Engine
+    from memory.benchmarking.lockstep.pair import Side
     from memory.benchmarking.model.records import Case
     from memory.benchmarking.run.discovery import BenchmarkCatalog
+
+COMPARISON_FORMATS = ("table", "json", "markdown", "junit", "github")
+"""The formats that `compare` and `ab` print."""
 
 
 def add_selection(parser: argparse.ArgumentParser, title: str = "what to run (default: everything)") -> Any:
@@ -31,58 +35,41 @@ def add_selection(parser: argparse.ArgumentParser, title: str = "what to run (de
         group.add_argument(
             option, action="append", default=default, metavar="NAME", help=f"{what}; may be repeated"
         )
+    add_path(group)
+    return group
+
+
+def add_path(group: Any) -> None:
+    """Add `--path`, for a user's own benchmarks."""
     group.add_argument(
         "--path", action="append", default=[], metavar="FILE", help="also load your benchmarks from FILE"
     )
-    return group
 
 
 def add_settings(group: Any, profiles: str) -> None:
     """Add the options for sizes, seed and time limit. `profiles` lists the profiles for the help text."""
     group.add_argument("--profile", metavar="NAME", help=f"sizes to measure: {profiles}")
-    group.add_argument(
-        "--config", metavar="FILE", help="settings, as JSON or TOML (default: $MEMBENCH_CONFIG)"
-    )
+    group.add_argument("--config", metavar="FILE", help="JSON or TOML settings (default: $MEMBENCH_CONFIG)")
     group.add_argument("--params", metavar="JSON", help="parameters, as JSON text or a JSON or TOML file")
-    group.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="one setting, as in storage.batch_sizes=10,100; may be repeated",
-    )
-    group.add_argument(
-        "--seed", metavar="N", help="seed for the data and for the order of the rounds (default 0)"
-    )
+    example = "one setting, as in storage.batch_sizes=10,100; may be repeated"
+    group.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=example)
+    group.add_argument("--seed", metavar="N", help="seed for the data and the order of rounds (default 0)")
     group.add_argument("--timeout", metavar="SECONDS", help="stop a process that takes longer")
 
 
 def add_output_dir(parser: Any, default: str | None = DEFAULT_FOLDER) -> None:
     """Add `--output-dir`. A default of None lets the configuration file decide."""
-    parser.add_argument(
-        "--output-dir",
-        default=default,
-        metavar="DIR",
-        help=f"folder with the results (default: {DEFAULT_FOLDER})",
-    )
+    text = f"folder with the results (default: {DEFAULT_FOLDER})"
+    parser.add_argument("--output-dir", default=default, metavar="DIR", help=text)
 
 
 def add_comparison_output(group: Any) -> None:
     """Add the options that say how a comparison is printed and where else it is written."""
-    group.add_argument(
-        "--format", choices=COMPARISON_FORMATS, default="table", help="what to print (default: table)"
-    )
+    group.add_argument("--format", choices=COMPARISON_FORMATS, default="table", help="default: table")
     group.add_argument("--json", action="store_true", help="short for --format json")
-    group.add_argument(
-        "--all", action="store_true", help="also list figures that did not change or are not judged"
-    )
-    group.add_argument(
-        "--output",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="also write FILE; its ending sets the format: .md, .xml (JUnit), .json, .txt; may be repeated",
-    )
+    group.add_argument("--all", action="store_true", help="also list unchanged and unjudged figures")
+    text = "also write FILE, as .md, .xml (JUnit), .json or .txt, by its ending; may be repeated"
+    group.add_argument("--output", action="append", default=[], metavar="FILE", help=text)
 
 
 def default_to_quick(arguments: argparse.Namespace) -> None:
@@ -150,13 +137,21 @@ def cases_of(arguments: argparse.Namespace, found: BenchmarkCatalog, config: Ben
     return make_cases(chosen, config, params_of(arguments.params))
 
 
-def timing_seconds(config: BenchmarkConfig) -> float:
-    """Return how long a process of a pair measures: `seconds` if it was set, else what a pair needs."""
-    from memory.benchmarking.lockstep.engine import TIMING_SECONDS
+def make_engine(
+    config: BenchmarkConfig, sides: tuple[Side, Side], scratch: Path, seed: int | None = None
+) -> Engine:
+    """Return an engine that measures pairs of processes with these settings. `seed` replaces the config's.
+
+    A process measures for `config.seconds` if that was set, else for as long as a pair needs.
+    """
+    from memory.benchmarking.lockstep.engine import TIMING_SECONDS, Engine
+    from memory.benchmarking.lockstep.pair import Limits
     from memory.benchmarking.model.profiles import PROFILES
 
     was_set = config.seconds != PROFILES[config.profile].seconds
-    return config.seconds if was_set else TIMING_SECONDS
+    seconds = config.seconds if was_set else TIMING_SECONDS
+    limits = Limits(2 * config.timeout_seconds)  # a process waits for the other one half of the time
+    return Engine(sides, config.seed if seed is None else seed, seconds, scratch, limits)
 
 
 def show_status(text: str = "") -> None:

@@ -18,12 +18,13 @@ from memory.benchmarking.errors import (
     UnknownName,
     nearest,
 )
-from memory.benchmarking.model.formats import EXPORT_FORMATS
 
 if TYPE_CHECKING:
     from memory.benchmarking.model.files import ResultFile
     from memory.benchmarking.model.records import Run
 
+EXPORT_FORMATS = ("csv", "parquet", "json", "pytest-benchmark", "bmf")
+"""The keys of `export.WRITERS`; a module that `--help` must not import."""
 SHOWN_RUNS = 20
 """Runs that `results list` shows without `--all`."""
 MOST_WARNINGS = 10
@@ -56,15 +57,11 @@ def add_parser(subparsers: Any) -> None:
         "show", "Show the figures of runs or files (default: the latest run).", runs="RUN|FILE"
     )
     parser.add_argument("--all-metrics", action="store_true", help="list every figure with its interval")
-    parser.add_argument(
-        "--metric", metavar="GLOB", help="only figures whose name or path matches, as in 'p9*_ms'"
-    )
+    parser.add_argument("--metric", metavar="GLOB", help="only figures that match, as in 'p9*_ms'")
     parser.add_argument("--json", action="store_true", help="print the stored records as JSON")
 
     parser = command("export", "Export results for other tools (default: the latest run).", runs="RUN|FILE")
-    parser.add_argument(
-        "--format", required=True, choices=EXPORT_FORMATS, help="pytest-benchmark contains only times"
-    )
+    parser.add_argument("--format", required=True, choices=EXPORT_FORMATS)
     parser.add_argument("--output", metavar="FILE", help="default: standard output; parquet needs FILE")
 
     parser = command(

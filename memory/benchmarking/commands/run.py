@@ -9,13 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memory.benchmarking.commands.options import (
-    add_output_dir,
-    add_selection,
-    add_settings,
-    config_of,
-    params_of,
-)
+from memory.benchmarking.commands import options
 from memory.benchmarking.errors import EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED, InvalidBenchmarkConfig
 
 if TYPE_CHECKING:
@@ -49,27 +43,17 @@ def add_parser(subparsers: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    what = add_selection(parser)
-    what.add_argument(
-        "--resume",
-        nargs="?",
-        const="latest",
-        metavar="RUN",
-        help="continue a run that was stopped or failed (default: the latest)",
-    )
+    what = options.add_selection(parser)
+    text = "continue a run that was stopped or failed (default: the latest)"
+    what.add_argument("--resume", nargs="?", const="latest", metavar="RUN", help=text)
     how = parser.add_argument_group("settings")
-    add_settings(how, "quick, standard (default) or full")
+    options.add_settings(how, "quick, standard (default) or full")
     how.add_argument("--rounds", metavar="N", help="run each benchmark in N fresh processes")
-    how.add_argument(
-        "--parallel",
-        action="store_true",
-        help="run several rounds at the same time; no comparison uses such figures",
-    )
-    how.add_argument(
-        "--workers", type=int, metavar="N", help="rounds at the same time, with --parallel (default: cores)"
-    )
+    text = "run several rounds at the same time; `compare` does not judge such figures"
+    how.add_argument("--parallel", action="store_true", help=text)
+    how.add_argument("--workers", type=int, metavar="N", help="how many, with --parallel (default: cores)")
     out = parser.add_argument_group("output")
-    add_output_dir(out, default=None)
+    options.add_output_dir(out, default=None)
     out.add_argument("--dry-run", action="store_true", help="show the plan and its time; run nothing")
     out.add_argument("--timings", action="store_true", help="also show the time that membench itself took")
     out.add_argument("--json", action="store_true", help="print one JSON document")
@@ -81,7 +65,7 @@ def execute(arguments: argparse.Namespace) -> int:
     runner = _runner(arguments)
     if arguments.resume is not None:
         return _finish(arguments, _with_progress(arguments, runner, None))
-    overrides = params_of(arguments.params)
+    overrides = options.params_of(arguments.params)
     cases = runner.plan(arguments.category, arguments.benchmark, overrides)
     if arguments.dry_run:
         _print_plan(arguments, runner, cases)
@@ -95,7 +79,7 @@ def _runner(arguments: argparse.Namespace) -> BenchmarkRunner:
 
     _check(arguments)
     catalog = discover(arguments.path)
-    config = config_of(arguments, catalog)
+    config = options.config_of(arguments, catalog)
     return BenchmarkRunner(config, catalog=catalog, workers=_workers(arguments))
 
 

@@ -7,17 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memory.benchmarking.commands.options import (
-    add_output_dir,
-    add_selection,
-    add_settings,
-    cases_of,
-    check_minutes,
-    config_of,
-    default_to_quick,
-    show_status,
-    timing_seconds,
-)
+from memory.benchmarking.commands import options
 from memory.benchmarking.errors import EXIT_FINE, InvalidBenchmarkConfig
 
 if TYPE_CHECKING:
@@ -43,21 +33,19 @@ def add_parser(subparsers: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_selection(parser, f"what to run (default: {DEFAULT_BENCHMARK})")
+    options.add_selection(parser, f"what to run (default: {DEFAULT_BENCHMARK})")
     how = parser.add_argument_group("settings")
     how.add_argument("--minutes", type=float, metavar="N", help="how long (default 5)")
     how.add_argument(
         "--comparisons", type=int, metavar="N", help="comparisons of each kind; replaces --minutes"
     )
-    add_settings(how, "quick (default), standard or full")
-    add_output_dir(parser, default=None)
+    options.add_settings(how, "quick (default), standard or full")
+    options.add_output_dir(parser, default=None)
     parser.add_argument("--json", action="store_true", help="print the counts as JSON")
     parser.set_defaults(execute=execute, rounds=None)
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    from memory.benchmarking.lockstep.engine import Engine
-    from memory.benchmarking.lockstep.pair import Limits
     from memory.benchmarking.lockstep.scratch import scratch_below
     from memory.benchmarking.lockstep.selftest import run_trials
     from memory.benchmarking.lockstep.sequence import Rules
@@ -68,15 +56,15 @@ def execute(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.verdicts.noise import load_noise
     from memory.benchmarking.verdicts.thresholds import LOCKSTEP_THRESHOLD, thresholds_from
 
-    check_minutes(arguments.minutes)
+    options.check_minutes(arguments.minutes)
     if arguments.comparisons is not None and arguments.comparisons < 1:
         raise InvalidBenchmarkConfig(f"--comparisons is {arguments.comparisons}: use a whole number ≥ 1")
     if not arguments.benchmark and not arguments.category:
         arguments.benchmark = [DEFAULT_BENCHMARK]
-    default_to_quick(arguments)
+    options.default_to_quick(arguments)
     found = discover(arguments.path)
-    config = config_of(arguments, found)
-    subjects = same_cases(cases_of(arguments, found, config))
+    config = options.config_of(arguments, found)
+    subjects = same_cases(options.cases_of(arguments, found, config))
     output_dir = Path(config.output_dir)
     rules = Rules(
         thresholds_from(config.compare, None, LOCKSTEP_THRESHOLD),
@@ -88,19 +76,13 @@ def execute(arguments: argparse.Namespace) -> int:
         trials = run_trials(
             subjects,
             rules,
-            lambda sides, number: Engine(
-                sides,
-                config.seed + 1000 * number,
-                timing_seconds(config),
-                scratch,
-                Limits(2 * config.timeout_seconds),
-            ),
+            lambda sides, number: options.make_engine(config, sides, scratch, config.seed + 1000 * number),
             lambda of_each_kind: _continues(arguments, of_each_kind, deadline),
-            lambda number, share: show_status(
+            lambda number, share: options.show_status(
                 f"{number} comparisons, the last with {100 * share:.0f} % more work"
             ),
         )
-    show_status()
+    options.show_status()
     _print_report(trials, time.monotonic() - start, len(subjects), as_json=arguments.json)
     return EXIT_FINE
 

@@ -220,7 +220,7 @@ def _result_block(each: LoadedResult, pattern: str | None, everything: bool, scr
 
 def _legend(text: str) -> list[str]:
     """Explain the signs for wide intervals that occur in a text."""
-    known = f"{FACTOR}2: the interval is half to twice the figure; more --rounds make it smaller"
+    known = f"{FACTOR}2: the interval goes from half to twice the figure; more --rounds make it smaller"
     unknown = f"{UNKNOWN}: {TOO_FEW}; a bound is more than ten times away from the figure"
     return ([known] if re.search(rf"{FACTOR}\d", text) else []) + ([unknown] if UNKNOWN in text else [])
 

@@ -62,5 +62,5 @@ def _name(key: str) -> str:
 
 @cache
 def asset(name: str) -> str:
-    """Read a stylesheet or script of this folder."""
-    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+    """Read a stylesheet or script, by its path relative to this folder."""
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")

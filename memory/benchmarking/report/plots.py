@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from memory.benchmarking.errors import NothingMeasured, UnknownName, nearest, needs
 from memory.benchmarking.model.paths import ROW_COLUMNS, TIERS
-from memory.benchmarking.report.charts import LOG_FROM
+from memory.benchmarking.report.charts import fitting_scale
 from memory.benchmarking.report.gather import plain, short_name, words
 from memory.benchmarking.report.palette import COLOURS
-from memory.benchmarking.text.display import in_other_unit, unit_for
+from memory.benchmarking.report.ticks import axis_label
+from memory.benchmarking.text.display import clean, in_other_unit, unit_for
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +37,6 @@ _NAMES = ("run", "category", "benchmark", "target", "tier", "part")
 """The dimensions that are not parameters."""
 _LARGE, _NORMAL, _SMALL = 10, 9, 8
 """Font sizes in points, as in the text of most papers."""
-_UNITS = {"/s": "per second", "/MB": "per MB", "×": "ratio"}
 _ASIDE = 0.009
 """Distance between the points of different lines at the same x, as a share of the axis."""
 
@@ -116,7 +116,7 @@ def _draw_names(figure: Figure, chosen: DataFrame, others: list[str], label: str
     axes.set_yticks(range(len(groups)), [_safe(name) for name, _ in groups], fontsize=_SMALL)
     axes.set_ylim(len(groups) - 0.4, -0.6)
     values = chosen["value"].tolist()
-    if _spans_decades(values):
+    if fitting_scale(values) == "log":
         axes.set_xscale("log")
     elif min(values) >= 0:
         axes.set_xlim(0, max(max(values), float(chosen["high"].max())) * 1.05 or 1.0)
@@ -131,7 +131,7 @@ def _in_readable_units(chosen: DataFrame, metric: str) -> str:
     for name in ("value", "low", "high"):
         chosen[name] = [in_other_unit(float(value), unit, shown) for value in chosen[name]]
     name = f"{short_name(metric)} time" if metric in ("p50_ms", "mean_ms") else short_name(metric)
-    return f"{name} ({_UNITS.get(shown, shown)})" if shown else name
+    return axis_label(name, shown)
 
 
 def _plain_frame(axes: Axes, grid: Literal["both", "x", "y"]) -> None:
@@ -273,7 +273,7 @@ def _is_number(points: DataFrame, x: str) -> bool:
 def _scale(axes: Axes, chosen: DataFrame, x: str) -> None:
     """Set the scales and limits, before anything is drawn."""
     values = chosen["value"].tolist()
-    if _spans_decades(values):
+    if fitting_scale(values) == "log":
         axes.set_yscale("log")
         axes.set_ylim(*_limits(chosen, min(values) / 3, max(values) * 3))
     else:
@@ -282,7 +282,7 @@ def _scale(axes: Axes, chosen: DataFrame, x: str) -> None:
         axes.set_ylim(*_limits(chosen, low, max(values) + spread / 2))
     if _is_number(chosen, x):
         numbers = sorted({float(value) for value in chosen[x]})
-        if _spans_decades(numbers):
+        if fitting_scale(numbers) == "log":
             axes.set_xscale("log")
             axes.set_xlim(numbers[0] / 1.3, numbers[-1] * 1.3)
         elif len(numbers) > 1:
@@ -319,10 +319,6 @@ def _set_ticks(axes: Axes, chosen: DataFrame, x: str) -> None:
                 label.set_horizontalalignment("right")
 
 
-def _spans_decades(values: list[float]) -> bool:
-    return bool(values) and min(values) > 0 and math.log10(max(values) / min(values)) > LOG_FROM
-
-
 def _legend(figure: Figure, panels: dict[str, list[_PlotLine]]) -> None:
     handles: dict[str, Any] = {}
     for axes in figure.get_axes():
@@ -352,5 +348,4 @@ def _legend(figure: Figure, panels: dict[str, list[_PlotLine]]) -> None:
 
 def _safe(text: str) -> str:
     """Escape a text for matplotlib: `$` would start a formula, and `_` would hide it in a legend."""
-    cleaned = "".join(letter if letter.isprintable() else "�" for letter in text)
-    return (" " if cleaned.startswith("_") else "") + cleaned.replace("$", r"\$")
+    return (" " if text.startswith("_") else "") + clean(text).replace("$", r"\$")

@@ -16,7 +16,7 @@ ABOUT = 5
 MOST_GIVEN = 8
 """An axis with at most this many measured sizes has its ticks there, not at round numbers."""
 _NINES = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
-_UNIT_WORDS = {"/s": "per second", "/MB": "per MB"}
+_UNIT_WORDS = {"/s": "per second", "/MB": "per MB", "×": "ratio"}
 _TINY = 1e-200
 """A smaller span counts as none: dividing by it could overflow a float."""
 _THOUSANDS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -72,7 +72,7 @@ def _linear(axis: Axis, values: Sequence[float], start: float, end: float, about
     given = 0 < len(axis.ticks) <= MOST_GIVEN
     chosen = [float(value) for value in (axis.ticks if given else scale.ticks(about))]
     shown = [in_other_unit(value, axis.unit, unit) for value in chosen]
-    return AxisLayout(_rounded(scale), chosen, _same_decimals(shown), _label(axis.label, unit), [])
+    return AxisLayout(_rounded(scale), chosen, _same_decimals(shown), axis_label(axis.label, unit), [])
 
 
 def _log(axis: Axis, values: Sequence[float], start: float, end: float, about: int) -> AxisLayout:
@@ -108,7 +108,7 @@ def _log(axis: Axis, values: Sequence[float], start: float, end: float, about: i
     # A lower bound may be 0 or negative, which a logarithmic axis can't show: place it far below.
     place = _rounded(scale)
     return AxisLayout(
-        lambda value: place(max(value, low / 1e3)), chosen, texts, _label(axis.label, one or ""), minor
+        lambda value: place(max(value, low / 1e3)), chosen, texts, axis_label(axis.label, one or ""), minor
     )
 
 
@@ -171,7 +171,8 @@ def _with_unit(value: float, unit: str) -> str:
     return f"{text} {shown}" if shown else text
 
 
-def _label(label: str, unit: str) -> str:
+def axis_label(label: str, unit: str) -> str:
+    """Return a label with its unit in words: `throughput (per second)`."""
     return f"{label} ({_UNIT_WORDS.get(unit, unit)})" if unit else label
 
 

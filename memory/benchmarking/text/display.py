@@ -32,7 +32,7 @@ def figure_text(value: float | None, unit: str = "") -> str:
     if value is None or math.isnan(value):
         return NOTHING
     scaled, shown = _scaled(value, unit)
-    return _with_unit(_digits(scaled, is_count=not unit), shown)
+    return f"{_digits(scaled, is_count=not unit)} {shown}".rstrip()
 
 
 def interval_text(value: float, low: float | None, high: float | None, unit: str = "") -> str:
@@ -180,7 +180,3 @@ def _digits(value: float, is_count: bool) -> str:
     rounded = float(f"{value:.{DIGITS}g}")
     decimals = max(0, DIGITS - 1 - math.floor(math.log10(abs(rounded))))
     return f"{rounded:,.{decimals}f}"
-
-
-def _with_unit(digits: str, unit: str) -> str:
-    return f"{digits} {unit}" if unit else digits

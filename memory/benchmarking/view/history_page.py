@@ -14,7 +14,7 @@ from memory.benchmarking.model.files import read_result, read_run
 from memory.benchmarking.model.paths import leaf_of
 from memory.benchmarking.report.charts import Axis, Chart, Drawn, Line, Panel, Point, with_fitting_y
 from memory.benchmarking.report.markup import Markup, element, join
-from memory.benchmarking.report.parts import mark, note, table
+from memory.benchmarking.report.parts import count, mark, note, table
 from memory.benchmarking.report.svg import draw, shapes
 from memory.benchmarking.text.display import NOTHING, figure_text, interval_text
 from memory.benchmarking.verdicts.history import LevelChange, Series, series_of
@@ -120,13 +120,13 @@ def _read_series(
 
 def _series(series: Series, *, apart: bool) -> Markup:
     """Return the section of one series, which is that of one environment and one set of parameters."""
-    count = f"{len(series.points):,} run{'s' if len(series.points) > 1 else ''}"
+    title = count(len(series.points), "run")
     if series.better != "neither":
-        count += f", {series.better} is better"
+        title += f", {series.better} is better"
     where = f"Environment {series.fingerprint}, parameters {series.params_digest}: " if apart else ""
     return element(
         "section",
-        element("h2", where + count),
+        element("h2", where + title),
         _changes(series),
         element(
             "div", draw(_chart(series), _panel(series), _spoken(series)), class_="wide long", tabindex="0"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import quote, urlencode
 
 from memory.benchmarking.report.markup import Markup, asset, element, join
-from memory.benchmarking.report.parts import mark
+from memory.benchmarking.report.parts import count, mark
 from memory.benchmarking.view.index import DAMAGED, RunLine
 
 _TONES = {"complete": "good", "running": "accent", "interrupted": "warn", "failed": "bad", DAMAGED: "bad"}
@@ -55,8 +54,7 @@ def document(page: Page) -> bytes:
 
 def stylesheet() -> str:
     """Return the style of the report, plus that of the view."""
-    own = Path(__file__).with_name("view.css").read_text(encoding="utf-8")
-    return asset("style.css") + asset("charts.css") + asset("report.css") + own
+    return "".join(map(asset, ("style.css", "charts.css", "report.css", "../view/view.css")))
 
 
 def _entry(text: str, href: str, page: Page) -> Markup:
@@ -84,7 +82,7 @@ def case_text(case: tuple[str, str, str]) -> str:
 
 
 def status_mark(line: RunLine) -> Markup:
-    rounds = f"{line.failures} round{'s' if line.failures > 1 else ''}"
+    rounds = count(line.failures, "round")
     if not line.failures:
         text = line.status
     else:

@@ -37,10 +37,7 @@ _ASSETS = {
     "/style.css": ("text/css", stylesheet),
     "/theme.js": ("text/javascript", lambda: asset("theme.js")),
     "/charts.js": ("text/javascript", lambda: asset("charts.js")),
-    "/live.js": (
-        "text/javascript",
-        lambda: Path(__file__).with_name("live.js").read_text(encoding="utf-8"),
-    ),
+    "/live.js": ("text/javascript", lambda: asset("../view/live.js")),
 }
 _HEADERS = {
     "Cache-Control": "no-store",

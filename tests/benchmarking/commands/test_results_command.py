@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from result_builders import THROUGHPUT, figure, make_result, make_run, storage_figures
 
-from memory.benchmarking.commands.results import add_parser, execute
+from memory.benchmarking.commands.results import EXPORT_FORMATS, add_parser, execute
 from memory.benchmarking.errors import InvalidBenchmarkConfig, NothingMeasured, UnknownName
-from memory.benchmarking.model.formats import EXPORT_FORMATS
 from memory.benchmarking.model.records import Failure, Figure, Unit
 from memory.benchmarking.report.export import WRITERS
 from memory.benchmarking.results import BenchmarkResults
@@ -212,7 +211,7 @@ def test_show_tells_a_wide_interval_as_a_factor(results: Command, folder: Path, 
     assert "10.0 ms ±5 %" in line
     assert "10.0 ms ×÷2.5" in line
     assert "10.0 ms ×÷?" in line
-    assert text.count("×÷2: the interval is half to twice") == 1
+    assert text.count("×÷2: the interval goes from half to twice") == 1
     assert text.count("×÷?: too few rounds") == 1
 
 

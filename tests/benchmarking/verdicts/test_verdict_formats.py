@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.benchmarking.model.formats import COMPARISON_FORMATS
+from memory.benchmarking.commands.options import COMPARISON_FORMATS
 from memory.benchmarking.text.display import text_width
 from memory.benchmarking.verdicts.as_markdown import escaped
 from memory.benchmarking.verdicts.formats import render
