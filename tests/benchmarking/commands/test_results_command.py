@@ -286,8 +286,8 @@ def test_show_makes_room_for_the_table_of_the_headline(
     assert "… 5 more lines: --all-metrics" in lines[gap + 4]
 
 
-def test_show_says_in_words_what_the_benchmark_said(results: Command, folder: Path, capsys: Output) -> None:
-    made = make_result(storage_figures())
+def test_show_prints_the_notes_of_a_result(results: Command, folder: Path, capsys: Output) -> None:
+    made = make_result(storage_figures(), presentation={"notes": ["growth", "pick"]})
     made.results |= {
         "sha256": "0123abcd",
         "stm": {"growth": "stm search p50 grows like n^0.31 between 1,000 and 100,000"},
@@ -299,7 +299,7 @@ def test_show_says_in_words_what_the_benchmark_said(results: Command, folder: Pa
     text = capsys.readouterr().out
     warning = text.index("  ! ruler: NOT TO BE TRUSTED: 0.7, not 0.6\n")
     growth = text.index("    stm/growth: stm search p50 grows like n^0.31 between 1,000 and 100,000\n")
-    pick = text.index("    navigation/pick: int8 within 1/4 of the bytes, pq within 1/16\n")
+    pick = text.index("    navigation/pick: int8 within 1/4, pq within 1/16\n")
     assert text.index("▸") < warning < text.index("complexity_5/batch_100/ltm") < growth < pick
     assert text.count("ruler") == 1
     assert "0123abcd" not in text
