@@ -34,7 +34,7 @@ from memory.errors import AgentMemoryError
 
 AGENT = "chat"
 PROMPT = (
-    "You are a friendly assistant with a memory. Below are notes from previous conversations that may help. "
+    "You are a friendly assistant with a memory. Below are notes of previous conversations. "
     "Use the tools when they help. Be brief."
 )
 

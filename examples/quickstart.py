@@ -73,7 +73,7 @@ def show_speed(memory: AgentMemorySystem) -> None:
         memory.search("writer", f"meeting about topic {number}")
     search_ms = (time.perf_counter() - start) / 100 * 1e3
     print(
-        f"\nOn this machine: {one_by_one:,.0f} durable writes a second one by one, {batch:,.0f} in a batch; "
+        f"\nHere: {one_by_one:,.0f} durable writes a second one by one, {batch:,.0f} in batches; "
         f"{search_ms:.2f} ms for a text search over 2,500 memories"
     )
 

@@ -36,17 +36,15 @@ def test_the_chat_remembers_across_restarts(tmp_path: Path) -> None:
         "I remember: My umbrella is in the cellar.\n",
         "",
     )
-    printed, complaints = chat(
-        *data, said="The cat is called Mia.\nWhat is the time?\nWhere is my umbrella?\n"
-    )
-    assert complaints == ""
+    printed, errors = chat(*data, said="The cat is called Mia.\nWhat is the time?\nWhere is my umbrella?\n")
+    assert errors == ""
     assert printed.endswith("you> I remember: My umbrella is in the cellar.\nyou> \n")
 
 
 def test_a_line_that_is_not_text_is_reported_and_the_chat_goes_on(tmp_path: Path) -> None:
     lines = b"remember The cat is called Mia.\nbroken \xff line\nWhat is the cat called?\n"
-    printed, complaints = chat("--data", tmp_path, said=lines)
-    assert complaints == "chat_agent: that line is not utf-8: type it again\n"
+    printed, errors = chat("--data", tmp_path, said=lines)
+    assert errors == "chat_agent: that line is not utf-8: type it again\n"
     assert printed.endswith("you> you> I remember: The cat is called Mia.\nyou> \n")
 
 
@@ -63,8 +61,8 @@ def test_the_chat_uses_an_endpoint(tmp_path: Path) -> None:
         assert chat(*model, "--say", "What does Ann like?")[0] == "Tea, of course.\n"
         assert "Ann likes tea." in server.requests[-1]["messages"][0]["content"]
         assert server.keys[-1] == "Bearer a key"
-        printed, complaints = chat(*model, "--say", "Hello?", code=1)
-        assert (printed, complaints) == (
+        printed, errors = chat(*model, "--say", "Hello?", code=1)
+        assert (printed, errors) == (
             "",
             "chat_agent: the model's endpoint answered 404: 'no such model'\n",
         )
@@ -72,8 +70,8 @@ def test_the_chat_uses_an_endpoint(tmp_path: Path) -> None:
 
 def test_errors_are_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "sessions.db").write_text("not a database " * 100)
-    printed, complaints = chat("--data", tmp_path, "--say", "hello", code=1)
+    printed, errors = chat("--data", tmp_path, "--say", "hello", code=1)
     assert printed == ""
-    assert complaints.startswith("chat_agent: ")
-    assert complaints.count("\n") == 1
-    assert "belong together" in chat("--model", "m", code=2)[1]
+    assert errors.startswith("chat_agent: ")
+    assert errors.count("\n") == 1
+    assert "--model needs --base-url" in chat("--model", "m", code=2)[1]
