@@ -10,12 +10,11 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from memory.benchmarking.measure.statistics import CONFIDENCE, Effect, one_sample, student, welch
+from memory.benchmarking.measure.statistics import CONFIDENCE, Effect, one_sample, student, variance, welch
 from memory.benchmarking.metrics import Metric, is_timed, metric_of
 from memory.benchmarking.model.paths import leaf_of, split_leaf, where_of
 from memory.benchmarking.model.records import Figure, Result, Run
@@ -81,7 +80,7 @@ def _variances(
                 result = side[each.category, each.benchmark, each.target].result
                 rounds = result.metrics[each.path].rounds
                 if len(rounds) > 1:
-                    yield statistics.variance(map(math.log, rounds)), len(rounds) - 1
+                    yield variance([math.log(value) for value in rounds]), len(rounds) - 1
 
 
 def _evidence(base: Results, current: Results, thresholds: Thresholds, prior: Prior) -> Iterator[Evidence]:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memory.benchmarking.measure.statistics import Effect
+from memory.benchmarking.measure.statistics import variance as sample_variance
 
 LEAST = 10
 """The fewest variances from which a common one is estimated."""
@@ -81,5 +82,5 @@ def _moderated(values: Sequence[float], prior: Prior) -> tuple[float, float]:
     """Return the moderated variance of the mean, and its degrees of freedom."""
     own = len(values) - 1
     freedom = own + prior.freedom
-    variance = (own * statistics.variance(values) + prior.freedom * prior.variance) / freedom
+    variance = (own * sample_variance(values) + prior.freedom * prior.variance) / freedom
     return variance / len(values), freedom

@@ -18,6 +18,7 @@ from memory.benchmarking.measure.statistics import (
     over_rounds,
     percentiles,
     student,
+    variance,
     welch,
 )
 
@@ -198,6 +199,13 @@ def test_swapping_the_sides_turns_the_difference_round(now: list[float], before:
     assert forth.value == -back.value
     assert forth.error == back.error
     assert forth.freedom == pytest.approx(back.freedom)
+
+
+@settings(deadline=None)
+@given(st.lists(numbers, min_size=2, max_size=12))
+def test_the_variance_is_that_of_numpy(values: list[float]) -> None:
+    assert variance(values) == pytest.approx(np.var(values, ddof=1), rel=1e-9, abs=1e-6)
+    assert variance(values[:1] * 3) == 0.0
 
 
 def test_a_power_too_large_for_a_float_is_infinite() -> None:
