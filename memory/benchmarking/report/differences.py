@@ -177,20 +177,20 @@ def _compare(gathered: Sequence[Gathered], sources: Sequence[Source], pairs: Seq
     for each in gathered:
         results = dict(each.results)
         for number, loaded in each.results:
-            of = sources[number]
-            whole_run = not between_targets and of.run_id
-            is_base = number == base or (whole_run and of.run_id == before.run_id)
-            if not is_base and number != source and not (whole_run and of.run_id == now.run_id):
+            owner = sources[number]
+            whole_run = not between_targets and owner.run_id
+            is_base = number == base or (whole_run and owner.run_id == before.run_id)
+            if not is_base and number != source and not (whole_run and owner.run_id == now.run_id):
                 continue
             result = loaded.result
             if is_base and between_targets:
                 result = _with_headline_of(loaded, results.get(source))
-            elif not is_base and of.run is not None:
+            elif not is_base and owner.run is not None and noise is None:
                 folder = loaded.file.path.parent.parent.parent
-                noise = load_noise(folder, of.run.environment.fingerprint, "stored")
+                noise = load_noise(folder, owner.run.environment.fingerprint, "stored")
             # Both targets get one name here, so that their cases are the same.
             case = (each.category, each.benchmark, now.target if between_targets else loaded.target)
-            sides[not is_base][case] = Measured.of(result, of.run)
+            sides[not is_base][case] = Measured.of(result, owner.run)
     comparison = compare_sides(_side(before, sides[0]), _side(now, sides[1]), noise=noise)
     return Compared(tuple(pairs), comparison, between_targets)
 
@@ -204,8 +204,8 @@ def _with_headline_of(base: LoadedResult, other: LoadedResult | None) -> Result:
     metrics = base.result.metrics
     if other is None or not _is_like(base.headline, other.headline):
         return base.result
-    where, target = where_of(base.headline), where_of(other.headline)
-    moved = {join(target, leaf_of(path)): metrics[path] for path in metrics if where_of(path) == where}
+    where, new_place = where_of(base.headline), where_of(other.headline)
+    moved = {join(new_place, leaf_of(path)): metrics[path] for path in metrics if where_of(path) == where}
     return msgspec.structs.replace(base.result, metrics=moved | metrics)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from memory.benchmarking.metrics import is_timed
 from memory.benchmarking.model.files import read_result, read_run
 from memory.benchmarking.model.records import Environment, Run
 from memory.benchmarking.verdicts.decide import decide
-from memory.benchmarking.verdicts.evidence import CaseKey, Measured, Results, gather_evidence
+from memory.benchmarking.verdicts.evidence import Measured, Results, gather_evidence
 from memory.benchmarking.verdicts.noise import NoiseFloor, load_noise, uncalibrated
 from memory.benchmarking.verdicts.records import Comparison, MetricVerdict
 from memory.benchmarking.verdicts.thresholds import Thresholds
@@ -99,7 +99,7 @@ def compare_sides(
         # Two runs are further apart in time than the rounds of one run, so they differ by at least as much.
         noise = replace(noise, default=max(noise.default, math.expm1(math.sqrt(prior.variance))))
     notes = [*base.problems, *current.problems]
-    before, now = (_contention(side, base.results.keys() & current.results) for side in (base, current))
+    before, now = _contention(base, current), _contention(current, base)
     if before and now:
         busier = max(before, now) / min(before, now)
         noise = replace(noise, wall=busier - 1)
@@ -199,10 +199,17 @@ def _notes(base: Run, current: Run, noise: NoiseFloor) -> Iterator[str]:
         )
 
 
-def _contention(side: Side, cases: Iterable[CaseKey]) -> float | None:
-    """Return the median of wall ÷ CPU time over all rounds of these cases: how busy the machine was."""
-    rounds = [side.results[case].result.metadata.get("wall_to_cpu") for case in cases]
-    known = [value for values in rounds if isinstance(values, list) for value in values if value]
+def _contention(side: Side, other: Side) -> float | None:
+    """Return the median of wall ÷ CPU time over the rounds of common cases: how busy the machine was.
+
+    Between two targets it is None, because one of them may wait more than the other.
+    """
+    known: list[float] = []
+    for case in side.results.keys() & other.results:
+        metadata = side.results[case].result.metadata
+        rounds = metadata.get("wall_to_cpu")
+        if rounds and metadata.get("target") == other.results[case].result.metadata.get("target"):
+            known += filter(None, rounds)
     return statistics.median(known) if known else None
 
 

@@ -35,11 +35,13 @@ def compared(
     output_dir: Path,
     *sides: tuple[str, Mapping[str, Figure], str],
     environments: tuple[Environment, ...] = (ENVIRONMENT,),
+    contentions: tuple[float, ...] = (1.0,),
     headlines: bool = True,
 ) -> list[Difference]:
     """The differences between runs, one for each side: target, figures and headline."""
     for day, (target, metrics, headline) in enumerate(sides, 1):
-        result = make_result(metrics, target=target, headline=headline)
+        contention = contentions[(day - 1) % len(contentions)]
+        result = make_result(metrics, target=target, headline=headline, wall_to_cpu=[contention] * ROUNDS)
         environment = environments[(day - 1) % len(environments)]
         make_run(output_dir, f"2026080{day}_101500_ab12", [result], environment=environment)
     manager = BenchmarkResults(output_dir)
@@ -74,6 +76,13 @@ def test_runs_of_one_target_have_the_words_of_compare(
     (found,) = compared(tmp_path, *sides)
     assert found.word == word
     assert found.headline.judged_by
+
+
+def test_a_target_that_waits_is_worse_though_its_wall_and_cpu_times_differ(tmp_path: Path) -> None:
+    ours = ("agentmemory", timing("stm", 1.0), HEADLINE)
+    waiting = timing("stm", 3.0) | {"stm/cpu_ms": timing("stm", 1.0)["stm/cpu_ms"]}
+    (found,) = compared(tmp_path, ours, ("peer", waiting, HEADLINE), contentions=(1.0, 3.0))
+    assert (found.word, found.headline.judged_by) == ("worse", ("p50_ms",))
 
 
 def test_a_target_without_tiers_is_compared_by_its_own_headline(tmp_path: Path) -> None:
