@@ -1,7 +1,7 @@
-"""Agents to measure: the loop of `memory.agents` on durable files, with a model that follows a script.
+"""Agents to measure: the loop of `memory.agents` on durable files, with a scripted model.
 
-The scripted model asks for one tool and then answers with what the tool said, so every message of a
-session holds its question: whatever is lost, or is another session's, can be seen.
+The model calls one tool and then answers with the tool's result. So every message of a session contains its
+question, and a message that is lost or in a wrong session can be detected.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ AGENT = "assistant"
 KNOWN = 100
 """Memories that the agent has before the first message."""
 MESSAGES = 4
-"""Of one invocation: the question, the call of the tool, its result, the answer."""
+"""Messages of one invocation: the question, the tool call, its result, the answer."""
 PROMPT = "You are a careful assistant. Look things up before you answer, and say what you found."
 
 
 @contextmanager
 def own_memory(bench: Bench) -> Iterator[tuple[Target, AgentMemorySystem]]:
-    """This project's memory, opened and knowing something; other targets have no such loop."""
+    """Open this project's memory with some memories in it; other targets have no agent loop."""
     from memory.benchmarking.targets.agentmemory import AgentMemoryTarget
 
     if not issubclass(load_target(bench.target_name), AgentMemoryTarget):
@@ -59,14 +59,14 @@ class Loop:
     target: Target
 
     def ask(self, question: str) -> str:
-        """The session in which it was answered."""
+        """Ask a question in a new session; return the session's id."""
         return answered(self.runtime.invoke(question), question)
 
     def memories(self) -> int:
         return sum(self.target.count().values())
 
     def astray(self, questions: Sequence[str], session_ids: Sequence[str]) -> int:
-        """Messages that are not where they should be: lost, added twice, or another session's."""
+        """Count the messages that are lost, duplicated or in a wrong session."""
         wrong = 0
         for question, session_id in zip(questions, session_ids, strict=True):
             messages = self.sessions.messages(session_id)
@@ -85,7 +85,7 @@ def _is_right(message: Message, role: str, question: str) -> bool:
 
 @contextmanager
 def open_loop(bench: Bench, *, asynchronous: bool = False) -> Iterator[Loop]:
-    """The loop in a folder that is gone afterwards; its tool is a coroutine for those who await."""
+    """Open the loop in a temporary folder; with `asynchronous` its tool is a coroutine."""
     with own_memory(bench) as (target, memory), bench.folder() as folder:
         from memory.agents import AgentRuntime, ScriptedModel, SessionStore, ToolRegistry
 
@@ -127,14 +127,14 @@ def _say(context: Context) -> Reply:
 
 
 def answered(invocation: Any, question: str) -> str:
-    """The session of an invocation that answered this question; figures of any other mean nothing."""
+    """Return the session of an invocation; raise if it did not answer this question."""
     if invocation.stopped_by != "answer" or question not in invocation.answer:
         raise AssertionError(f"{question!r} was answered with {invocation.answer!r} {invocation.error}")
     return str(invocation.session_id)
 
 
 def make_tools(count: int) -> ToolRegistry:
-    """So many tools of three arguments, each with a name and a description of its own."""
+    """Return a registry of tools with three arguments each, and with different names and descriptions."""
     from memory.agents import ToolRegistry
 
     registry = ToolRegistry()

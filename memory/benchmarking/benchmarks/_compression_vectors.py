@@ -1,4 +1,4 @@
-"""What becomes of vectors on their way through a codec or a tier, in figures."""
+"""The quality of vectors that went through a codec or a tier."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Floats = NDArray[np.float32]
 
 NEIGHBOURS = 10
 FULL_BYTES = 4 * WordLlamaEmbedder.dimensions
-"""Of a vector as the embedder gives it."""
+"""Bytes of a vector as the embedder returns it."""
 
 
 def embedded(contents: Sequence[Any]) -> Floats:
-    """Vectors of the embedder that all targets use."""
+    """Return the vectors of the embedder that all targets use."""
     embedder = ContentEmbedder(WordLlamaEmbedder())
     return embedder.embed([render(leaves_of(content)) for content in contents])
 
@@ -30,10 +30,10 @@ def embedded(contents: Sequence[Any]) -> Floats:
 def quality(
     samples: Floats, read_back: Floats, corpus: Floats, kept_corpus: Floats, width: float
 ) -> dict[str, Any]:
-    """How near the samples come back, and which of their neighbours in the corpus are still found.
+    """Return how similar the samples are after reading them back, and how many neighbours are still found.
 
-    The neighbours are looked for with the vector as it was in the corpus as it is kept: a memory
-    embeds a question afresh, and compares it with what it stored.
+    The search uses the original vector and the corpus as it is kept: a memory embeds each question again,
+    and compares it with what it stored.
     """
     lengths = np.linalg.norm(samples, axis=1) * np.linalg.norm(read_back, axis=1)
     cosines = np.sum(samples * read_back, axis=1) / np.maximum(lengths, 1e-12)
@@ -49,7 +49,7 @@ def quality(
 
 
 def neighbours_kept(samples: Floats, corpus: Floats, kept_corpus: Floats) -> list[float]:
-    """For each sample the share of its nearest vectors that are its nearest in the other form, too."""
+    """Return for each sample the share of its nearest vectors that are still nearest in the kept form."""
     k = min(NEIGHBOURS, len(corpus))
     pairs = zip(_nearest(samples, corpus, k), _nearest(samples, kept_corpus, k), strict=True)
     return [len(set(true) & set(found)) / k for true, found in pairs]
@@ -63,7 +63,7 @@ def _nearest(samples: Floats, corpus: Floats, k: int) -> list[list[int]]:
 def through_codec(
     bench: Bench, codec: Codec, label: str, training: Floats, samples: Floats, corpus: Floats
 ) -> dict[str, Any]:
-    """One codec on one kind of data: fitted, its quality, its speed."""
+    """Fit a codec on one kind of data, and return its quality and speed."""
     fitting = bench.time(lambda: codec.fit(training), calls=1, warm_up=0, label=f"{label}, fit")
     codes = codec.encode(samples)
     kept_corpus = codec.decode(codec.encode(corpus))
@@ -79,7 +79,7 @@ def through_codec(
 
 
 def picks(codecs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The codec that keeps the most neighbours within a share of the full vector's bytes."""
+    """Return the codec with the highest recall for each share of the full vector's bytes."""
     found = {}
     for part in (4, 16, 32):
         small = {name: each for name, each in codecs.items() if each["vs_full_ratio"] <= 1 / part}

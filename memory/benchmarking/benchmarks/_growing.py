@@ -1,4 +1,4 @@
-"""How a cost grows with size, as every benchmark that measures it says it: a figure and a sentence."""
+"""How a cost grows with size: the figure and the sentence that benchmarks return for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from memory.benchmarking.measure.growth import growth
 
 
 def growth_leaves(what: str, costs: Mapping[float, float]) -> dict[str, Any]:
-    """`search p50 grows like n^0.31 (0.25 to 0.37) between 1,000 and 100,000`; nothing for one size."""
+    """Return the exponent, and `search p50 grows like n^0.31 (0.25 to 0.37) between 1,000 and 100,000`.
+
+    Return nothing for a single size.
+    """
     fit = growth(costs)
     if fit is None:
         return {}

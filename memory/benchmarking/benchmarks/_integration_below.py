@@ -1,4 +1,4 @@
-"""What the facade of AgentMemory stands on, called by hand: the same work without the facade."""
+"""The parts below the facade of AgentMemory, called directly: the same work without the facade."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memory.system import AgentMemorySystem, NewMemory
 
 
 class Below:
-    """Checking and embedding (intake), the tier store, the index, and decoding: no caches, no counts."""
+    """Checking, embedding, the store, the index and decoding, without caches and counts."""
 
     def __init__(self, memory: AgentMemorySystem) -> None:
         self._intake = memory._intake
@@ -26,7 +26,7 @@ class Below:
         self._indexes = memory._indexes
 
     def rows(self, agent: str, contents: Sequence[Any]) -> list[Row]:
-        """Ready-made rows: checked, embedded, encoded."""
+        """Return checked, embedded and encoded rows."""
         return [self._intake.rows([NewMemory(agent_id=agent, content=each)])[0] for each in contents]
 
     def add_row(self, row: Row) -> None:

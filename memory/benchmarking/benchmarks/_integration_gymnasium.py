@@ -1,9 +1,9 @@
-"""CartPole-v1 learned by random search over linear policies, by an agent without memory and by one with.
+"""CartPole-v1, learned by random search over linear policies, by an agent without and one with a memory.
 
-Both play the same episodes as long as the memory gives back what was stored: the one without keeps the
-best policy in a variable, the one with keeps it as a memory and reads it back before each episode. It also
-looks every tenth step for situations like the present one, stores every step (as one batch, when the
-episode is over), and then replays some steps of all that it ever did.
+Both play the same episodes if the memory returns what was stored. The first agent keeps the best policy in
+a variable; the second stores it as a memory and reads it back before each episode. At every tenth step it
+also searches for similar situations. After an episode it stores every step as one batch, and replays
+some of all its steps.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _ELSE = ("cart far right", "moving right", "pole leaning right", "falling right"
 
 Weights = Sequence[float]
 _FIRST: tuple[Weights, float] = ((0.0, 0.0, 1.0, 0.5), -1.0)
-"""Push towards where the pole leans and turns."""
+"""Push in the direction in which the pole leans and turns."""
 Look = Callable[[list[float], int], None]
 
 
 def situation(values: Sequence[float]) -> str:
-    """A state in words, as coarse as an agent would tell it."""
+    """Return a coarse description of a state in words."""
     return ", ".join(
         next((words for bound, words in bounds if value < bound), otherwise)
         for value, bounds, otherwise in zip(values, _BOUNDS, _ELSE, strict=True)
@@ -45,7 +45,7 @@ def situation(values: Sequence[float]) -> str:
 
 
 class Player:
-    """Plays episodes; keeps its best policy in a variable."""
+    """Plays episodes and keeps its best policy in a variable."""
 
     def __init__(self, seed: int) -> None:
         self._env = gymnasium.make("CartPole-v1")
@@ -58,7 +58,7 @@ class Player:
         self._env.close()
 
     def iterate(self, number: int) -> None:
-        """One episode with a policy near the best one; the better one is kept."""
+        """Play one episode with a policy near the best one, and keep the better of the two."""
         weights, best = self._best
         tried = self._near(weights, number)
         reward = self._play(tried, number)
@@ -86,39 +86,39 @@ class Player:
 
 
 class RememberingPlayer(Player):
-    """The same, with a memory."""
+    """The same player with a memory."""
 
     def __init__(self, seed: int, target: Target) -> None:
         super().__init__(seed)
         self._target = target
         self._best_id: str | None = None
-        self._lived: list[str] = []
+        self._step_ids: list[str] = []
         self.reads = self.writes = 0
-        """Memories; one that is asked for twice in a batch is read once."""
+        """Memories read and written; one that a batch names twice is read once."""
 
     def iterate(self, number: int) -> None:
         weights, best = self._remembered()
         tried = self._near(weights, number)
-        lived: list[Item] = []
+        steps: list[Item] = []
 
         def look(values: list[float], action: int) -> None:
             present = situation(values)
-            if len(lived) % _LOOK_EVERY == 0 and self._target.capabilities.search:
+            if len(steps) % _LOOK_EVERY == 0 and self._target.capabilities.search:
                 self.reads += len(self._target.search(AGENT, present, _NEIGHBOURS))
             state = dict(zip(_NAMES, values, strict=True))
             content = {"situation": present, "state": state, "action": action}
-            lived.append(Item(AGENT, content, step=len(lived), kind="state"))
+            steps.append(Item(AGENT, content, step=len(steps), kind="state"))
 
         reward = self._play(tried, number, look)
-        lived.append(
+        steps.append(
             Item(AGENT, {"policy": tried, "reward": reward}, importance=1 + reward / 100, kind="policy")
         )
-        ids = self._target.add(lived)
+        ids = self._target.add(steps)
         self.writes += len(ids)
         if reward > best:
             self._best_id = ids[-1]
-        self._lived += ids
-        replayed = random.Random(f"replay {self._seed} {number}").choices(self._lived, k=_REPLAYED)
+        self._step_ids += ids
+        replayed = random.Random(f"replay {self._seed} {number}").choices(self._step_ids, k=_REPLAYED)
         self._target.get(AGENT, replayed)
         self.reads += len(set(replayed))
 

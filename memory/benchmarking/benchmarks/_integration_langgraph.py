@@ -1,10 +1,10 @@
-"""A LangGraph graph whose user tells facts and asks for them later, without and with a memory.
+"""A LangGraph graph whose user states facts and asks for them later, without and with a memory.
 
     START ─▶ recall ─▶ model ─▶ remember ─▶ END
 
-Without a memory the two nodes around the model do nothing, so that the difference is the memory's and
-not LangGraph's price of two more nodes. The model is scripted: it answers with the line of its prompt
-that says what was asked for, and else that it does not know: so it knows what the memory recalled.
+Without a memory, the two nodes around the model do nothing. So the difference is the time of the memory,
+not that of two more nodes. The model is scripted: it answers with the line of its prompt that contains the
+answer, or that it does not know.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from memory.benchmarking.targets.base import Item, Target
 AGENT = "graph"
 RECALLED = 3
 _FACTS = 5
-"""Facts told and questions asked in one conversation."""
+"""Facts stated, and questions asked, in one conversation."""
 _PEOPLE = ("sister", "brother", "boss", "cousin", "neighbour", "uncle", "teacher", "flatmate", "dentist")
 _THINGS = ("colour", "dish", "city", "instrument", "flower", "sport", "drink", "season", "animal")
 _VALUES = {
@@ -52,8 +52,8 @@ def _nothing(state: State) -> State:
     return {}
 
 
-class ScriptedModel(SimpleChatModel):
-    """Answers a question with the line that holds the same person and thing."""
+class FactModel(SimpleChatModel):
+    """Answers a question with the line of its prompt that has the same person and thing."""
 
     @property
     def _llm_type(self) -> str:
@@ -69,7 +69,7 @@ class ScriptedModel(SimpleChatModel):
 
 
 def conversation(number: int, seed: int) -> list[tuple[str, str | None]]:
-    """What the user says, and for a question the answer; each fact is asked for once, some time later."""
+    """Return what the user says, and the answer where it is a question about an earlier fact."""
 
     def fact(of: int, index: int) -> tuple[str, str, str]:
         order = [(person, thing) for person in _PEOPLE for thing in _THINGS]
@@ -87,14 +87,14 @@ def conversation(number: int, seed: int) -> list[tuple[str, str | None]]:
 
 
 class Talk:
-    """Conversations with one graph; counts what was asked and what was answered."""
+    """Holds conversations with one graph, and counts questions and correct answers."""
 
     def __init__(
         self, seed: int, recall: Node = _nothing, remember: Node = _nothing, store: BaseStore | None = None
     ) -> None:
         self._seed = seed
         self.asked = self.answered = 0
-        model = ScriptedModel()
+        model = FactModel()
 
         def answer(state: State) -> State:
             known = "\n".join(state.get("known", ()))
@@ -118,7 +118,7 @@ class Talk:
 
 
 class TargetNodes:
-    """The nodes around the model that use a target."""
+    """The two nodes around the model, with a target as memory."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -137,7 +137,7 @@ class TargetNodes:
 
 
 def store_nodes() -> tuple[Node, Node]:
-    """The same two with LangGraph's own means: the graph's store."""
+    """Return the same two nodes with LangGraph's own interface for stores."""
     place = ("users", "ann")
 
     def recall(state: State, *, store: BaseStore) -> State:

@@ -1,11 +1,11 @@
-"""Agents that share one store: their work, and crews of threads or processes that do it.
+"""Agents that share one store: their work, and the crews of threads or processes that do it.
 
-A crew does a cell's work in passes. In a pass each agent stores, reads and searches the same number of
-times, the agents of one worker taking turns after every operation; before the next pass everybody's
-memories are deleted, off the clock, so that each pass begins with agents that know nothing.
+A crew does the work of a cell in passes. In a pass each agent stores, reads and searches the same number of
+times; the agents of one worker take turns after every operation. Before the next pass all memories are
+deleted, outside of the measured time, so that each pass starts with empty agents.
 
 As a program (`python -m memory.benchmarking.benchmarks._scalability_agents`) this is one process of a
-`ProcessCrew`: it gets orders as JSON lines on standard input and answers each with one on standard output.
+`ProcessCrew`. It reads orders as JSON lines from standard input, and answers each on standard output.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
 
 KINDS = {"S": "store", "R": "read", "F": "search"}
 TURNS = "SSRSSRFSSRFSSRSSRF"
-"""What an agent does in one pass: 10 stores, 5 reads, 3 searches."""
+"""The operations of an agent in one pass: 10 stores, 5 reads, 3 searches."""
 K = 5
-"""How many memories a search asks for."""
+"""How many memories each search requests."""
 
 
 @dataclass
-class Seen:
-    """What workers measured: nanoseconds by kind of operation, and what that took."""
+class Measurements:
+    """What the workers measured: nanoseconds by kind of operation, time, CPU and RAM."""
 
     samples: dict[str, list[int]] = field(default_factory=lambda: {kind: [] for kind in KINDS.values()})
     wall_seconds: float = 0.0
@@ -58,12 +58,12 @@ class Seen:
             self.samples[kind].extend(values)
 
     def milliseconds(self) -> dict[str, list[float]]:
-        """Each operation's time, by kind; only kinds that there were."""
+        """Return the times of all operations, by kind, without kinds that did not occur."""
         return {kind: [value / 1e6 for value in values] for kind, values in self.samples.items() if values}
 
 
 class Work:
-    """One worker's part of a pass, laid out beforehand."""
+    """One worker's part of a pass, prepared in advance."""
 
     def __init__(self, target: Target, agents: Sequence[str], searches: bool, seed: str) -> None:
         self._target = target
@@ -83,7 +83,7 @@ class Work:
         self.samples = {kind: array("q") for kind in KINDS.values()}
 
     def run(self) -> None:
-        """Do it, and keep the time of every operation; an answer that is wrong ends the benchmark."""
+        """Do the work and keep the time of every operation; raise on a wrong answer."""
         target, ids, clock = self._target, self._ids, wall_ns
         keep = {turn: self.samples[kind].append for turn, kind in KINDS.items()}
         for turn, agent, argument in self._plan:
@@ -98,14 +98,16 @@ class Work:
                 answer = target.get_one(agent, id_)
                 keep[turn](clock() - start)
                 if answer != content:
-                    raise AssertionError(f"{target.name} gave {agent} other content than it stored")
+                    raise AssertionError(f"{target.name} returned other content to {agent} than it stored")
             else:
                 start = clock()
                 hits = target.search(agent, argument, K)
                 keep[turn](clock() - start)
                 known = {id_ for id_, _ in ids[agent]}
                 if not hits or not all(hit.id in known for hit in hits):
-                    raise AssertionError(f"{target.name} gave {agent} nothing, or what is not its own")
+                    raise AssertionError(
+                        f"{target.name} returned nothing to {agent}, or memories of another agent"
+                    )
 
     def clean(self) -> None:
         for agent in self._ids:
@@ -113,7 +115,7 @@ class Work:
 
 
 def warm_up(target: Target, agent: str) -> None:
-    """Load what is loaded at first use, and connect."""
+    """Connect, and load everything that is loaded at first use."""
     id_ = target.add_one(Item(agent, "to load the embedder"))
     target.get_one(agent, id_)
     if target.capabilities.search:
@@ -121,8 +123,8 @@ def warm_up(target: Target, agent: str) -> None:
     target.delete_all(agent)
 
 
-def shared_out(agents: Sequence[str], workers: int) -> list[list[str]]:
-    """Each worker's agents, as evenly as it goes."""
+def distribute(agents: Sequence[str], workers: int) -> list[list[str]]:
+    """Return the agents of each worker, distributed evenly."""
     return [list(agents[number::workers]) for number in range(workers)]
 
 
@@ -130,17 +132,17 @@ class Crew(Protocol):
     """Workers on one store."""
 
     def prepare(self, agents: Sequence[str], seed: str) -> None:
-        """Lay out a pass."""
+        """Prepare a pass."""
 
-    def go(self, seen: Seen) -> None:
-        """Do it: the time from the first to the last operation, and the samples."""
+    def go(self, measured: Measurements) -> None:
+        """Run the pass; add its time and its samples."""
 
     def clean(self) -> None:
-        """Delete what the pass has stored."""
+        """Delete what the pass stored."""
 
 
 class ThreadCrew:
-    """Threads that share one open target; one worker is the calling thread itself."""
+    """Threads that share one open target; the calling thread is one of them."""
 
     def __init__(self, target: Target, workers: int) -> None:
         self._target = target
@@ -152,10 +154,10 @@ class ThreadCrew:
         searches = self._target.capabilities.search
         self._works = [
             Work(self._target, part, searches, f"{seed} {number}")
-            for number, part in enumerate(shared_out(agents, self._workers))
+            for number, part in enumerate(distribute(agents, self._workers))
         ]
 
-    def go(self, seen: Seen) -> None:
+    def go(self, measured: Measurements) -> None:
         problems: list[BaseException] = []
 
         def run(work: Work) -> None:
@@ -171,13 +173,13 @@ class ThreadCrew:
         run(self._works[0])
         for thread in threads:
             thread.join()
-        seen.wall_seconds += time.perf_counter() - start
-        seen.cpu_seconds += time.process_time() - cpu
+        measured.wall_seconds += time.perf_counter() - start
+        measured.cpu_seconds += time.process_time() - cpu
         if problems:
             raise problems[0]
-        seen.rss_bytes = max(seen.rss_bytes, rss_bytes())
+        measured.rss_bytes = max(measured.rss_bytes, rss_bytes())
         for work in self._works:
-            seen.take(work.samples)
+            measured.take(work.samples)
 
     def clean(self) -> None:
         for work in self._works:
@@ -185,7 +187,7 @@ class ThreadCrew:
 
 
 class ProcessCrew:
-    """Fresh interpreters, each with the store open for itself; used for one store after another."""
+    """Processes that each open the same store; reused for one store after another."""
 
     def __init__(self, target_name: str, most: int) -> None:
         self._processes = [
@@ -200,7 +202,7 @@ class ProcessCrew:
 
     @contextmanager
     def on(self, folder: Path, workers: int) -> Iterator[None]:
-        """The first `workers` of them have the store in this folder open."""
+        """Open the store of a folder in the first `workers` processes."""
         self._workers = workers
         self._each([{"do": "open", "folder": str(folder), "number": number} for number in range(workers)])
         yield
@@ -210,18 +212,18 @@ class ProcessCrew:
         self._each(
             [
                 {"do": "prepare", "agents": part, "seed": f"{seed} {number}"}
-                for number, part in enumerate(shared_out(agents, self._workers))
+                for number, part in enumerate(distribute(agents, self._workers))
             ]
         )
 
-    def go(self, seen: Seen) -> None:
+    def go(self, measured: Measurements) -> None:
         start = time.perf_counter()
         answers = self._each([{"do": "go"}] * self._workers)
-        seen.wall_seconds += time.perf_counter() - start
-        seen.cpu_seconds += sum(answer["cpu_seconds"] for answer in answers)
-        seen.rss_bytes = max(seen.rss_bytes, sum(answer["rss_bytes"] for answer in answers))
+        measured.wall_seconds += time.perf_counter() - start
+        measured.cpu_seconds += sum(answer["cpu_seconds"] for answer in answers)
+        measured.rss_bytes = max(measured.rss_bytes, sum(answer["rss_bytes"] for answer in answers))
         for answer in self._each([{"do": "samples"}] * self._workers):
-            seen.take(answer["samples"])
+            measured.take(answer["samples"])
 
     def clean(self) -> None:
         self._each([{"do": "clean"}] * self._workers)
@@ -230,7 +232,7 @@ class ProcessCrew:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End them: a process ends when its standard input does."""
+        """End the processes: each ends when its standard input ends."""
         for process in self._processes:
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
@@ -263,13 +265,13 @@ def _send(pipe: IO[bytes] | None, message: Any) -> None:
             pipe.write(msgspec.json.encode(message) + b"\n")
             pipe.flush()
         except BrokenPipeError:
-            pass  # it has ended: there will be no answer, which is told then
+            pass  # the process has ended; the missing answer is reported
 
 
 def main() -> None:
-    """Serve a `ProcessCrew` until its end of the pipe is closed."""
+    """Serve a `ProcessCrew` until it closes the pipe."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a target prints belongs to the log
+    os.dup2(2, 1)  # a target's prints go to the log
     bench = Bench(target=sys.argv[1])
     with ExitStack() as opened:
         target: Target | None = None

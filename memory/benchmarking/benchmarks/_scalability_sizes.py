@@ -1,4 +1,4 @@
-"""The exact answers that the answers at each size are compared with."""
+"""The exact answers, to compare a target's answers with."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from memory.benchmarking.targets.memory_content import leaves_of
 from memory.embedding import ContentEmbedder, WordLlamaEmbedder, render
 
 _ROUNDING = 1e-6
-"""Two texts can have one vector: an answer as near as the last exact one is right, whichever it is."""
+"""Two texts can have the same vector: any answer as near as the last exact one is right."""
 
 
 class Exact:
-    """The `k` largest cosines to some questions among all that was taken; the vectors are not kept."""
+    """The `k` largest cosines between each question and all items; it does not keep the vectors."""
 
     def __init__(self, questions: Sequence[str], k: int) -> None:
         self._embedder = ContentEmbedder(WordLlamaEmbedder())
@@ -30,7 +30,7 @@ class Exact:
         self._best = np.partition(both, both.shape[1] - self._k, axis=1)[:, -self._k :]
 
     def recall(self, answers: Sequence[Sequence[Found]]) -> float:
-        """The share of the right answers that were given, one list of answers a question."""
+        """Return the share of the exact answers that were given; `answers` has a list for each question."""
         right = wanted = 0
         for query, best, hits in zip(self.queries, self._best, answers, strict=True):
             least = float(best.min()) if np.isfinite(best).all() else -1.0

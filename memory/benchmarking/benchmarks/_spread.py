@@ -1,4 +1,4 @@
-"""The figures that the second document asks for beside those of every timing: spread and minimum."""
+"""The figures that the second specification document adds to a timing: standard deviation and minimum."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from memory.benchmarking.measure.timing import Timing
 from memory.benchmarking.metrics import TIMED
 
 SPREAD = ("mean_ms", "p50_ms", "std_dev_ms", "p95_ms", "p99_ms", "min_ms", "max_ms")
-"""What `spread_of` gives."""
+"""The figures of `spread_of`."""
 TIMED_WITH_SPREAD = (*TIMED, "std_dev_ms", "min_ms")
-"""What `with_spread` gives."""
+"""The figures of `with_spread`."""
 
 
 @dataclass(frozen=True)
 class SpreadTiming(Timing):
-    """A timing that also tells its standard deviation and its quickest sample."""
+    """A timing with its standard deviation and its fastest sample."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -31,6 +31,7 @@ class SpreadTiming(Timing):
 
 
 def with_spread(timing: Timing) -> SpreadTiming:
+    """Return the same timing with two more figures."""
     return SpreadTiming(
         timing.samples_ns,
         timing.block_samples,
@@ -42,7 +43,7 @@ def with_spread(timing: Timing) -> SpreadTiming:
 
 
 def spread_of(milliseconds: Sequence[float]) -> dict[str, float]:
-    """The same latencies of calls that several threads made at once, for which there is no `Timing`."""
+    """Return the figures of latencies that several threads measured, for which there is no `Timing`."""
     quantiles = percentiles(milliseconds, PERCENTILES.values())
     return {
         "mean_ms": statistics.fmean(milliseconds),

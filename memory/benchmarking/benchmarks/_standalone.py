@@ -1,7 +1,7 @@
-"""A category by itself: `python -m memory.benchmarking.benchmarks.agent_execution`, and the like.
+"""A category as a program: `python -m memory.benchmarking.benchmarks.agent_execution`, and the like.
 
-All in one process, on the small interface. What becomes slower or quicker is a question for `membench run`,
-which measures the same operations in several fresh processes.
+Everything runs in one process, with the interface of the second specification document. To find out what
+became slower, use `membench run`: it measures the same operations in several fresh processes.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 ITERATIONS = 100
 Prepare = Callable[["BenchmarkRunner", int, ExitStack], None]
-"""Adds the benchmarks to a runner; what must be closed in the end goes onto the stack."""
+"""Adds the benchmarks to a runner; everything to close afterwards goes onto the stack."""
 
 
 def main(category: str, goal_ms: float, prepare: Prepare, arguments: Sequence[str] | None = None) -> None:
-    """Run, print the summary and the goal, write `<category>_results.json`; ends the program."""
+    """Run, print summary and goals, write `<category>_results.json`, and end the program."""
     parser = argparse.ArgumentParser(prog=f"python -m memory.benchmarking.benchmarks.{category}")
     parser.add_argument(
         "--iterations", type=int, default=ITERATIONS, help="calls of each benchmark (default: %(default)s)"
@@ -37,18 +37,18 @@ def main(category: str, goal_ms: float, prepare: Prepare, arguments: Sequence[st
         help=f"a file, or a folder for {category}_results.json (default: this folder)",
     )
     options = parser.parse_args(arguments)
-    place: Path = options.output
-    if place.is_dir() or place.suffix != ".json":
-        place /= f"{category}_results.json"
+    path: Path = options.output
+    if path.is_dir() or path.suffix != ".json":
+        path /= f"{category}_results.json"
     try:
         report = _run(category, options.iterations, prepare)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        report.save(place)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        report.save(path)
     except (BenchmarkError, OSError) as problem:
         sys.exit(f"{category}: {problem}")
     print(report.summary())
     print("\n".join(goal_lines(report, goal_ms)))
-    print(f"written to {place}")
+    print(f"written to {path}")
     sys.exit(1 if report.failures else 0)
 
 
@@ -62,7 +62,7 @@ def _run(category: str, iterations: int, prepare: Prepare) -> BenchmarkReport:
 
 
 def goal_lines(report: BenchmarkReport, goal_ms: float) -> list[str]:
-    """Which medians are within the stated goal."""
+    """Return a line for each benchmark: whether its median reaches the goal."""
     lines = [f"goal: median below {goal_ms:g} ms"]
     for result in report.results:
         median_ms = result.median * 1e3

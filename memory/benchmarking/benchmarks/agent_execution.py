@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 GOAL_MS = 50.0
 _AT_ONCE = 10
-"""Invocations that run at once where this category runs by itself."""
+"""Invocations that run at once in the program of this module."""
 _TURNS = 4
-"""How often the two ways to run many invocations take turns."""
+"""How many turns each of the two ways to run many invocations has."""
 _COUNT = Metric("", "neither")
 
 
@@ -44,28 +44,22 @@ _COUNT = Metric("", "neither")
     },
     charts=[
         PercentileChart("Time of one message", lines=["part"]),
-        BarChart(
-            "Messages per second",
-            metric="invocations_per_second",
-            names=["part"],
-            label="messages",
-            note="Higher is better.",
-        ),
+        BarChart("Messages per second", metric="invocations_per_second", names=["part"], label="messages"),
     ],
 )
 def benchmark_simple_invocation(
     iterations: Count = 100, bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
-    """What one message to an agent costs besides the model: context, one tool call, memory, sessions.
+    """How long one message to an agent takes besides the model: context, one tool call, memory, sessions.
 
-    Read `invoke` as what the loop adds to the time that a real model takes. The model follows a script: it
-    asks for one tool, then it answers. Each message is searched for in the memory, and every step is on
-    disk before the next one begins, in a session of its own; in the end question, tool result and answer
-    are stored as memories. `one_by_one` and `concurrent` are async invocations, awaited in turn or all at
-    once: with a model that never waits, a ratio of 1 says that many at once cost nothing extra, and a
-    higher one what it saves that those which end together are stored in one commit. `messages_astray`
-    counts what was lost or mixed up meanwhile. `memories_created` and `peak_traced_bytes` are of one
-    invocation, measured apart.
+    Read `invoke` as the time that the loop adds to a real model's time. The model is scripted: it calls one
+    tool, then it answers. Each message has a session of its own. The loop searches the memory for it, and
+    writes every step to disk before the next one starts. At the end it stores question, tool result and
+    answer as memories. `one_by_one` and `concurrent` are async invocations, awaited one after the other or
+    all at once. The model never waits, so a ratio of 1 means that concurrency costs nothing; above 1,
+    invocations that end together save time by sharing one commit. `messages_astray` counts lost and
+    mixed-up messages. `memories_created` and `peak_traced_bytes` are those of one invocation, measured
+    separately.
 
     Args:
         iterations: how many invocations are timed at least, and how many run at once
@@ -90,7 +84,7 @@ def benchmark_simple_invocation(
 
 
 def _at_once(loop: Loop, batches: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Throughput of invocations awaited one by one, and all at once; the two take turns."""
+    """Return the throughput of invocations awaited one by one and all at once, measured in turns."""
 
     async def one_by_one(questions: Sequence[str]) -> list[Any]:
         return [await loop.runtime.ainvoke(question) for question in questions]
@@ -129,15 +123,16 @@ async def _all_at_once(loop: Loop, questions: Sequence[str]) -> list[Any]:
     profiles={"quick": {"iterations": 20}},
     expected_seconds={"quick": 0.1, "standard": 0.3, "full": 0.6},
     goals={"p50_ms": GOAL_MS},
-    charts=[PercentileChart("Time to begin a session", lines=["part"])],
+    charts=[PercentileChart("Time to create a session", lines=["part"])],
 )
 def benchmark_session_creation(
     iterations: Count = 100, bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
-    """How long it takes to begin a session, until it is on disk.
+    """How long it takes to create a session on disk.
 
-    Read it as what a new conversation costs before its first message. Each session survives the end of
-    the process; the file is opened once more in the end, and all of them must be there.
+    Read it as the time that a new conversation needs before its first message. Each session survives the
+    end of the process: the benchmark opens the file again at the end, and checks that all sessions are
+    there.
 
     Args:
         iterations: how many sessions are timed at least
@@ -158,11 +153,11 @@ def benchmark_session_creation(
     return {"create": with_spread(timing), "sessions_created": created, "peak_traced_bytes": peak}
 
 
-# -- by itself --------------------------------------------------------------------------------
+# -- as a program -----------------------------------------------------------------------------
 
 
 def prepare(runner: BenchmarkRunner, iterations: int, stack: ExitStack) -> None:
-    """The document's two benchmarks for its small interface, and several invocations at once."""
+    """Add the second document's two benchmarks, and one with several invocations at once."""
     loop = stack.enter_context(open_loop(Bench()))
     questions = sentences(QUERIES, seed=1)
     runner.add_benchmark(

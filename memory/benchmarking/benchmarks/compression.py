@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _CORPUS = "agent of the corpus"
 _SAMPLES = "agent of the samples"
 _BATCH = 1000
-"""Memories stored at once, and the vectors or contents that a coding is timed with."""
+"""Memories stored at once, and how many vectors or contents a coding is timed with."""
 
 
 @declare(
@@ -72,19 +72,19 @@ def benchmark_embedding_quality(
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """What a vector loses in each tier and in each codec, and how many of its neighbours are still found.
+    """What a vector loses in each tier and codec, and how many of its neighbours are still found.
 
-    Read `neighbour_recall_at_10` beside `bytes_per_vector`: `pick` names the codec that keeps the most
-    within a quarter, a sixteenth and a thirty-second of the full vector. Codecs and stores are fitted on
-    other data of the same kind; those of `mixed` on all kinds at once, which is harder. Where a tier
-    keeps a small code and a finer form beside it, `ltm` is both (searched by the finer one, both counted
-    in bytes), and `ltm_small_code` is the small one alone.
+    Read `neighbour_recall_at_10` together with `bytes_per_vector`. `pick` names the codec with the highest
+    recall within a quarter, a sixteenth and a thirty-second of the full vector's bytes. Codecs and stores
+    are fitted on other data of the same kind; those of `mixed` on all kinds together, which is harder. A
+    tier may keep a small code and a finer form: `ltm` is both (searched by the finer form, with the bytes
+    of both), and `ltm_small_code` is the small code alone.
 
     Args:
         test_data_categories: kinds of data: navigation, dialogue, inventory
         samples: how many vectors are tested, of each kind
-        corpus_vectors: among how many others their neighbours are
-        training_vectors: how many the codecs are fitted on; the store's own need 2,000
+        corpus_vectors: how many other vectors they have as possible neighbours
+        training_vectors: how many vectors the codecs are fitted on; the store's own codecs need 2,000
     """
     bench = bench or Bench()
     if not (bench.capabilities.forms or bench.capabilities.compression):
@@ -202,14 +202,12 @@ _SIZE = Metric("B", "lower")
             x_label="memories",
             label="times smaller",
             lines=["tier"],
-            note="Higher is better.",
         ),
         BarChart(
             "Coding speed of the tiers",
             metric=[f"{what}_ops_per_second" for what in _CODED],
             names=["tier"],
             label="operations",
-            note="Higher is better.",
         ),
     ],
 )
@@ -219,16 +217,16 @@ def benchmark_compression_ratio(
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """How much smaller memories are in each tier than their JSON and float32 vectors, and at what speed.
+    """How much smaller memories are in each tier than their JSON and float32 vectors, and how fast it is.
 
-    Read `raw_to_kept_ratio` as what compression saves: content and vector, raw ÷ as kept. Beside it,
-    `raw_to_disk_ratio` is what is left of that once keys and search indexes are stored, too: by how much
-    a store in use grew, for the same memories. The ratios between tiers compare the growth. `coding` is
-    the pure speed of writing and reading the forms, contents one by one and vectors by the batch.
+    Read `raw_to_kept_ratio` as what compression saves: raw bytes of content and vector ÷ kept bytes.
+    `raw_to_disk_ratio` includes keys and search indexes: it divides by how much a store in use grew. The
+    ratios between tiers compare this growth. `coding` is the speed of encoding and decoding alone, contents
+    one by one and vectors in batches.
 
     Args:
         dataset_sizes: how many memories are stored, a third each of navigation, dialogue and inventory
-        settle_memories: how many others the store holds already, and has fitted its codecs on
+        settle_memories: how many other memories the store already holds and has fitted its codecs on
     """
     bench = bench or Bench()
     sample = [Item(_CORPUS, content) for content in mixed_contents(settle_memories, bench.seed + 1)]
@@ -245,10 +243,10 @@ def benchmark_compression_ratio(
 
 
 def _used_store(bench: Bench, base: Path, sample: Sequence[Item]) -> None:
-    """A store that is fitted and in use.
+    """Make a store with fitted codecs and without free pages.
 
-    What was deleted while settling has left room in its files; storing the same again fills it, so that
-    what is stored next makes the files grow.
+    The memories deleted while settling left free pages in the files. Storing the same memories again fills
+    them, so that the next memories make the files grow.
     """
     with bench.target_folder(sample) as folder:
         with bench.open_target(folder) as target:
@@ -288,13 +286,13 @@ def _sizes(bench: Bench, base: Path, contents: Sequence[Any]) -> dict[str, Any]:
 def _ratio(size: float, disk: float) -> float | NotAvailable:
     if size > 0 and disk > 0:
         return size / disk
-    return not_available("the files did not grow, they had room for so few: use a larger size")
+    return not_available("the files did not grow: use a larger size")
 
 
 def _grown(
     bench: Bench, base: Path, place: str, contents: Sequence[Any]
 ) -> tuple[float, Kept | NotSupported]:
-    """By how many bytes a memory the store grew, and what it keeps of the memories."""
+    """Return by how many bytes per memory the store grew, and what it keeps of the memories."""
     kept: Kept | NotSupported
     with bench.folder() as folder:
         shutil.copytree(base, folder, dirs_exist_ok=True)
@@ -341,7 +339,7 @@ def _time_coding(
     bodies = [coding.encode_content(content) for content in contents]
     codes = coding.encode_vectors(vectors)
     if [coding.decode_content(body) for body in bodies] != list(contents):
-        raise AssertionError(f"{place} gives back other content than was written")
+        raise AssertionError(f"{place} returns other content than was written")
     count = len(vectors)
     timings = {
         "encode_content": bench.time(coding.encode_content, contents, label=f"{place}, contents"),
@@ -398,18 +396,18 @@ def benchmark_training_efficiency(
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """What it costs to train the autoencoder and to train it on, beside the fits of pq and pca.
+    """What it costs to train the autoencoder and to continue training, compared with fitting pq and pca.
 
-    Read `training_time_seconds` as what a user pays before a codec can be used, and
-    `incremental_training_seconds` as what following new data costs (a tenth as many vectors, from the
-    weights it has); pq and pca can't learn on. `peak_memory_bytes` is what Python's and NumPy's
-    allocators held at most, traced in a pass of its own, with one epoch. Of many vectors pq takes 16,384
-    by itself; the others take all. `loss_per_epoch` is 1 - cosine, the incremental epochs last.
+    Read `training_time_seconds` as the time before a codec can be used. `incremental_training_seconds` is
+    the time to continue the training with a tenth as many new vectors; pq and pca can't do this.
+    `peak_memory_bytes` is the most that the allocators of Python and NumPy held, traced in a separate pass
+    with one epoch. pq samples 16,384 of the vectors; the others use all. `loss_per_epoch` is 1 - cosine,
+    with the incremental epochs last.
 
     Args:
-        data_sizes: how many vectors are trained on, of dialogue; pq needs 256
-        epochs: how often the autoencoder sees each of them
-        batch_size: how many it sees before each step
+        data_sizes: how many vectors of dialogue are trained on; pq needs at least 256
+        epochs: how many times the autoencoder sees each vector
+        batch_size: how many vectors each training step uses
     """
     bench = bench or Bench()
     if not bench.capabilities.compression:
@@ -440,13 +438,13 @@ def _training(
     if name == "autoencoder":
         losses = getattr(codec, "history", [])
         trained = len(losses)
-        more = bench.time(lambda: codec.fit(later), calls=1, warm_up=0, label=f"{label}, on")
-        found["incremental_training_seconds"] = more["total_time_seconds"]
+        incremental = bench.time(lambda: codec.fit(later), calls=1, warm_up=0, label=f"{label}, on")
+        found["incremental_training_seconds"] = incremental["total_time_seconds"]
         found["final_loss"] = losses[trained - 1]
         found["loss_after_incremental"] = losses[-1]
         found["loss_per_epoch"] = [round(loss, 6) for loss in losses]
     else:
-        found["incremental_training_seconds"] = not_available(f"{name} is fitted anew, not trained on")
+        found["incremental_training_seconds"] = not_available(f"{name} can't continue its training")
     traced = target.codec(name, **steps, **({"epochs": 1} if passes else {}))
     found["peak_memory_bytes"] = traced_peak_bytes(lambda: traced.fit(training))
     thousand = training[:1000]

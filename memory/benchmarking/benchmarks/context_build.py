@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 GOAL_MS = 100.0
 _HISTORY = 9
-"""Messages of each session: questions and answers by turns, a question last."""
+"""Messages of each session: questions and answers in turn, a question last."""
 _BUDGET = 1_000_000
-"""Tokens: so many that nothing is left out, and the work is what the sizes say."""
+"""Token budget: so large that the context leaves nothing out."""
 _MEMORIES = 5
 _WARM_UP = 5
 _SLOPE = Metric("µs", "lower")
@@ -63,15 +63,14 @@ def benchmark_baseline(
 ) -> dict[str, Any]:
     """How long it takes to build a model's context for an agent with a few sessions and tools.
 
-    Read it as what the loop does before each call of the model. `first` is a new `ContextBuilder` in a
-    process that has been working: it searches the memory and looks at the other sessions, but the history
-    is still in RAM, for the same `SessionStore` has just written it, and texts that any builder of the
-    process has counted before (tools, prompt, other sessions) are not counted again. `cold` has neither:
-    its store is another object on the same file, so the history is read, and its counter has seen no text.
-    Warm even there: the memory's index, the tokens of single words, the schemas of the tools, the pages
-    of the file. `rebuild` is the same context as `first` after one more message that is no question: only
-    that one is new. `rebuild_with_question` is after a new question: the memory and the other sessions are
-    asked again. `tokens_built` is the context's size; nothing is left out.
+    Read it as the work of the loop before each call of the model. `first` is a new `ContextBuilder` in a
+    running process: it searches the memory and reads the other sessions. But the history is in RAM, because
+    the same `SessionStore` wrote it, and token counts of known texts (tools, prompt, other sessions) are
+    cached. `cold` has neither: its store is another object on the same file, and its token counter is new.
+    Still cached there: the memory's index, the tokens of single words, the schemas of the tools, the pages
+    of the file. `rebuild` is the context of `first` after one more message that is not a question.
+    `rebuild_with_question` is after a new question, which needs a new search. `tokens_built` is the size of
+    the context; nothing is left out.
 
     Args:
         sessions: how many other sessions the agent has, all of them shown in the context
@@ -89,7 +88,6 @@ def benchmark_baseline(
             "Time to build a context, by number of sessions",
             metric="p50_ms",
             x="sessions",
-            label="median time",
             lines=["part"],
             fit=True,
         )
@@ -104,9 +102,9 @@ def benchmark_large_session_count(
 ) -> dict[str, Any]:
     """How the time to build a context grows with the number of sessions.
 
-    Read `first_us_per_session` as what each further session of an agent costs: every one is listed in the
-    context with its last message. `cold_us_per_session` also counts its tokens. See `baseline` for the
-    four ways to build, and for what is warm in each.
+    Read `first_us_per_session` as the time that each additional session adds: the context lists every
+    session with its last message. `cold_us_per_session` includes counting its tokens. See `baseline` for
+    the four ways to build.
 
     Args:
         sessions: how many other sessions the agent has, all of them shown in the context
@@ -127,7 +125,6 @@ def benchmark_large_session_count(
             "Time to build a context, by number of tools",
             metric="p50_ms",
             x="tools",
-            label="median time",
             lines=["part"],
             panels=["sessions"],
         )
@@ -142,9 +139,8 @@ def benchmark_large_tool_count(
 ) -> dict[str, Any]:
     """How the time to build a context grows with the number of tools.
 
-    Read `cold_us_per_tool` as what each further tool costs where its schema was never counted, and
-    `first_us_per_tool` as what it costs each further builder of a process. See `baseline` for the four
-    ways to build, and for what is warm in each.
+    Read `cold_us_per_tool` as the time that each additional tool adds when the tokens of its schema are not
+    cached, and `first_us_per_tool` as its time when they are. See `baseline` for the four ways to build.
 
     Args:
         sessions: how many other sessions the agent has, all of them shown in the context
@@ -196,13 +192,13 @@ def _four_ways(bench: Bench, place: Desk, tools: int, iterations: int) -> dict[s
 
 
 def _timed(bench: Bench, ready: Sequence[Conversation], label: str) -> Any:
-    """Each once: a second build of the same context would find everything done."""
+    """Time one build of each conversation: a second build would find everything cached."""
     timing = bench.time(lambda each: each.build(), ready, calls=len(ready), warm_up=0, label=label)
     return with_spread(timing)
 
 
 def _slopes(by_size: Mapping[str, Any], prefix: str, what: str) -> dict[str, float]:
-    """By how many µs the median rises for each session or tool: the line of least squares."""
+    """Return by how many µs the median rises per session or tool, by least squares."""
     sizes = [int(name.removeprefix(prefix)) for name in by_size]
     if len(sizes) < 2:
         return {}
@@ -223,7 +219,7 @@ def _slopes(by_size: Mapping[str, Any], prefix: str, what: str) -> dict[str, flo
 
 @dataclass
 class Conversation:
-    """A session with a builder of its own, which has not seen it yet."""
+    """A session with a new builder of its own."""
 
     builder: ContextBuilder
     store: SessionStore
@@ -246,9 +242,9 @@ class Conversation:
 
 
 class Desk:
-    """An agent with so many other sessions, on durable files.
+    """An agent with a number of other sessions, on durable files.
 
-    `store` writes; `reader` is another object on the same file, which has written nothing.
+    `store` writes. `reader` is another object on the same file, with nothing cached.
     """
 
     def __init__(
@@ -266,7 +262,7 @@ class Desk:
             store.append(session.id, *self._history())
 
     def conversations(self, count: int, tools: int, *, cold: bool = False) -> Iterator[Conversation]:
-        """New ones, archived so that the agent's list holds the other sessions and nothing else."""
+        """Yield new conversations, archived so that the agent's list has only the other sessions."""
         from memory.agents import ContextBuilder
         from memory.embedding import count_tokens
 
@@ -283,7 +279,7 @@ class Desk:
                 token_budget=_BUDGET,
                 memories=_MEMORIES,
                 recent_sessions=self.others,
-                # Given by hand, it gets a cache of its own instead of the process's.
+                # An explicit counter gets its own cache instead of that of the process.
                 count_tokens=count_tokens if cold else None,
             )
             yield Conversation(builder, self._store, session.id, self._texts, self._questions)
@@ -309,7 +305,7 @@ def desk(bench: Bench, others: int) -> Iterator[Desk]:
             yield Desk(store, reader, memory, others, bench.seed)
 
 
-# -- by itself --------------------------------------------------------------------------------
+# -- as a program -----------------------------------------------------------------------------
 
 _SIZES = {
     "baseline": (5, 3),
@@ -320,7 +316,7 @@ _SIZES = {
 
 
 def prepare(runner: BenchmarkRunner, iterations: int, stack: ExitStack) -> None:
-    """The document's three benchmarks for its small interface and a larger one, each in three ways."""
+    """Add the second document's three benchmarks and a larger one, each in three ways."""
     bench = Bench()
     for name, (others, tools) in _SIZES.items():
         place = stack.enter_context(desk(bench, others))

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from memory.system import AgentMemorySystem
 
 _AGENT = "walker"
-"""One for all sides: rows of different agents lie in different places of the file, and cost differently."""
+"""The same agent for all sides: rows of different agents are in different places of the file."""
 _K = 10
 _SEARCHES_A_TURN = 10
-"""Enough that a side's own code is warm for most of them."""
+"""Enough that most searches of a turn run with warm CPU caches."""
 _STEPS_TRACED = 200
-"""Steps whose RAM is traced; tracing is slow, and a step takes as much room as another."""
+"""Steps whose RAM is traced; tracing is slow, and all steps take the same space."""
 
 _OVERHEAD = Metric("%", "lower")
 
@@ -68,21 +68,20 @@ _OVERHEAD = Metric("%", "lower")
 def benchmark_api_overhead(
     num_operations: Count = 1000, bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
-    """What a call through the public facade costs more than the same work done by the parts below it.
+    """How much longer a call through the public facade takes than the same work done by its parts.
 
-    Read `overhead_us` as the price of one call's comfort: checks, caches, counts, result objects. A
-    negative one says that the facade is quicker than its parts: it serves short-term memories, and older
-    ones that a search has found before, from RAM.
-    `facade` and `below` are timed in turns. Below means, for each verb: `add`: checking, embedding and
-    encoding (which are the memory's job, not the facade's overhead) and the store's commit; `get`: the
-    store's record and decoding its content; `search`: the index by vector, the store's records and decoding
-    them; `update`: reading the row, preparing the new one, the store's replacing; `delete`: the
-    store's commit. The overhead of reading is the difference of the two; that of writing, which would
-    drown in the noise of the commits, is what the facade's own calls spend outside of those parts.
-    `store_only` of `add` takes ready-made rows, and `preparing_us` is what making those costs.
+    Read `overhead_us` as the cost of checks, caches, counts and result objects. A negative value means that
+    the facade is faster than its parts: it serves short-term memories, and memories that a search has found
+    before, from RAM. `facade` and `below` are timed in turns. `below` is, for each method: `add`: checking,
+    embedding, encoding and the store's commit; `get`: the store's record and decoding it; `search`: the
+    vector index, the store's records and decoding them; `update`: reading the row, preparing the new one
+    and replacing it; `delete`: the store's commit. The overhead of reading is the difference of the two
+    times. For writing, the noise of the commits would hide the difference: there it is the time that the
+    facade's calls spend outside of these parts. `store_only` of `add` takes ready-made rows, and
+    `preparing_us` is the time to make them.
 
     Args:
-        num_operations: how many calls of each verb are timed, on either side; a fifth as many searches
+        num_operations: how many calls of each method are timed on each side; a fifth as many searches
     """
     bench = bench or Bench()
     if bench.target_name != "agentmemory":
@@ -151,7 +150,7 @@ def _watch(inside: InnerTime, part: object, *names: str) -> None:
 def _reading(
     memory: AgentMemorySystem, below: Any, count: int, bench: Bench
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Getting and searching, tier by tier: each has an agent of its own."""
+    """Time getting and searching in each tier, each with an agent of its own."""
     rng = random.Random(bench.seed)
     contents = agent_states(count, 1, bench.seed + 1)
     warm_up, searches = max(1, count // 10), max(20, count // 5)
@@ -163,8 +162,8 @@ def _reading(
             [{"agent_id": agent, "content": content, "tier": tier} for content in contents]
         )
         for id_ in ids:
-            memory.get(agent, id_)  # short-term memories are in RAM from the first use on
-        # Other picks for each side: what one has just read is quicker on the other.
+            memory.get(agent, id_)  # from now on, short-term memories are in RAM
+        # Different ids for each side: what one side has just read is faster on the other.
         picks = {side: rng.choices(ids, k=count + warm_up) for side in ("facade", "below")}
         gets[tier] = _compared(
             time_interleaved(
@@ -195,7 +194,7 @@ def _reading(
         if [hit.entry.content for hit in hits] != [
             content for _, content in below.search(agent, query, _K)
         ]:
-            raise AssertionError(f"the facade and its parts found other memories in {tier}")
+            raise AssertionError(f"the facade and its parts found different memories in {tier}")
     return gets, finds
 
 
@@ -208,15 +207,15 @@ def _vectors(memory: AgentMemorySystem, contents: Sequence[Any]) -> list[Any]:
 
 
 def _check_stored(memory: AgentMemorySystem, pairs: Sequence[tuple[str, Any]]) -> None:
-    """Figures of a way that ends in other memories would mean nothing."""
+    """Raise if the memories were not changed as requested: the figures would mean nothing."""
     for id_, content in pairs[:10]:
         entry = memory.get(_AGENT, id_)
         if entry is None or entry.content != content:
-            raise AssertionError(f"memory {id_} is not what it was changed to")
+            raise AssertionError(f"memory {id_} does not have its new content")
 
 
 def _for_each_side(names: Sequence[str], count: int, seed: int) -> dict[str, Any]:
-    """Other states of the same making for each: what one side has seen would be quicker on the other."""
+    """Return different states for each side: what one side has seen would be faster on the other."""
     return {name: agent_states(count, 1, seed + 100 * number) for number, name in enumerate(names, 1)}
 
 
@@ -255,7 +254,6 @@ def _system_of(target: Target) -> AgentMemorySystem:
             "Time of a step",
             metric="p50_ms",
             names=["part0"],
-            label="median time",
             lines=["part1", "tier"],
             note="store is the storing alone, hooked is the agent with the hook.",
         )
@@ -264,14 +262,13 @@ def _system_of(target: Target) -> AgentMemorySystem:
 def benchmark_hook_implementation(
     num_steps: Count = 1000, bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
-    """What memory hooks add to an agent's `observe` and `act`: the storing itself, and the hook around it.
+    """How much time memory hooks add to an agent's `observe` and `act`, by storing and by the hook itself.
 
-    Read `hooked_to_plain_us` as what each call of the agent takes longer; most of it is the durable write,
-    which `store` shows by itself (such content stored without a hook). `overhead_us` is the hook's own
-    part, what its calls spend neither in the agent nor in storing: turning arguments and result into
-    JSON, finding the agent's name and step. `overhead_percent` compares it with the storing. Plain agent,
-    hooked agent and plain storing are timed in turns. A step is one `observe` and one `act`; room is that
-    of both.
+    Read `hooked_to_plain_us` as how much longer each call of the agent takes. Most of it is the durable
+    write; `store` is the same content stored without a hook. `overhead_us` is the hook's own time, neither
+    in the agent nor in storing: turning arguments and result into JSON, and finding the agent's name and
+    step. `overhead_percent` compares it with the storing. Plain agent, hooked agent and plain storing are
+    timed in turns. A step is one `observe` and one `act`; bytes are those of both.
 
     Args:
         num_steps: how many steps the agent takes
@@ -280,7 +277,7 @@ def benchmark_hook_implementation(
     warm_up = max(1, num_steps // 10)
     found: dict[str, Any] = {}
     with bench.target() as target:
-        recorder, inside = _Recorder(target), InnerTime()
+        recorder, inside = _TargetAsMemory(target), InnerTime()
         plain, hooked = _walker(None), _walker(recorder, inside)
         for method, kind in (("observe", "interaction"), ("act", "action")):
             seen = _for_each_side(("plain", "hooked", "store"), num_steps + warm_up, bench.seed)
@@ -301,12 +298,12 @@ def benchmark_hook_implementation(
                 "overhead_percent": 100 * overhead / statistics.median(turn_medians_us(timings["store"])),
             }
         _check_remembered(hooked, target, 2 * (num_steps + warm_up))
-    found["room"] = _room(bench, agent_states(min(num_steps, _STEPS_TRACED), 1, bench.seed))
+    found["room"] = _space(bench, agent_states(min(num_steps, _STEPS_TRACED), 1, bench.seed))
     return found
 
 
-class _Recorder:
-    """A target as what hooks store into."""
+class _TargetAsMemory:
+    """A target with the `add` method that hooks call."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -327,8 +324,8 @@ class _Recorder:
         return self.add(_AGENT, content, kind=kind, step=step)
 
 
-def _walker(recorder: _Recorder | None, inside: InnerTime | None = None) -> Any:
-    """The agent; its class is hooked where there is something to record into."""
+def _walker(recorder: _TargetAsMemory | None, inside: InnerTime | None = None) -> Any:
+    """Return an agent. Its class has memory hooks if a recorder is given."""
 
     class Walker:
         agent_id = _AGENT
@@ -356,7 +353,7 @@ def _walker(recorder: _Recorder | None, inside: InnerTime | None = None) -> Any:
 def _as_stored(
     plain: Any, method: str, seen: Sequence[Mapping[str, Any]]
 ) -> list[tuple[int, dict[str, Any]]]:
-    """Step and content of what the hook stores, made beforehand."""
+    """Return step and content of what the hook would store."""
     stored = []
     for step, observation in enumerate(seen):
         content: dict[str, Any] = {"method": method, "input": observation}
@@ -368,19 +365,19 @@ def _as_stored(
 
 
 def _check_remembered(hooked: Any, target: Target, calls: int) -> None:
-    """A hook never lets a failure reach the agent, so it is asked."""
+    """Raise if a call was not stored: a hook hides its failures from the agent."""
     if hooked.memory_failures:
-        raise AssertionError(f"{hooked.memory_failures} calls were not remembered: see the log")
+        raise AssertionError(f"{hooked.memory_failures} calls were not stored: see the log")
     stored = sum(target.count().values())
     if stored != 2 * calls:
         raise AssertionError(f"{calls} hooked calls left {stored - calls} memories")
 
 
-def _room(bench: Bench, seen: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def _space(bench: Bench, seen: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     with bench.folder() as folder:
         with bench.open_target(folder) as target:
-            hooked = _walker(_Recorder(target))
-            hooked.act(seen[0])  # loads what is loaded at first use
+            hooked = _walker(_TargetAsMemory(target))
+            hooked.act(seen[0])  # loads everything that is loaded at first use
 
             def walk() -> None:
                 for observation in seen:
@@ -412,16 +409,7 @@ _Framework = Callable[[Bench, int], dict[str, Any]]
         "standard": {"training_iterations": 5},
     },
     expected_seconds={"quick": 1.0, "standard": 2.0, "full": 4.0},
-    charts=[
-        BarChart(
-            "Time of an iteration",
-            metric="p50_ms",
-            names=["part0"],
-            label="median time",
-            lines=["part1"],
-            note="Lower is better.",
-        )
-    ],
+    charts=[BarChart("Time of an iteration", metric="p50_ms", names=["part0"], lines=["part1"])],
 )
 def benchmark_framework_integration(
     frameworks: Names = ("gymnasium", "langgraph"),
@@ -429,20 +417,20 @@ def benchmark_framework_integration(
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """What a memory adds to an iteration of a real framework: Gymnasium's CartPole, a LangGraph graph.
+    """How much time a memory adds to an iteration of Gymnasium's CartPole and of a LangGraph graph.
 
-    Read `iteration_overhead_percent` beside `overhead_us_per_step`: a step of CartPole takes microseconds,
-    so any durable memory is many times that, and a turn of a graph is mostly the framework's own.
-    gymnasium: an iteration is an episode; every tenth step searches, all are stored at its end as one
-    batch, and 32 earlier ones are read again. langgraph: an iteration is a conversation of ten turns, each
-    searches, half of them store; `as_store` is the same through LangGraph's own interface for stores.
-    The tiers are small (200 and 500 memories), so that all three are in use; `accesses` counts the reads of
-    each, by where a memory was when it was read. `reward` is the mean return of the episodes (the same with
-    and without, as long as the memory gives back exactly what it got) or the share of questions answered.
+    Read `iteration_overhead_percent` together with `overhead_us_per_step`. A step of CartPole takes
+    microseconds, so any durable memory takes many times as long; a turn of a graph is mostly the
+    framework's own time. gymnasium: an iteration is an episode. Every tenth step searches; at the end, all
+    steps are stored as one batch, and 32 previous ones are read again. langgraph: an iteration is a
+    conversation of ten turns; each turn searches, and half of them store. `as_store` is the same through
+    LangGraph's own interface for stores. The tiers are small (200 and 500 memories), so that all three are
+    used. `accesses` counts the reads of each tier. `reward` is the mean return of the episodes (the same
+    with and without a correct memory) or the share of questions answered.
 
     Args:
-        frameworks: which ones; those that are not installed are n/a
-        training_iterations: episodes played, conversations held
+        frameworks: which frameworks; those that are not installed are n/a
+        training_iterations: how many episodes are played, and how many conversations are held
     """
     bench = bench or Bench()
     known: dict[str, _Framework] = {"gymnasium": _gymnasium, "langgraph": _langgraph}
@@ -523,7 +511,7 @@ def _langgraph(bench: Bench, iterations: int) -> dict[str, Any]:
 
 @contextmanager
 def _working_target(bench: Bench) -> Iterator[Target]:
-    """A target as it is in use: small tiers, its background at work, everything loaded."""
+    """Open a target as in normal use: small tiers, maintenance running, everything loaded."""
     settings = None
     if bench.capabilities.transitions:
         settings = Settings(limits={"stm": 200, "im": 500}, background=True)
@@ -541,7 +529,7 @@ def _iterated(work: Mapping[str, Callable[[int], None]], iterations: int) -> dic
 
 
 def _overhead(longer: Timing, shorter: Timing, steps: int) -> dict[str, float]:
-    """By iteration, because no two are equally long; over all steps for the absolute figure."""
+    """Return the median ratio of iterations, which differ in length, and the time added per step."""
     ratios = [one / other for one, other in zip(longer.samples_ns, shorter.samples_ns, strict=True)]
     added = sum(longer.samples_ns) - sum(shorter.samples_ns)
     return {
@@ -552,9 +540,9 @@ def _overhead(longer: Timing, shorter: Timing, steps: int) -> dict[str, float]:
 
 
 class _ReadsByTier:
-    """From which tiers memories were read, as the memory itself counts it when it reads them.
+    """Counts from which tiers memories are read, with the memory's own counters.
 
-    Later it can't be told any more: the background moves them meanwhile.
+    It counts at the time of reading, because maintenance moves memories later.
     """
 
     def __init__(self, target: Target) -> None:
@@ -562,10 +550,10 @@ class _ReadsByTier:
 
         self._memory = target.memory if isinstance(target, AgentMemoryTarget) else None
         self.counts: Counter[str] | None = None if self._memory is None else Counter()
-        """None where the target does not tell."""
+        """None where the target has no such counters."""
 
     def counted(self, work: Callable[[int], None]) -> Callable[[int], None]:
-        """The same work with its reads counted, and not those of others that work in turns with it."""
+        """Return the same work with its reads counted, without those of other work between its turns."""
         memory, counts = self._memory, self.counts
         if memory is None or counts is None:
             return work
@@ -580,12 +568,12 @@ class _ReadsByTier:
 
 
 def _accesses(target: Target, by_tier: _ReadsByTier, reads: int, writes: int) -> dict[str, Any]:
-    """How many memories were given back and from where, and how many were stored."""
+    """Return how many memories were read from each tier, and how many were stored."""
     places: dict[str, Any] | NotAvailable
     if by_tier.counts is not None:
         places = {tier: {"reads": by_tier.counts[tier]} for tier in target.capabilities.tiers}
     elif target.capabilities.tiers:
-        places = not_available(f"{target.name} does not tell from which tier it reads a memory")
+        places = not_available(f"{target.name} does not show from which tier it reads a memory")
     else:
         places = {WHOLE: {"reads": reads}}
     return {"accesses": places, "writes": writes, "read_write_ratio": reads / writes}

@@ -90,7 +90,6 @@ def _charts(what: str) -> list[AnyChart]:
             metric="p50_ms",
             x="entries",
             x_label="memories",
-            label="median time",
             lines=["part"],
             fit=True,
         ),
@@ -287,17 +286,9 @@ def fill(target: Target, count: int, seed: int) -> str:
             "Searches per second, by number of threads",
             metric="searches_per_second",
             x="threads",
-            label="searches",
-            lines=["entries"],
-            note="Higher is better.",
-        ),
-        LineChart(
-            "How long each search waits",
-            metric="p50_ms",
-            x="threads",
-            label="median time",
             lines=["entries"],
         ),
+        LineChart("How long each search waits", metric="p50_ms", x="threads", lines=["entries"]),
     ],
     scaling=Metric("×", "higher"),
 )
@@ -381,7 +372,7 @@ def _searches_at_once(target: Target, agent: str, iterations: int, threads: int,
     return {"searches_per_second": len(milliseconds) / (ended - started) * 1e9, **spread_of(milliseconds)}
 
 
-# -- by itself --------------------------------------------------------------------------------
+# -- as a program -----------------------------------------------------------------------------
 
 _SIZES = (10, 1000, 10000)
 _THREADS = 4

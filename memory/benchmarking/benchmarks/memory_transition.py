@@ -26,7 +26,7 @@ _STM_SECONDS = 3600.0
 _IM_SECONDS = 24 * 3600.0
 _KINDS = ("state", "action", "interaction")
 _STORES_A_ROUND = 5
-"""Memories that are stored between two rounds of maintenance, where a tier is squeezed."""
+"""Memories stored between two rounds of maintenance when the tiers are full."""
 
 
 def _needs_transitions(bench: Bench) -> tuple[str, ...]:
@@ -83,19 +83,19 @@ def benchmark_transition_accuracy(
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """What of a memory is still right after it has moved from stm to im and on to ltm.
+    """What is still correct in a memory after it moved from stm to im and on to ltm.
 
-    Read it as the share that came through: 1.0 means that nothing was lost or changed. Each memory is
-    read back by id and compared field by field, and looked for by a search with what was stored, where
-    `avg_similarity` is how near the search thinks it is (vectors are compressed with loss on the way).
-    `correctly_transitioned` are those in the right tier with the same content, step and kind;
-    `preservation_rate` is the share of those that are that and are found near enough. The clock is moved,
-    nothing waits.
+    Read the rates as the share that is unchanged: 1.0 means that nothing was lost or changed. Each memory
+    is read back by id and compared field by field. A search with its content also looks for it:
+    `avg_similarity` is the similarity of the result (vectors are compressed with loss on the way).
+    `correctly_transitioned` counts memories in the right tier with the same content, step and kind.
+    `preservation_rate` is the share of those that the search also finds with `similarity_threshold`. The
+    benchmark sets the clock forward instead of waiting.
 
     Args:
         num_memories: how many memories move
-        importance_levels: they have importance 1 to this, in turn
-        similarity_threshold: a search must find a memory at least this near to count as preserved
+        importance_levels: the importances are 1 to this number, in turn
+        similarity_threshold: the least similarity of a preserved memory in the search
     """
     from memory.clock import ManualClock
 
@@ -140,7 +140,7 @@ def _compare(
         entry is not None and entry.content == item.content
         for entry, item in zip(stored, items, strict=True)
     ]
-    near = _nearness(target, ids, items)
+    near = _similarities(target, ids, items)
     rates = {
         **_passed(there, whole, exact, range(len(items))),
         "id_exact_rate": sum(
@@ -165,7 +165,7 @@ def _compare(
         }
     correlation = _correlation(preserved)
     if correlation is None:
-        by_level["importance_preservation_correlation"] = "undefined: every level came through alike"
+        by_level["importance_preservation_correlation"] = "undefined: every level was preserved equally"
     else:
         by_level["importance_preservation_correlation"] = correlation
     return {**rates, **by_level}
@@ -198,8 +198,8 @@ def _rate(
     return fits / len(items)
 
 
-def _nearness(target: Target, ids: Sequence[str], items: Sequence[Item]) -> list[float]:
-    """How near a search with the stored content finds each memory itself; 0 where it does not."""
+def _similarities(target: Target, ids: Sequence[str], items: Sequence[Item]) -> list[float]:
+    """Return the similarity with which a search by content finds each memory; 0 where it does not."""
     near = []
     for id_, item in zip(ids, items, strict=True):
         hits = target.search(AGENT, item.content, 10)
@@ -208,7 +208,7 @@ def _nearness(target: Target, ids: Sequence[str], items: Sequence[Item]) -> list
 
 
 def _correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
-    """Spearman's, or None where one side does not vary."""
+    """Return Spearman's rank correlation; None where one side does not vary."""
     first, second = zip(*pairs, strict=True)
     if len(set(first)) < 2 or len(set(second)) < 2:
         return None
@@ -259,14 +259,13 @@ def benchmark_transition_overhead(
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """What moving many memories at once costs, and what others feel of it meanwhile.
+    """What it costs to move many memories at once, and how much it slows others down.
 
-    Read it as how long a mass transition takes and how much slower an agent's reads and writes get
-    while it runs beside them. One agent reads and another writes on a schedule (500 and 20 a second) in
-    the same process; latency counts from the scheduled moment, before and during the transition.
-    `timeline` has the reads' p99 in milliseconds for each tenth of the transition, and `rss_growth_bytes`
-    is the most that the process held above what it held before. Too few reads tell no percentile: of a
-    small batch it is n/a.
+    Read it as the time of a mass transition, and as how much slower reads and writes are meanwhile. One
+    agent reads and another writes on a schedule (500 and 20 per second) in the same process. Latency counts
+    from the scheduled start, before and during the transition. `timeline` has the reads' p99 in
+    milliseconds for each tenth of the transition. `rss_growth_bytes` is the largest growth of the
+    process's RAM. A small batch has too few reads for a percentile: then it is n/a.
 
     Args:
         batch_sizes: how many memories are due at once
@@ -294,17 +293,17 @@ def _overhead(bench: Bench, size: int) -> dict[str, Any]:
         for start in range(0, size, 1000):
             part = states[start : min(start + 1000, size)]
             ids += target.add([Item(AGENT, state, step=start) for state in part], "stm")
-        clock.advance(_STM_SECONDS / 2)  # what is stored from here on is not due yet
+        clock.advance(_STM_SECONDS / 2)  # memories stored from here on are not due yet
         others = target.add([Item("reader", state) for state in states[:200]], "stm")
         agents = _Agents(target, others, states, bench.seed)
-        agents.live(lambda: False, 0.2)
-        with frozen_heap():  # the benchmark's own data would be most of what each collection walks
-            before = agents.live(lambda: False, max(_LEAST_BEFORE_SECONDS, 10 * bench.seconds))
+        agents.work(lambda: False, 0.2)
+        with frozen_heap():  # otherwise the garbage collector would mostly walk the benchmark's own data
+            before = agents.work(lambda: False, max(_LEAST_BEFORE_SECONDS, 10 * bench.seconds))
             clock.advance(_STM_SECONDS / 2 + 1)
             cpu_before = time.process_time()
             with Timeline(_LOOK_AT_RAM_EVERY_SECONDS, done=lambda: 0) as timeline:
                 mover = _Mover(target)
-                during = agents.live(mover.is_done, _PATIENCE_SECONDS)
+                during = agents.work(mover.is_done, _PATIENCE_SECONDS)
             cpu = time.process_time() - cpu_before
             seconds = mover.seconds()
         moved = sum(entry is not None and entry.place == "im" for entry in target.inspect(AGENT, ids))
@@ -317,7 +316,7 @@ def _overhead(bench: Bench, size: int) -> dict[str, Any]:
         "cpu_seconds_per_second": cpu / seconds,
         "rss_growth_bytes": max(each.rss_bytes for each in timeline.readings)
         - timeline.readings[0].rss_bytes,
-        **_felt(before, during),
+        **_slowdown(before, during),
     }
 
 
@@ -325,7 +324,7 @@ _PATIENCE_SECONDS = 600.0
 
 
 class _Mover:
-    """The transition in a thread of its own, as the background does it."""
+    """Runs the transition in its own thread, as the maintenance thread does."""
 
     def __init__(self, target: Target) -> None:
         self._problem: BaseException | None = None
@@ -350,8 +349,8 @@ class _Mover:
         return self._ended - self._started
 
 
-class _Felt:
-    """Latencies in milliseconds, from the scheduled moment."""
+class _Latencies:
+    """Latencies in milliseconds, from the scheduled start."""
 
     def __init__(self) -> None:
         self.reads: list[float] = []
@@ -367,17 +366,17 @@ class _Agents:
         self._states = states
         self._rng = random.Random(seed)
 
-    def live(self, is_over: Callable[[], bool], most_seconds: float) -> _Felt:
-        """Operate until it is over; what waits for a slow one before it counts its waiting."""
-        felt = _Felt()
+    def work(self, is_over: Callable[[], bool], most_seconds: float) -> _Latencies:
+        """Read and write until it is over. An operation delayed by a slow one includes that delay."""
+        latencies = _Latencies()
         writer = threading.Thread(
             target=_keep_schedule,
-            args=(self._write, _WRITES_PER_SECOND, is_over, most_seconds, felt.writes),
+            args=(self._write, _WRITES_PER_SECOND, is_over, most_seconds, latencies.writes),
         )
         writer.start()
-        _keep_schedule(self._read, _READS_PER_SECOND, is_over, most_seconds, felt.reads)
+        _keep_schedule(self._read, _READS_PER_SECOND, is_over, most_seconds, latencies.reads)
         writer.join()
-        return felt
+        return latencies
 
     def _read(self, number: int) -> None:
         self._target.get_one("reader", self._ids[self._rng.randrange(len(self._ids))])
@@ -406,26 +405,26 @@ def _keep_schedule(
         latencies_ms.append((clock() - due) * 1e3)
 
 
-def _felt(before: _Felt, during: _Felt) -> dict[str, Any]:
+def _slowdown(before: _Latencies, during: _Latencies) -> dict[str, Any]:
     figures: dict[str, Any] = {"reads_during": len(during.reads)}
     for name, quantile in (("p50", 0.5), ("p99", 0.99)):
         least = _LEAST_READS[name]
         if len(during.reads) < least:
             figures[f"read_{name}_during_to_before"] = not_available(
-                f"it was over after {len(during.reads)} reads, and {name} needs {least}: raise batch_sizes"
+                f"it ended after {len(during.reads)} reads, and {name} needs {least}: increase batch_sizes"
             )
             continue
-        first, second = (percentiles(felt.reads, [quantile])[0] for felt in (before, during))
+        first, second = (percentiles(side.reads, [quantile])[0] for side in (before, during))
         figures[f"read_{name}_before_ms"] = first
         figures[f"read_{name}_during_ms"] = second
         figures[f"read_{name}_during_to_before"] = second / first
     if len(during.writes) < _LEAST_WRITES:
         figures["write_p95_during_to_before"] = not_available(
-            f"it was over after {len(during.writes)} writes, and p95 needs {_LEAST_WRITES}: "
-            "raise batch_sizes"
+            f"it ended after {len(during.writes)} writes, and p95 needs {_LEAST_WRITES}: "
+            "increase batch_sizes"
         )
     else:
-        first, second = (percentiles(felt.writes, [0.95])[0] for felt in (before, during))
+        first, second = (percentiles(side.writes, [0.95])[0] for side in (before, during))
         figures["write_p95_during_ms"] = second
         figures["write_p95_during_to_before"] = second / first
     if not during.reads:
@@ -473,13 +472,13 @@ def benchmark_importance_scoring(
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """What stays, and how high up, when there is not enough room for all memories.
+    """Which memories are kept, and in which tier, when the tiers are too small for all.
 
-    Read it as how well the memory chooses: `prioritisation_effectiveness` is the worth of what it kept
-    (importance, times 3 in stm, 2 in im, 1 in ltm, 0 where it was forgotten) against the best possible
-    choice, made by an oracle that knows all importances beforehand; 1.0 is as good as can be.
-    `kept_importance` is the same without the tiers' weights. `retention_rate` is the share of a level
-    that is in a tier. The order in which memories arrive must not matter.
+    Read it as how well the memory chooses. `prioritisation_effectiveness` is the value of the kept memories
+    (importance × 3 in stm, × 2 in im, × 1 in ltm, 0 if evicted) ÷ the value of the best possible choice,
+    which needs all importances in advance; 1.0 is optimal. `kept_importance` is the same without the
+    weights of the tiers. `retention_rate` is the share of a level that is in a tier. The order in which
+    memories arrive should not matter.
 
     Args:
         tier_limits: how many memories stm, im and ltm may hold
@@ -494,12 +493,12 @@ def benchmark_importance_scoring(
         )
     levels = [float(level) for level, count in enumerate(memories_per_level, start=1) for _ in range(count)]
     return {
-        order: _squeeze(bench, _arranged(levels, order, bench.seed), tier_limits)
+        order: _fill_tiers(bench, _in_arrival_order(levels, order, bench.seed), tier_limits)
         for order in arrival_orders
     }
 
 
-def _arranged(levels: Sequence[float], order: str, seed: int) -> list[float]:
+def _in_arrival_order(levels: Sequence[float], order: str, seed: int) -> list[float]:
     if order == "shuffled":
         return random.Random(seed).sample(levels, len(levels))
     if order not in ("rising", "falling"):
@@ -507,7 +506,7 @@ def _arranged(levels: Sequence[float], order: str, seed: int) -> list[float]:
     return sorted(levels, reverse=order == "falling")
 
 
-def _squeeze(bench: Bench, levels: Sequence[float], limits: Sequence[int]) -> dict[str, Any]:
+def _fill_tiers(bench: Bench, levels: Sequence[float], limits: Sequence[int]) -> dict[str, Any]:
     from memory.clock import ManualClock
 
     clock = ManualClock()

@@ -23,14 +23,15 @@ from memory.benchmarking.workloads.downloads import SCIFACT_JUDGEMENTS, resolve
 DEPTH = 10
 SYNTHETIC = "synthetic"
 _AGENT = "agent"
-"""Whose memories all collections are. Each has a store of its own, and its id may tell of its answer:
-LongMemEval ends those of questions without one in `_abs`."""
+"""The agent of all collections. A collection's own id could reveal an answer: LongMemEval ends the ids of
+questions without an answer in `_abs`. Each collection has a store of its own."""
 _RULER = "ruler"
 _RULER_FIGURE, _RULER_SLACK = 0.679, 0.005
-"""nDCG@10 of stemmed BM25 on SciFact: whoever gets something else measures something else."""
+"""The published nDCG@10 of stemmed BM25 on SciFact, and the largest difference that is accepted. A larger
+one means that this benchmark measures wrongly."""
 
 Answer = Sequence[tuple[str, float]]
-"""Ids of passages with their scores, the best first."""
+"""Passage ids with their scores, the best first."""
 System = Callable[[Collection], list[Answer]]
 
 
@@ -57,7 +58,6 @@ System = Callable[[Collection], list[Answer]]
             panels=["part0"],
             only="*all_questions",
             share=True,
-            note="Higher is better.",
         ),
         BarChart(
             "Recall at 5, by kind of question",
@@ -67,7 +67,6 @@ System = Callable[[Collection], list[Answer]]
             lines=["part1"],
             panels=["part0"],
             share=True,
-            note="Higher is better.",
         ),
     ],
     notes=[_RULER],
@@ -87,15 +86,14 @@ def benchmark_retrieval_quality(
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """How many of the passages that answer a question are among the first the memory finds.
+    """How many of the passages that answer a question are among the first that a search finds.
 
-    Read R@5 (`recall_at_5`) as: of the memories that an agent needs for its answer, the share that five
-    results bring. Beside the target stand `random`, `newest_first` and plain stemmed `bm25` on the same
-    data: a memory that does not beat them is not worth having. Intervals are over questions, clustered
-    by conversation. `no_answer_separation` is the chance that a question with an answer scores higher
-    than one without (0.5 is luck). The target gets the passages with their time, speaker and number of
-    session, and the text of the questions, nothing else; it is asked for 10, or fewer than there are
-    passages.
+    Read `recall_at_5` as the share of the passages needed for an answer that are among the first five
+    results. The same questions are answered by `random`, `newest_first` and plain stemmed `bm25`: a memory
+    should beat them. Intervals are over questions, clustered by conversation. `no_answer_separation` is the
+    chance that a question with an answer scores higher than one without (0.5 is chance). The target gets
+    the passages with their time, speaker and session number, and the text of the questions. It returns at
+    most 10 passages, and always fewer than all.
 
     Args:
         data_sets: `synthetic`, names from `membench data`, or paths (LoCoMo, LongMemEval, BEIR)
@@ -111,7 +109,7 @@ def benchmark_retrieval_quality(
         judgements = None
         if path is None:
             digest = f"made from seed 0, {conversations} conversations"
-            # The same in every round and run: a figure of quality must not change with the dice.
+            # The same seed in every round and run: a figure of quality must not depend on chance.
             collections = synthetic_collections(conversations, sessions, seed=0)
         else:
             data_set = load_data_set(path)
@@ -121,13 +119,13 @@ def benchmark_retrieval_quality(
         found[name] = {**results, "sha256": digest}
         if judgements == SCIFACT_JUDGEMENTS:
             on_scifact.append(results["bm25"]["all_questions"]["ndcg_at_10"].value)
-    return {**found, _RULER: _ruler_says(on_scifact)}
+    return {**found, _RULER: _ruler_note(on_scifact)}
 
 
 def _named(data_sets: Sequence[str]) -> dict[str, Path | None]:
-    """Where each data set is, by its name in the results; the synthetic one is nowhere.
+    """Return the path of each data set by its name in the results; None for the synthetic one.
 
-    Those of one name are told apart by the folders they are in.
+    Two data sets with the same name get the names of their folders as prefixes.
     """
     paths = [None if given == SYNTHETIC else resolve(given, [SYNTHETIC]) for given in data_sets]
     names = [SYNTHETIC if path is None else name_of(path) for path in paths]
@@ -145,8 +143,8 @@ def _named(data_sets: Sequence[str]) -> dict[str, Path | None]:
     return named
 
 
-def _ruler_says(figures: Sequence[float]) -> str:
-    """Of stemmed BM25 on every copy of SciFact; the worst counts."""
+def _ruler_note(figures: Sequence[float]) -> str:
+    """Return whether BM25 has the published figure on every copy of SciFact; the worst copy counts."""
     if not figures:
         return "not checked: it needs the data set scifact, whole (membench data fetch scifact)"
     figure = max(figures, key=lambda each: abs(each - _RULER_FIGURE))
@@ -171,7 +169,7 @@ def _answers(
 
 
 def _depth(collection: Collection) -> int:
-    """Below the number of passages: who gives back everything has found everything."""
+    """Return how many passages to request: fewer than all, because all would contain every answer."""
     return max(1, min(DEPTH, len(collection.passages) - 1))
 
 
@@ -186,7 +184,7 @@ def _ask_target(bench: Bench, collection: Collection) -> list[Answer]:
 
 
 def _store(target: Target, collection: Collection) -> dict[str, str]:
-    """Store all passages; from the target's ids to ours."""
+    """Store all passages; return our passage ids by the target's ids."""
     ids: dict[str, str] = {}
     for start in range(0, len(collection.passages), 1000):
         part = collection.passages[start : start + 1000]
@@ -199,7 +197,7 @@ def _store(target: Target, collection: Collection) -> dict[str, str]:
 
 
 def _ask_bm25(collection: Collection) -> list[Answer]:
-    """Lucene's BM25 (k1 1.2, b 0.75) over stemmed words without stop words, from the library bm25s."""
+    """Rank by Lucene's BM25 (k1 1.2, b 0.75) over stemmed words without stop words, with bm25s."""
     try:
         import bm25s
     except ImportError:
@@ -215,7 +213,7 @@ def _ask_bm25(collection: Collection) -> list[Answer]:
         return []
     passages = words([passage.text for passage in collection.passages])
     if not any(len(ids) for ids in passages.ids):
-        return _newest_first(collection)  # nothing but stop words: there is nothing to rank by
+        return _newest_first(collection)  # only stop words: BM25 has nothing to rank by
     index = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
     index.index(passages, show_progress=False)
     places, scores = index.retrieve(
@@ -249,7 +247,7 @@ def _at_random(collection: Collection) -> list[Answer]:
 
 
 def _judge(answered: list[tuple[Collection, list[Answer]]]) -> dict[str, Any]:
-    """Means over questions, of all and of each category; and whether scores tell what has no answer."""
+    """Return means over all questions and over each category, and the separation of the scores."""
     groups: dict[str, list[tuple[str, dict[str, float]]]] = {}
     best: dict[bool, list[float]] = {True: [], False: []}
     for collection, answers in answered:

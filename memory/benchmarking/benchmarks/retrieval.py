@@ -25,7 +25,7 @@ AGENT = "benchmark_agent"
 
 
 def _add(target: Target, agent: str, contents: Sequence[Any], place: str | None) -> list[str]:
-    """Store in batches of a thousand, as a long life would."""
+    """Store in batches of a thousand, and return the ids."""
     ids: list[str] = []
     for start in range(0, len(contents), 1000):
         ids += target.add([Item(agent, content) for content in contents[start : start + 1000]], place)
@@ -45,7 +45,6 @@ def _add(target: Target, agent: str, contents: Sequence[Any], place: str | None)
             metric="p50_ms",
             x="size",
             x_label="memories",
-            label="median time",
             lines=["tier", "part"],
             fit=True,
         ),
@@ -59,16 +58,16 @@ def benchmark_vector_search_latency(
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """How long it takes to find the nearest memories to a vector, in each tier and over all of them.
+    """How long it takes to find the memories nearest to a vector, in each tier and over all tiers.
 
-    Read it as what a similarity search adds to an agent's step, without the embedding of the question.
-    `growth_exponent` says how that grows: 1.0 is ten times slower for ten times as many memories, 0
-    is no slower at all. Each tier holds as many memories as the size says; `all` searches the three at
-    once, so its sizes are three times as large.
+    Read it as the time that a similarity search adds to an agent's step, without embedding the question.
+    `growth_exponent` is how the time grows: 1.0 means ten times slower with ten times as many memories, 0
+    means no slower. Each tier holds as many memories as the size says. `all` searches the three tiers, so
+    its sizes are three times as large.
 
     Args:
         data_volumes: how many memories a tier holds
-        k: how many are asked for
+        k: how many answers each search requests
         queries: how many different questions there are
     """
     bench = bench or Bench()
@@ -132,7 +131,6 @@ _PART = Metric("", "neither")
             x_label="similarity threshold",
             label="share",
             share=True,
-            note="Higher is better.",
         )
     ],
 )
@@ -144,18 +142,18 @@ def benchmark_search_accuracy(
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """Whether a search with one memory of a kind finds the others of its kind.
+    """Whether a search with one memory of a cluster finds the others of its cluster.
 
-    Read it as how far "similar" can be trusted. Each cluster is a situation, its items are the same
-    situation with every value disturbed by `noise`. `at_cluster_size` asks for as many as there are;
-    `threshold_0.7` takes all answers that are at least that similar. `recall_against_exact` compares
-    with a search over all uncompressed vectors: what the target's own index and codecs lose.
+    Read it as how reliable "similar" is. Each cluster is a situation, and its items are the same situation
+    with every value changed by `noise`. `at_cluster_size` requests as many answers as the cluster has.
+    `threshold_0.7` takes all answers that are at least that similar. `recall_against_exact` compares with a
+    search over all uncompressed vectors: it shows what the target's index and codecs lose.
 
     Args:
         clusters: how many situations there are
-        items_per_cluster: how many memories of each
-        noise: how much of every value is disturbed
-        similarity_thresholds: least similarities for the second way to ask
+        items_per_cluster: how many memories each situation has
+        noise: how much every value is changed
+        similarity_thresholds: the least similarities of accepted answers
     """
     bench = bench or Bench()
     if not bench.capabilities.search:
@@ -196,7 +194,7 @@ _NUMBERS = ("energy", "distance", "temperature", "coins", "altitude")
 def _clustered_states(
     clusters: int, items: int, noise: float, seed: int
 ) -> tuple[list[dict[str, Any]], list[int]]:
-    """Prototypes and disturbed copies: a word is replaced with the chance `noise`, a number moved by it."""
+    """Return states and clusters. `noise`: the chance to replace a word, the share to move a number."""
     rng = random.Random(seed)
     states, labels = [], []
     for label in range(clusters):
@@ -224,7 +222,7 @@ def _accuracy(
     cluster_of: Mapping[str, int],
     size: int,
 ) -> dict[str, float]:
-    """Mean precision, recall and F1; the memory that is asked with belongs to its cluster."""
+    """Return mean precision, recall and F1. The memory that is searched with belongs to its cluster."""
     precision = recall = 0.0
     for answer, label in zip(answers, labels, strict=True):
         right = sum(cluster_of[hit.id] == label for hit in answer)
@@ -283,19 +281,18 @@ def benchmark_cross_tier_retrieval(
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """Whether one question finds what belongs together when it lies in three tiers, and how fast.
+    """Whether one question finds related memories in three tiers, and how fast.
 
-    Read `im_related_found_rate` as: of the memories about the question's subject that have moved to im,
-    how many are among the `k` answers; the subject is named in other words around it each time.
-    `cross_tier_to_slowest_tier` compares the median time of one search over all tiers with that of the
-    slowest tier searched alone.
+    Read `im_related_found_rate` as the share of the im memories about the question's subject that are among
+    the `k` answers. Each memory names the subject in a different sentence. `cross_tier_to_slowest_tier` is
+    the median time of a search over all tiers ÷ that of the slowest tier alone.
 
     Args:
         stm_memories: how many memories are in stm
         im_memories: how many in im
         ltm_memories: how many in ltm
         related_groups: how many subjects have memories in all tiers
-        k: how many answers are asked for
+        k: how many answers each search requests
     """
     bench = bench or Bench()
     if not bench.capabilities.search:
@@ -354,7 +351,7 @@ _SECOND = ("falcon", "lighthouse", "orchard", "glacier", "clockwork", "caravan",
 
 
 def _subjects(count: int, seed: int) -> list[str]:
-    """Names of projects, each a pair of words that no other has."""
+    """Return names of projects, each a pair of words that no other name has."""
     pairs = [f"project {first} {second}" for first in _FIRST for second in _SECOND]
     random.Random(seed).shuffle(pairs)
     numbered = [f"{pair} {number}" for number in range(2, 2 + count // len(pairs)) for pair in pairs]
@@ -362,7 +359,7 @@ def _subjects(count: int, seed: int) -> list[str]:
 
 
 def _related_per_tier(sizes: Mapping[str, int], groups: int, k: int) -> dict[str, int]:
-    """How many memories of a subject each tier gets: some everywhere, together not more than `k`."""
+    """Return how many memories of a subject each tier gets: at least one, and at most `k` in all."""
     wanted = {"stm": 8, "im": 4, "ltm": 2}
     fitting = {tier: max(1, min(count, sizes[tier] // groups)) for tier, count in wanted.items()}
     while sum(fitting.values()) > k and fitting["stm"] > 1:
@@ -378,7 +375,7 @@ def _found_rates(
     for tier, groups in related.items():
         there = sum(len(ids) for ids in groups.values())
         found = sum(len(groups[number] & answer) for number, answer in enumerate(answers))
-        # Without tiers the same memories lie in one place: found or not, they count alike.
+        # Without tiers the memories are in one place, and the rates still count which were found.
         rates[f"{tier}_related_found_rate"] = found / there
         if tiers:
             rates[f"share_from_{tier}"] = found / total

@@ -34,7 +34,7 @@ _MB = 1e6
 # -- agent_scaling --------------------------------------------------------------------------------
 
 _PROCESSES_A_CORE = 4
-"""More processes than this on one file would measure the scheduler."""
+"""The most processes per core: more would measure the scheduler."""
 _PERCENTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
 
 
@@ -53,7 +53,6 @@ _PERCENTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
             "Operations per second, by number of agents",
             metric="operations_per_second",
             x="agents",
-            label="operations",
             lines=["parallel"],
             panels=["part0"],
             note="Lines: how many agents work at the same time. Higher is better.",
@@ -75,19 +74,19 @@ def benchmark_agent_scaling(
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """How many agents can share one store: each makes 10 stores, 5 reads and 3 searches, all in turns.
+    """How many agents can share one store. Each agent makes 10 stores, 5 reads and 3 searches, in turns.
 
-    Read `scaling_efficiency` as what becomes of the throughput as agents are added: the operations a
-    second with so many agents ÷ those with the fewest, by as many workers; 1 is no loss.
-    `parallel_efficiency` is what more workers bring: throughput ÷ (that of one worker × the workers that
-    have a core). Workers are threads of one process, or processes that open the same file. Every count
-    does the same number of operations: fewer agents make more passes, and begin each of them without
-    memories. No more workers than agents are measured, and at most four processes a core. `rss_mb` is
-    the sum over the processes.
+    Read `scaling_efficiency` as how the throughput changes with more agents: operations per second with
+    this many agents ÷ with the fewest agents, for the same number of workers; 1 means no loss.
+    `parallel_efficiency` is what more workers gain: throughput ÷ (throughput of one worker × workers that
+    have a core). Workers are threads of one process, or processes that open the same file. Every cell does
+    the same number of operations: with fewer agents there are more passes, and each pass starts without
+    memories. There are never more workers than agents, and at most four processes per core. `rss_mb` is the
+    sum over the processes.
 
     Args:
         agent_counts: how many agents there are
-        parallel_operations: how many threads, or processes, work at the same time
+        parallel_operations: how many threads or processes work at the same time
     """
     bench = bench or Bench()
     counts, workers = sorted(set(agent_counts)), sorted(set(parallel_operations))
@@ -144,30 +143,30 @@ def _by_processes(
 
 
 def _cell(crew: Crew, count: int, passes: int, seed: int) -> dict[str, Any]:
-    from memory.benchmarking.benchmarks._scalability_agents import Seen
+    from memory.benchmarking.benchmarks._scalability_agents import Measurements
 
     agents = [f"agent {number}" for number in range(count)]
-    seen = Seen()
+    measured = Measurements()
     for number in range(passes):
         if number:
             crew.clean()
         crew.prepare(agents, f"{seed} {number}")
-        crew.go(seen)
+        crew.go(measured)
     times = {
         kind: dict(zip(_PERCENTILES, percentiles(samples, _PERCENTILES.values()), strict=True))
-        for kind, samples in seen.milliseconds().items()
+        for kind, samples in measured.milliseconds().items()
     }
     return {
-        "operations_per_second": seen.operations / seen.wall_seconds,
-        "agents_per_second": count * passes / seen.wall_seconds,
+        "operations_per_second": measured.operations / measured.wall_seconds,
+        "agents_per_second": count * passes / measured.wall_seconds,
         **times,
-        "cpu_percent": seen.cpu_seconds / seen.wall_seconds * 100,
-        "rss_mb": seen.rss_bytes / _MB,
+        "cpu_percent": measured.cpu_seconds / measured.wall_seconds * 100,
+        "rss_mb": measured.rss_bytes / _MB,
     }
 
 
 def _add_efficiencies(cells: dict[str, Any], counts: Sequence[int], workers: Sequence[int]) -> None:
-    """To each cell what it makes of more agents, and of more workers."""
+    """Add the two efficiencies to each cell."""
 
     def rate(parallel: int, count: int) -> float | None:
         cell = cells.get(f"parallel_{parallel}")
@@ -200,7 +199,7 @@ _TIER_SHARES = {"stm": 0.1, "im": 0.3, "ltm": 0.6}
 _BATCH = 2000
 _QUERIES = 20
 _STORES = 100
-"""Of those that a size adds, so many are stored one by one."""
+"""How many of the memories that a size adds are stored one by one."""
 _READS = 500
 _K = 10
 _ROOM = Metric("B", "lower")
@@ -222,7 +221,6 @@ _ROOM = Metric("B", "lower")
             metric="p50_ms",
             x="size",
             x_label="memories",
-            label="median time",
             lines=["tier", "part"],
             without="tiers|first_search",
             fit=True,
@@ -233,7 +231,6 @@ _ROOM = Metric("B", "lower")
             x="size",
             x_label="memories",
             label="space per memory",
-            note="Lower is better.",
         ),
     ],
 )
@@ -242,14 +239,14 @@ def benchmark_memory_size_scaling(
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """How storing, reading and searching slow down, and what room is needed, as one agent remembers more.
+    """How storing, reading and searching slow down, and how much space is needed, with more memories.
 
-    Read `growth_exponent` as: with ten times the memories it takes 10^exponent times as long; 0 is no
-    slower, 1 ten times. One memory grows from size to size, 10 % of it in stm, 30 % in im and 60 % in
-    ltm where there are tiers; at each size it is closed and opened again, and `first_search` is what the
-    first question then waits for. `text_search` and `vector_search` go over everything, `tiers` over one
-    tier each; `recall_at_10` compares the answers of `vector_search` with a search over all vectors,
-    none of them compressed. `rss_bytes_per_memory` is what the process has grown by since it held none.
+    Read `growth_exponent` as: with ten times the memories it takes 10^exponent times as long; 0 means no
+    slower, 1 means ten times. One store grows from size to size, with 10 % in stm, 30 % in im and 60 % in
+    ltm where there are tiers. At each size it is closed and opened again; `first_search` is the first
+    search after that. `text_search` and `vector_search` search everything, `tiers` one tier each.
+    `recall_at_10` compares the answers of `vector_search` with a search over all uncompressed vectors.
+    `rss_bytes_per_memory` is by how much the process grew since the store was empty.
 
     Args:
         data_volumes: how many memories the agent has
@@ -295,7 +292,7 @@ def benchmark_memory_size_scaling(
 
 
 class _Sample:
-    """Some ids of all that were stored, each as likely as any other (Vitter's algorithm R), shuffled."""
+    """A uniform random sample of all stored ids (Vitter's algorithm R), shuffled."""
 
     def __init__(self, most: int, seed: int) -> None:
         self._most = most
@@ -314,14 +311,14 @@ class _Sample:
 
 
 def _texts(seed: int) -> Iterator[str]:
-    """Sentences without end; not one long stream, which would remember all of them."""
+    """Yield sentences without end, in several streams: one stream would keep all of them in RAM."""
     while True:
         yield from islice(sentences(MEMORIES, seed), _BATCH)
         seed += 1_000_003
 
 
 def _shares(added: int, singles: int, places: Sequence[str]) -> dict[str, int]:
-    """How many go where as batches, so that the parts are right with those stored one by one."""
+    """Return how many memories each tier gets in batches, besides those stored one by one."""
     if set(places) != set(_TIER_SHARES):
         return {place: (added - singles) // len(places) for place in places[1:]} | {
             places[0]: (added - singles) - (len(places) - 1) * ((added - singles) // len(places))
@@ -346,7 +343,7 @@ def _store(bench: Bench, target: Target, items: Sequence[Item], known: _Sample, 
 
 
 def _load_embedder(target: Target) -> None:
-    """What is loaded at first use is there once, however many memories."""
+    """Load the embedder: it does not grow with the memories."""
     target.add_one(Item("another agent", "to load the embedder"))
     if target.capabilities.search:
         target.search("another agent", "the embedder", 1)
@@ -356,7 +353,7 @@ def _load_embedder(target: Target) -> None:
 def _times(
     bench: Bench, target: Target, questions: Sequence[str], exact: Any, reads: Sequence[str], volume: int
 ) -> dict[str, Any]:
-    """Reading and searching at one size."""
+    """Time reading and searching at one size."""
     abilities = target.capabilities
     found: dict[str, Any] = {
         "read": bench.time(
@@ -402,7 +399,7 @@ def _without(reason: str, *names: str) -> dict[str, NotAvailable]:
 
 
 def _growths(found: Mapping[str, Any], volumes: Sequence[int]) -> dict[str, Any]:
-    """How each median grows over the sizes, as a number and as a sentence."""
+    """Return how each median grows over the sizes, as a figure and as a sentence."""
     grown: dict[str, Any] = {}
     for what in ("store", "read", "text_search", "vector_search"):
         timings = {volume: found[f"size_{volume}"][what] for volume in volumes}
@@ -418,19 +415,19 @@ def _growths(found: Mapping[str, Any], volumes: Sequence[int]) -> dict[str, Any]
 # -- resource_utilization -------------------------------------------------------------------------
 
 _LIVE = 500
-"""Memories that there are all the time: each store is matched by a delete."""
+"""Memories in the store: every store operation has a matching delete."""
 _MIX = ("store", "store", "delete", "delete", "read", "read", "read", "read", "search", "search")
 _WORKERS = 4
 _PATIENCE_SECONDS = 1.0
 _WHILE_CACHES_FILL = 150_000
-"""Operations whose readings say nothing of a leak. The caches of the memory are full after 40,000 of them:
-what Python has allocated hardly grows from there on. But what lives spreads over the pages of all arenas
-that glibc has for the threads. So resident memory rose for about 60,000 operations with one arena, for up
-to 150,000 with those of four threads, and was level from there to the 700,000th."""
+"""Operations before the readings count for a leak. The memory's caches are full after 40,000 of them, and
+Python's allocations hardly grow after that. But live objects spread over the pages of all malloc arenas. So
+resident memory rose for about 60,000 operations with one arena, and for up to 150,000 with those of four
+threads; then it stayed level up to operation 700,000."""
 _LEAST_FOR_A_LEAK = 2 * _WHILE_CACHES_FILL
 _MOST_UNDONE = 0.001
-"""Of the arrivals. Which operations are dropped is chance, and a store that has lost its delete leaves a
-memory: of 120,000 arrivals of which 100,000 were dropped, the 500 memories became 406 or 609."""
+"""The largest share of arrivals that may be dropped. A store operation whose delete is dropped leaves a
+memory: when 100,000 of 120,000 arrivals were dropped, the 500 memories became 406 or 609."""
 _READINGS = 300
 _SHORTEST_INTERVAL = 0.005
 _NOTHING_DROPPED = "No operation failed or was dropped."
@@ -501,22 +498,21 @@ def benchmark_resource_utilization(
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """What callers wait for, and what the process uses, when operations arrive at a steady rate.
+    """How long callers wait, and what the process uses, when operations arrive at a steady rate.
 
-    Read `latency/all/p99_ms` as what a caller waits in one of a hundred cases, counted from the moment
-    it wanted to begin, so that a stall of the system counts for everybody who came meanwhile. Arrivals
-    are independent of each other (a Poisson process) and are taken by 4 threads where the target can be
-    shared by threads; those that nobody took within a second are dropped. Of ten operations two store,
-    two delete, four read and two search, over a live set of 500 memories, so `leak_bytes_per_operation`,
-    the slope of resident memory, should hold 0 in its interval. The first 150,000 operations don't count
-    for it: until then caches fill, and what lives spreads over the allocator's pages. It needs 300,000
-    operations, and hardly any dropped, or else the live set does not stay the same. Before each reading
-    the allocator gives back what it holds free.
-    `generator_late_*` is how much too late the benchmark itself began, the sleep's own error.
+    Read `latency/all/p99_ms` as the time that a caller waits in one of a hundred cases. It counts from the
+    intended start, so a stall delays every operation that arrives during it. Arrivals are independent (a
+    Poisson process), and 4 threads serve them where threads can share the target. Operations that wait
+    longer than a second are dropped. Of ten operations two store, two delete, four read and two search,
+    over 500 memories. So the interval of `leak_bytes_per_operation`, the slope of resident memory, should
+    contain 0. The first 150,000 operations do not count for it, because caches fill. It needs 300,000
+    operations with hardly any dropped, so that the number of memories stays the same. Before each reading
+    the allocator returns its free pages. `generator_late_*` is how late the benchmark itself started
+    operations.
 
     Args:
-        duration_seconds: for how long operations arrive
-        operation_rate: how many arrive a second, on average
+        duration_seconds: how long operations arrive
+        operation_rate: how many operations arrive per second, on average
     """
     from memory.benchmarking.measure.open_loop import Progress, poisson_starts, run_open_loop
     from memory.benchmarking.measure.timeline import Timeline
@@ -573,27 +569,27 @@ def benchmark_resource_utilization(
 
 
 def _leak(loop: OpenLoop, readings: Sequence[Reading]) -> Score | NotAvailable:
-    """By how much resident memory rises with each operation, once what fills is full."""
+    """Return by how much resident memory rises per operation, after the caches are full."""
     from memory.benchmarking.measure.trend import trend
 
     steady = [each for each in readings if each.done >= _WHILE_CACHES_FILL]
     slope = trend([each.done for each in steady], [each.rss_bytes for each in steady], warm_up_share=0)
     if loop.done < _LEAST_FOR_A_LEAK or slope is None:
         return not_available(
-            f"{loop.done} operations are too few to tell a leak from caches that fill: raise operation_rate"
+            f"{loop.done} operations are too few to tell a leak from filling caches: raise operation_rate"
             f" or duration_seconds until there are {_LEAST_FOR_A_LEAK:,}"
         )
     undone = loop.dropped + loop.failed
     if undone > _MOST_UNDONE * loop.arrivals:
         return not_available(
-            f"{undone} of {loop.arrivals} operations were dropped or failed, so the memories were not the"
-            " same number all the time: lower operation_rate"
+            f"{undone} of {loop.arrivals} operations were dropped or failed, so the number of memories"
+            " did not stay the same: lower operation_rate"
         )
     return Score(slope.value, slope.low, slope.high)
 
 
 def _mixed(count: int, searches: bool, seed: int) -> list[str]:
-    """The kinds of operations, shuffled ten by ten so that what lives stays about the same."""
+    """Return the kinds of operations, shuffled in groups of ten so that the store keeps its size."""
     rng = random.Random(f"mix {seed}")
     mix = [kind for kind in _MIX if searches or kind != "search"]
     kinds: list[str] = []
@@ -603,7 +599,7 @@ def _mixed(count: int, searches: bool, seed: int) -> list[str]:
 
 
 class _Operations:
-    """Each arrival's operation, laid out before the first one and small: what is measured is the target."""
+    """The operation of each arrival, prepared in advance so that only the target is measured."""
 
     def __init__(self, target: Target, kinds: Sequence[str], seed: int) -> None:
         rng = random.Random(f"operations {seed}")
@@ -615,7 +611,7 @@ class _Operations:
         if target.capabilities.search:
             target.search(AGENT, questions[0], _K)
         target.get_one(AGENT, self._live[0])
-        # Of what is read: of the newer half, because what is being deleted is at the other end.
+        # Reads take the newer half, because deletes take the oldest memories.
         draw: dict[str, Callable[[], Any]] = {
             "store": lambda: next(texts),
             "delete": lambda: None,

@@ -19,9 +19,9 @@ from memory.benchmarking.workloads.states import agent_states
 
 AGENT = "benchmark_agent"
 _LEAST_WRITES = 10
-"""Batches written for one figure, so that there is something to take a percentile of."""
+"""The least batches for one figure: a percentile needs several."""
 _MOST_WRITES = 2_000
-"""Memories written for one figure, at most (but always one batch)."""
+"""The most memories written for one figure, but at least one batch."""
 
 
 def _items(count: int, complexity: int, seed: int) -> list[Item]:
@@ -46,7 +46,6 @@ def _items(count: int, complexity: int, seed: int) -> list[Item]:
             x="batch_size",
             lines=["tier"],
             panels=["part", "complexity"],
-            note="Higher is better.",
         ),
         PercentileChart(
             "How long one write takes",
@@ -64,16 +63,16 @@ def benchmark_write_throughput(
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """How many states a second can be stored in each tier, one by one and as one batch.
+    """How many states per second can be stored in each tier, one by one and as one batch.
 
-    Read it as the rate at which agents may store before they wait. `one_by_one` commits each state
-    (the latencies are those of one state), `as_one_batch` commits a whole batch at once (the latencies
-    are those of the batch). Each acknowledged state survives the end of the process.
+    Read it as the rate at which agents can store before they wait. `one_by_one` commits each state, and its
+    latencies are those of one state. `as_one_batch` commits a whole batch, and its latencies are those of
+    the batch. Every acknowledged state survives the end of the process.
 
     Args:
-        batch_sizes: how many states are stored in a row, and as one batch
+        batch_sizes: how many states are stored one by one, and as one batch
         data_complexity_levels: how large a state is; 1 is about 20 values, 10 about 400
-        settle_memories: how many other states a target sees first, to fit its codecs on
+        settle_memories: how many other states the target stores first, to fit its codecs
     """
     bench = bench or Bench()
     found: dict[str, Any] = {}
@@ -127,7 +126,6 @@ def _write(
             x="batch_size",
             x_if_missing=1,
             lines=["tier"],
-            note="Higher is better.",
         ),
     ],
 )
@@ -138,15 +136,15 @@ def benchmark_read_latency(
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """How long one memory, or a batch of them, takes to read back by id from each tier.
+    """How long it takes to read one memory, or a batch, back by id from each tier.
 
-    Read it as what an agent waits to look at a memory that it knows by id. `single` is one memory,
-    `batch_50` is one call for fifty. Ids are drawn at random among `num_samples` memories.
+    Read it as the time that an agent waits for a memory whose id it has. `single` is one memory, `batch_50`
+    is one call for fifty. Ids are drawn at random from `num_samples` memories.
 
     Args:
         num_samples: how many memories are stored, and at least how many reads are timed
-        batch_sizes: how many memories one call asks for
-        settle_memories: how many other states a target sees first, to fit its codecs on
+        batch_sizes: how many memories one call reads
+        settle_memories: how many other states the target stores first, to fit its codecs
     """
     bench = bench or Bench()
     items = _items(num_samples, 1, bench.seed)
@@ -176,20 +174,20 @@ def benchmark_read_latency(
 
 
 def _check_content(target: Target, ids: Sequence[str], items: Sequence[Item]) -> None:
-    """Figures of a store that gives back something else would mean nothing."""
+    """Raise if the target returns other content than was stored: its figures would mean nothing."""
     for id_, item in zip(ids[:10], items[:10], strict=True):
         if target.get_one(AGENT, id_) != item.content:
             raise AssertionError(f"{target.name} gave back other content for {id_} than was stored")
 
 
-_ROOM = Metric("B", "lower")
+_BYTES = Metric("B", "lower")
 
 
 @declare(
     headline="complexity_1/ltm/disk_bytes_per_memory|*/disk_bytes_per_memory",
     reports=["memories_per_mb"],
-    disk_bytes_per_memory=_ROOM,
-    ram_bytes_per_memory=_ROOM,
+    disk_bytes_per_memory=_BYTES,
+    ram_bytes_per_memory=_BYTES,
     content_bytes_per_memory=Metric("B", "neither"),
     im_to_stm_ratio=Metric("×", "lower"),
     ltm_to_stm_ratio=Metric("×", "lower"),
@@ -207,7 +205,6 @@ _ROOM = Metric("B", "lower")
             panels=["complexity"],
             label="space per memory",
             renamed={"disk bytes per memory": "on disk", "ram bytes per memory": "in RAM"},
-            note="Lower is better.",
         )
     ],
 )
@@ -218,29 +215,29 @@ def benchmark_memory_efficiency(
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """What room the same memories take in each tier, on disk and in RAM.
+    """How much space the same memories take in each tier, on disk and in RAM.
 
-    Read it as what a million memories will cost. Disk is the size of all files after closing. RAM is
-    what Python's and NumPy's allocators still hold after the memories were stored, one search was made
-    and each was read once; caches of SQLite itself (a few MB, whatever the number) are not in it.
-    `memories_per_mb` counts disk. The ratios compare disk with stm.
+    Read it as the cost of a million memories. Disk is the size of all files after closing. RAM is what the
+    allocators of Python and NumPy hold after all memories were stored and read once, and after one search.
+    SQLite's own caches (a few MB) are not included. `memories_per_mb` counts disk. The ratios compare disk
+    with stm.
 
     Args:
         num_memories: how many memories are stored
         data_complexity_levels: how large a state is
-        settle_memories: how many other states a target sees first, to fit its codecs on
+        settle_memories: how many other states the target stores first, to fit its codecs
     """
     bench = bench or Bench()
     found: dict[str, Any] = {}
     for complexity in data_complexity_levels:
         items = _items(num_memories, complexity, bench.seed)
         sample = _items(settle_memories, complexity, bench.seed + 1)
-        places = {place: _room(bench, place, items, sample) for place in bench.capabilities.places}
+        places = {place: _space(bench, place, items, sample) for place in bench.capabilities.places}
         found[f"complexity_{complexity}"] = {**places, **_ratios(places, bench)}
     return found
 
 
-def _room(bench: Bench, place: str, items: Sequence[Item], sample: Sequence[Item]) -> dict[str, Any]:
+def _space(bench: Bench, place: str, items: Sequence[Item], sample: Sequence[Item]) -> dict[str, Any]:
     import msgspec
 
     with bench.target_folder(sample) as folder:
@@ -260,7 +257,7 @@ def _room(bench: Bench, place: str, items: Sequence[Item], sample: Sequence[Item
 
 
 def _warm_up(target: Target, item: Item) -> None:
-    """Load what is loaded at first use (the embedder): it is there once, however many memories."""
+    """Load what is loaded at first use, such as the embedder: it does not grow with the memories."""
     other = Item("another agent", item.content)
     target.add_one(other)
     if target.capabilities.search:

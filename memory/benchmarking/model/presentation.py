@@ -61,7 +61,7 @@ class ChartSpec(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     label: the name of the y axis; by default the metric's name
     only, without: patterns for the part of a path, with `|` between them (`*/codecs/*|single`)
     share: whether the y axis goes from 0 to 1
-    note: how to read the chart
+    note: how to read the chart; by default which direction is better
     """
 
     title: str

@@ -20,19 +20,15 @@ def default_charts(gathered: Gathered, goals: Goals | None = None) -> list[Chart
     charts = []
     for leaf in _important_metrics(gathered):
         rows = gathered.select(leaf)
-        metric = gathered.metric(leaf)
         x = _parameter(rows)
         others = _varying(rows, x)
         lines, panels = _split(rows, others)
-        note = {"higher": "Higher is better.", "lower": "Lower is better.", "neither": ""}[metric.better]
         title = short_name(leaf).capitalize()
         spec: AnyChart
         if x:
-            spec = LineChart(
-                f"{title}, by {plain(x)}", metric=leaf, x=x, lines=lines, panels=panels, note=note
-            )
+            spec = LineChart(f"{title}, by {plain(x)}", metric=leaf, x=x, lines=lines, panels=panels)
         else:
-            spec = BarChart(title, metric=leaf, names=others or ["part"], note=note)
+            spec = BarChart(title, metric=leaf, names=others or ["part"])
         chart = make_chart(spec, gathered, goals)
         if chart is not None and (x or len(rows) > 1):
             charts.append(chart)

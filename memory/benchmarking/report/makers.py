@@ -95,7 +95,7 @@ def _line_chart(spec: LineChart, gathered: Gathered, goals: Goals) -> Chart | No
         Axis(spec.x_label or plain(spec.x), scale=fitting_scale(sizes), ticks=tuple(sizes)),
         _y_axis(spec, gathered, leaves),
         _panels(points, spec.panels, naming),
-        note=spec.note,
+        note=_note(spec, gathered, leaves),
     )
     chart = _with_y(chart, spec, gathered, goals, leaves)
     return _with_fits(chart) if spec.fit else chart
@@ -120,7 +120,7 @@ def _series_chart(spec: SeriesChart, gathered: Gathered, goals: Goals) -> Chart 
         x,
         _y_axis(spec, gathered, leaves),
         _panels(points, spec.panels, spec.lines),
-        note=spec.note,
+        note=_note(spec, gathered, leaves),
     )
     return _with_y(chart, spec, gathered, goals, [])
 
@@ -285,7 +285,7 @@ def _bars(
         Axis("", scale="names", names=tuple(renamed.get(name, name) or y_axis.label for name in kept)),
         y_axis,
         _panels(points, panels, lines, renamed),
-        note=spec.note,
+        note=_note(spec, gathered, leaves),
         horizontal=True,
     )
     made = _with_y(chart, spec, gathered, goals, leaves)
@@ -362,6 +362,11 @@ def _name(row: FigureRow, names: Sequence[str]) -> str:
 
 def _leaves(metric: str | Sequence[str]) -> list[str]:
     return [metric] if isinstance(metric, str) else [*metric]
+
+
+def _note(spec: ChartSpec, gathered: Gathered, leaves: Sequence[str]) -> str:
+    better = gathered.metric(leaves[0]).better
+    return spec.note or ("" if better == "neither" else f"{better.capitalize()} is better.")
 
 
 def _y_axis(spec: ChartSpec, gathered: Gathered, leaves: Sequence[str]) -> Axis:

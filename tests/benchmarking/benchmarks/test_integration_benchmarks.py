@@ -88,7 +88,7 @@ def test_hooks_are_compared_with_the_plain_agent_and_plain_storing(name: str, tm
 def test_what_is_stored_by_hand_is_what_the_hook_stores(bench: Bench) -> None:
     states = integration.agent_states(3)
     with bench.target() as target:
-        hooked = integration._walker(integration._Recorder(target))
+        hooked = integration._walker(integration._TargetAsMemory(target))
         for state in states:
             hooked.observe(state)
             hooked.act(state)
@@ -110,8 +110,8 @@ class ForgetfulTarget(SQLiteBaselineTarget):
 
 def test_hooks_that_could_not_store_are_noticed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, ForgetfulTarget)
-    monkeypatch.setattr(integration._Recorder, "add_ready", lambda *_: "would raise itself")
-    with pytest.raises(AssertionError, match="1 calls were not remembered"):
+    monkeypatch.setattr(integration._TargetAsMemory, "add_ready", lambda *_: "would raise itself")
+    with pytest.raises(AssertionError, match="1 calls were not stored"):
         integration.benchmark_hook_implementation(num_steps=10, bench=bench)
 
 

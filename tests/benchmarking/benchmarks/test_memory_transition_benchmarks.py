@@ -7,8 +7,8 @@ from broken_targets import place_of
 
 from memory.benchmarking import Bench
 from memory.benchmarking.benchmarks.memory_transition import (
-    _Felt,
-    _felt,
+    _Latencies,
+    _slowdown,
     benchmark_importance_scoring,
     benchmark_transition_accuracy,
     benchmark_transition_overhead,
@@ -90,26 +90,26 @@ def test_a_mass_transition_is_timed_and_its_readers_are_watched() -> None:
             assert ratio == pytest.approx(expected)
         else:
             assert ratio.reason == (
-                f"it was over after {found['reads_during']} reads, and {name} needs {least}: "
-                "raise batch_sizes"
+                f"it ended after {found['reads_during']} reads, and {name} needs {least}: "
+                "increase batch_sizes"
             )
             assert f"read_{name}_during_ms" not in found
 
 
 def test_a_percentile_of_too_few_is_not_told() -> None:
-    few, many = _Felt(), _Felt()
+    few, many = _Latencies(), _Latencies()
     many.reads, many.writes = [1.0] * 99 + [5.0] * 101, [1.0] * 10
     few.reads, few.writes = [2.0] * 30, [1.0] * 4
-    found = _felt(many, few)
+    found = _slowdown(many, few)
     assert found["read_p50_during_to_before"] == pytest.approx(2 / 5, rel=0.5)
     for name in ("read_p99_during_to_before", "write_p95_during_to_before"):
-        assert "raise batch_sizes" in found[name].reason
-    assert set(_felt(many, many)) == {
+        assert "increase batch_sizes" in found[name].reason
+    assert set(_slowdown(many, many)) == {
         "reads_during", "read_p50_before_ms", "read_p50_during_ms", "read_p50_during_to_before",
         "read_p99_before_ms", "read_p99_during_ms", "read_p99_during_to_before",
         "write_p95_during_ms", "write_p95_during_to_before", "timeline",
     }  # fmt: skip
-    assert "timeline" not in _felt(many, _Felt())
+    assert "timeline" not in _slowdown(many, _Latencies())
 
 
 @pytest.mark.parametrize(

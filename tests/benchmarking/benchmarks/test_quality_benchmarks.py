@@ -13,7 +13,7 @@ from data_set_files import write_beir
 
 from memory.benchmarking import Bench
 from memory.benchmarking.benchmarks import quality
-from memory.benchmarking.benchmarks.quality import _ruler_says, benchmark_retrieval_quality
+from memory.benchmarking.benchmarks.quality import _ruler_note, benchmark_retrieval_quality
 from memory.benchmarking.errors import InvalidBenchmarkConfig, UnknownName
 from memory.benchmarking.workloads.conversations import synthetic_collections
 from memory.benchmarking.workloads.datasets import load_data_set
@@ -68,10 +68,10 @@ def test_the_same_conversations_are_asked_whatever_the_seed_of_the_round() -> No
     assert one == two
 
 
-def test_the_ruler_says_whether_it_can_be_trusted() -> None:
-    assert _ruler_says([0.6791]).startswith("right")
-    assert _ruler_says([0.66]).startswith("NOT TO BE TRUSTED")
-    assert _ruler_says([0.66, 0.6791]) == _ruler_says([0.6791, 0.66]) == _ruler_says([0.66])
+def test_the_ruler_note_whether_it_can_be_trusted() -> None:
+    assert _ruler_note([0.6791]).startswith("right")
+    assert _ruler_note([0.66]).startswith("NOT TO BE TRUSTED")
+    assert _ruler_note([0.66, 0.6791]) == _ruler_note([0.6791, 0.66]) == _ruler_note([0.66])
     assert "needs the data set scifact" in benchmark_retrieval_quality(conversations=1, sessions=2)["ruler"]
 
 

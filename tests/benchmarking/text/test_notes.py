@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.benchmarking.benchmarks._compression_vectors import picks
-from memory.benchmarking.benchmarks.quality import _ruler_says
+from memory.benchmarking.benchmarks.quality import _ruler_note
 from memory.benchmarking.model.records import Result
 from memory.benchmarking.text.notes import ResultNote, result_notes
 
@@ -31,7 +31,7 @@ def test_warnings_come_first_then_declared_notes_and_details_last() -> None:
         "stm": {"codec": "int8", "correlation": "undefined: all alike"},
         "data": {"pick": {"within_1_4": "int8", "within_1_16": "pq"}},
         "growth": GROWTH,
-        "ruler": _ruler_says([0.5]),
+        "ruler": _ruler_note([0.5]),
     }
     found = notes(tree, "ruler", "growth", "pick")
     names = ["ruler", "growth", "pick", "correlation", "sha256", "codec"]
@@ -41,7 +41,7 @@ def test_warnings_come_first_then_declared_notes_and_details_last() -> None:
 
 
 def test_a_ruler_that_is_right_is_not_a_warning() -> None:
-    (note,) = notes({"ruler": _ruler_says([0.6791])})
+    (note,) = notes({"ruler": _ruler_note([0.6791])})
     assert not note.is_warning
     assert not note.is_detail
 
