@@ -256,7 +256,7 @@ def test_a_store_that_shows_no_forms_still_has_its_size_on_disk() -> None:
 
 
 def test_content_that_comes_back_changed_fails_the_benchmark() -> None:
-    with pytest.raises(AssertionError, match="stm gives back other content than was written"):
+    with pytest.raises(AssertionError, match="stm returns other content than was written"):
         benchmark_compression_ratio([10], settle_memories=0, bench=bench(Changing))
 
 

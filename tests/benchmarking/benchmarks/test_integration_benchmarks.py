@@ -62,7 +62,7 @@ def test_other_targets_have_no_facade(baseline: Bench) -> None:
 
 def test_parts_that_do_something_else_are_noticed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(below_module.Below, "update", lambda *_: False)
-    with pytest.raises(AssertionError, match="not what it was changed to"):
+    with pytest.raises(AssertionError, match="does not have its new content"):
         integration.benchmark_api_overhead(num_operations=5, bench=bench)
     monkeypatch.setattr(below_module.Below, "search", lambda *_, **__: [])
     with pytest.raises(AssertionError, match="found other memories in stm"):
@@ -187,7 +187,7 @@ class Shelves(SQLiteBaselineTarget):
 def test_where_a_target_read_is_not_guessed() -> None:
     target = Shelves()
     found = integration._accesses(target, integration._ReadsByTier(target), reads=4, writes=2)
-    assert found["accesses"] == NotAvailable("shelves does not tell from which tier it reads a memory")
+    assert found["accesses"] == NotAvailable("shelves does not show from which tier it reads a memory")
 
 
 class MuddledTarget(AgentMemoryTarget):
