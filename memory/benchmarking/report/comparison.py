@@ -40,7 +40,6 @@ from memory.benchmarking.report.parts import (
 )
 from memory.benchmarking.report.sources import Source, names, sources_of
 from memory.benchmarking.text.display import with_interval
-from memory.benchmarking.verdicts.compare import environment_differences
 from memory.benchmarking.verdicts.records import Comparison
 
 MOST_CLEAR = 40
@@ -88,7 +87,7 @@ def comparison_body(
         element("p", _what(found, shown), class_="lede"),
         [run_paragraph(run, sum(each.file.run_id == key for each in results)) for key, run in runs.items()],
         problem_notes(problems, 0),
-        _environments(runs),
+        [_other_environment(each.comparison) for each in compared],
         [failures(run) for run in runs.values()],
         element("h2", "Differences", id="differences"),
         switches(sources),
@@ -106,23 +105,11 @@ def _what(found: Sequence[Difference], shown: Sequence[str]) -> str:
     return " ".join(f"{shown[source]} against {shown[base]}." for base, source in pairs)
 
 
-def _environments(runs: Mapping[str, Run]) -> list[Child]:
-    """Return a note for each run whose environment differs from the first one's."""
-    parts: list[Child] = []
-    first = next(iter(runs.values()), None)
-    for run in runs.values():
-        if first is None or run is first:
-            continue
-        differing = environment_differences(first.environment, run.environment)
-        if differing:
-            parts.append(
-                note(
-                    f"{run.id} was measured in another environment than {first.id}: a difference may "
-                    f"come from the machine. {'; '.join(differing)}.",
-                    tone="warn",
-                )
-            )
-    return parts
+def _other_environment(comparison: Comparison) -> Markup | None:
+    if comparison.comparable:
+        return None
+    text = f"{comparison.current} was measured in another environment than {comparison.base}"
+    return note(f"{text}: {'; '.join(comparison.environment_differences)}.", tone="warn")
 
 
 def _differences_table(found: Sequence[Difference], sources: Sequence[Source]) -> Markup:
