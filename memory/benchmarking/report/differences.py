@@ -15,8 +15,8 @@ from memory.benchmarking.model.records import Figure, Result
 from memory.benchmarking.report.charts import Axis, Chart, Line, Panel, Point
 from memory.benchmarking.report.gather import Gathered
 from memory.benchmarking.report.sources import Source
-from memory.benchmarking.verdicts.compare import Side, compare_sides, run_label
-from memory.benchmarking.verdicts.evidence import CaseKey, Measured
+from memory.benchmarking.verdicts.compare import StoredSide, compare_sides, run_label
+from memory.benchmarking.verdicts.evidence import CaseKey, CaseResult
 from memory.benchmarking.verdicts.headlines import HeadlineVerdict, headline_verdict
 from memory.benchmarking.verdicts.noise import load_noise
 from memory.benchmarking.verdicts.records import Comparison, MetricVerdict
@@ -172,7 +172,7 @@ def _compare(gathered: Sequence[Gathered], sources: Sequence[Source], pairs: Seq
     base, source = pairs[0]
     before, now = sources[base], sources[source]
     between_targets = before.target != now.target
-    sides: tuple[dict[CaseKey, Measured], dict[CaseKey, Measured]] = ({}, {})
+    sides: tuple[dict[CaseKey, CaseResult], dict[CaseKey, CaseResult]] = ({}, {})
     noise = None
     for each in gathered:
         results = dict(each.results)
@@ -190,13 +190,13 @@ def _compare(gathered: Sequence[Gathered], sources: Sequence[Source], pairs: Seq
                 noise = load_noise(folder, owner.run.environment.fingerprint, "stored")
             # Both targets get one name here, so that their cases are the same.
             case = (each.category, each.benchmark, now.target if between_targets else loaded.target)
-            sides[not is_base][case] = Measured.of(result, owner.run)
+            sides[not is_base][case] = CaseResult.of(result, owner.run)
     comparison = compare_sides(_side(before, sides[0]), _side(now, sides[1]), noise=noise)
     return Compared(tuple(pairs), comparison, between_targets)
 
 
-def _side(source: Source, results: dict[CaseKey, Measured]) -> Side:
-    return Side(source.name if source.run is None else run_label(source.run), results, source.run)
+def _side(source: Source, results: dict[CaseKey, CaseResult]) -> StoredSide:
+    return StoredSide(source.name if source.run is None else run_label(source.run), results, source.run)
 
 
 def _with_headline_of(base: LoadedResult, other: LoadedResult | None) -> Result:

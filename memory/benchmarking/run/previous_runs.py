@@ -12,8 +12,8 @@ from memory.benchmarking.model.aggregate import params_digest
 from memory.benchmarking.model.benchmark import declaration_of_case
 from memory.benchmarking.model.files import read_result, run_folders
 from memory.benchmarking.model.records import Case, Result, ResultRef, Run
-from memory.benchmarking.verdicts.compare import Side, compare_sides
-from memory.benchmarking.verdicts.evidence import CaseKey, Measured
+from memory.benchmarking.verdicts.compare import StoredSide, compare_sides
+from memory.benchmarking.verdicts.evidence import CaseKey, CaseResult
 from memory.benchmarking.verdicts.noise import load_noise
 from memory.benchmarking.verdicts.records import MetricVerdict
 from memory.benchmarking.verdicts.runs import readable_runs
@@ -74,8 +74,8 @@ def verdicts_since_previous(
     previous = _previous_results(folder, run, [ref for ref, _ in current.values()])
     if not previous:
         return {}
-    before = Side("previous", {case: measured for case, (_, measured) in previous.items()})
-    now = Side(run.id, {case: Measured.of(current[case][1], run) for case in previous})
+    before = StoredSide("previous", {case: result for case, (_, result) in previous.items()})
+    now = StoredSide(run.id, {case: CaseResult.of(current[case][1], run) for case in previous})
     noise = load_noise(folder.parent, run.environment.fingerprint, "stored")
     found = {case: SincePrevious(run_id, {}) for case, (run_id, _) in previous.items()}
     for each in compare_sides(before, now, noise=noise).metrics:
@@ -85,9 +85,9 @@ def verdicts_since_previous(
 
 def _previous_results(
     folder: Path, run: Run, refs: Sequence[ResultRef]
-) -> dict[CaseKey, tuple[str, Measured]]:
+) -> dict[CaseKey, tuple[str, CaseResult]]:
     """Return run id and result of the newest previous run of each case, where there is one."""
-    found: dict[CaseKey, tuple[str, Measured]] = {}
+    found: dict[CaseKey, tuple[str, CaseResult]] = {}
     missing = {(_key(ref), ref.params_digest, ref.headline) for ref in refs} if run.gates else set()
     for previous_folder, previous in _newest_runs(folder.parent) if missing else ():
         same_machine = previous.environment.fingerprint == run.environment.fingerprint
@@ -102,7 +102,7 @@ def _previous_results(
                     result = read_result(previous_folder / ref.file)
                 except BenchmarkError:
                     continue
-                found[_key(ref)] = (previous.id, Measured.of(result, previous))
+                found[_key(ref)] = (previous.id, CaseResult.of(result, previous))
         if not missing:
             break
     return found

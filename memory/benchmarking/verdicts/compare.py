@@ -15,7 +15,7 @@ from memory.benchmarking.metrics import is_timed
 from memory.benchmarking.model.files import read_result, read_run
 from memory.benchmarking.model.records import Environment, Run
 from memory.benchmarking.verdicts.decide import decide
-from memory.benchmarking.verdicts.evidence import Measured, Results, gather_evidence
+from memory.benchmarking.verdicts.evidence import CaseResult, Results, gather_evidence
 from memory.benchmarking.verdicts.noise import NoiseFloor, load_noise, uncalibrated
 from memory.benchmarking.verdicts.records import Comparison, MetricVerdict
 from memory.benchmarking.verdicts.thresholds import Thresholds
@@ -44,7 +44,7 @@ def compare_runs(
     `noise` is by default what `calibrate` stored beside the current run. Runs of different environments
     are not compared unless `force` is set.
     """
-    base, current = Side.load(base_folder), Side.load(current_folder)
+    base, current = StoredSide.load(base_folder), StoredSide.load(current_folder)
     if noise is None and current.run is not None:
         noise = load_noise(current_folder.parent, current.run.environment.fingerprint, "stored")
     found = compare_sides(base, current, noise=noise, thresholds=thresholds, force=force)
@@ -60,7 +60,7 @@ def compare_runs(
 
 
 @dataclass(frozen=True)
-class Side:
+class StoredSide:
     """One of the two things that are compared: results, and the run that they are from."""
 
     name: str
@@ -70,7 +70,7 @@ class Side:
     problems: Sequence[str] = ()
 
     @classmethod
-    def load(cls, folder: Path) -> Side:
+    def load(cls, folder: Path) -> StoredSide:
         """Read a run; results that can't be read become problems."""
         run = read_run(folder)
         results, problems = {}, []
@@ -80,13 +80,13 @@ class Side:
             except BenchmarkError as problem:
                 problems.append(f"left out: {problem}")
             else:
-                results[ref.category, ref.benchmark, ref.target] = Measured.of(result, run)
+                results[ref.category, ref.benchmark, ref.target] = CaseResult.of(result, run)
         return cls(run_label(run), results, run, problems)
 
 
 def compare_sides(
-    base: Side,
-    current: Side,
+    base: StoredSide,
+    current: StoredSide,
     *,
     noise: NoiseFloor | None = None,
     thresholds: Thresholds | None = None,
@@ -199,7 +199,7 @@ def _notes(base: Run, current: Run, noise: NoiseFloor) -> Iterator[str]:
         )
 
 
-def _contention(side: Side, other: Side) -> float | None:
+def _contention(side: StoredSide, other: StoredSide) -> float | None:
     """Return the median of wall ÷ CPU time over the rounds of common cases: how busy the machine was.
 
     Between two targets it is None, because one of them may wait more than the other.

@@ -31,7 +31,7 @@ CaseKey = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Measured:
+class CaseResult:
     """A result, with the facts about its run that decide how it is tested."""
 
     result: Result
@@ -41,7 +41,7 @@ class Measured:
     """Whether its data alone decide all figures that no clock decides."""
 
     @classmethod
-    def of(cls, result: Result, run: Run | None) -> Measured:
+    def of(cls, result: Result, run: Run | None) -> CaseResult:
         """`run` is the one that the result is from; None for a result that was saved by hand."""
         if run is None:
             return cls(result)
@@ -55,7 +55,7 @@ class Measured:
         return cls(result, run.gates, one_round)
 
 
-Results = Mapping[CaseKey, Measured]
+Results = Mapping[CaseKey, CaseResult]
 
 
 def gather_evidence(
@@ -111,7 +111,7 @@ def _differing(before: Any, now: Any) -> str:
 
 
 def _case_evidence(
-    case: CaseKey, base: Measured, current: Measured, thresholds: Thresholds, prior: Prior
+    case: CaseKey, base: CaseResult, current: CaseResult, thresholds: Thresholds, prior: Prior
 ) -> Iterator[Evidence]:
     category, benchmark, target = case
     before, now = base.result, current.result
