@@ -82,14 +82,9 @@ def newest_that_fit(
 ) -> list[MessageGroup]:
     """Return the required groups and the newest others, in order, up to the first that does not fit.
 
-    Groups before the first message of the user are dropped: they are answers without their question,
-    which some models reject. They stay if the session itself starts with them.
-
-    Args:
-        groups: the complete groups of a history.
-        required: those that are always returned; their tokens are not part of `room`.
-        room: tokens for the other groups.
-        whole_session: whether `groups` starts with the first message of the session.
+    `room` is the number of tokens for the others. Groups before the first message of the user are dropped:
+    they are answers without their question, which some models reject. They stay if the session itself
+    starts with them, which is only possible if `groups` is the `whole_session`.
     """
     chosen = []
     missing = {id(group) for group in required}

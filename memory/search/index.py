@@ -130,10 +130,8 @@ class AgentIndex:
         self._version = version  # the one before reading, so that a later commit is not missed
 
     def _append_own_rows(self, state: AgentState) -> bool:
-        """Append the rows up to `state` without reading the file. Return False if that is impossible.
-
-        It is possible if the only change since the last time is rows that this process has added.
-        """
+        """Append the rows up to `state` without reading the file. Return False if that is impossible:
+        if anything else has changed than rows that this process has added."""
         seen = self._state
         if seen is _NOT_LOADED or state.last_change != seen.last_change or state.last_seq < seen.last_seq:
             return False
@@ -310,10 +308,7 @@ class AgentIndex:
         return np.isin(self.columns.tier[: self.count], [int(tier) for tier in tiers])
 
     def blocks(self) -> Iterator[tuple[int, int, Block]]:
-        """Yield each block as (first position, number of memories, block).
-
-        Read blocks that are not in RAM from the store, and keep them if they fit into the budget.
-        """
+        """Yield each block as (first position, number of memories, block); read those not in RAM."""
         for number, block in enumerate(self._blocks):
             base = number * BLOCK
             count = min(self.count - base, BLOCK)

@@ -46,11 +46,9 @@ class Postings:
         self._replaced: dict[int, Counter[int]] = {}
 
     def add(self, positions: NDArray[np.int64], terms: list[bytes]) -> NDArray[np.float32]:
-        """Add memories and return the number of words of each.
+        """Add memories with their stored terms, and return the number of words of each.
 
-        Args:
-            positions: ascending, and not yet in the index.
-            terms: for each memory its terms, as `terms_of_memory` returned them.
+        The positions are ascending and not in the index yet.
         """
         if len(terms) >= _TAIL_MIN:
             return self._add_many(positions, terms)
@@ -165,10 +163,7 @@ class Postings:
     def _merge(self, flat: NDArray[np.uint32], owners: NDArray[np.int64], memories: int) -> None:
         """Sort the sorted part, the tail and some new memories into one sorted part.
 
-        Args:
-            flat: the terms of the new memories, one for each occurrence.
-            owners: for each of these terms the position of its memory.
-            memories: how many new memories there are.
+        `flat` holds all terms of the new memories, `owners` the position of the memory of each term.
         """
         terms, packed = _pack(flat, owners)
         all_terms = [np.repeat(self._terms, np.diff(self._starts)), terms]

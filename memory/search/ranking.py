@@ -45,12 +45,9 @@ def by_vector(
     allowed: NDArray[np.bool_] | None,
     threshold: float | None = None,
 ) -> list[Match]:
-    """Return the k memories nearest to a vector, by cosine, best first.
+    """Return the k memories nearest to a unit vector, by cosine, best first.
 
-    Args:
-        query: a vector of unit length.
-        allowed: a mask of the positions that may be returned; None for all.
-        threshold: the lowest cosine that is returned.
+    `allowed` masks the positions that may be returned; `threshold` is the lowest cosine.
     """
     found: list[tuple[float, int]] = []
     for base, count, block in index.blocks():
@@ -74,14 +71,9 @@ class Ranking:
     It does not use the index after its construction, so the index may change."""
 
     def __init__(
-        self,
-        index: AgentIndex,
-        best: NDArray[np.int64],
-        total: Floats,
-        cosines: Floats,
-        context: Floats | None,
-        words: WordMatches,
-    ) -> None:
+        self, index: AgentIndex, best: NDArray[np.int64], total: Floats, cosines: Floats,
+        context: Floats | None, words: WordMatches,
+    ) -> None:  # fmt: skip
         self._best = best
         self._words = words
         columns = index.columns
@@ -120,9 +112,7 @@ def by_text(
 ) -> Ranking | None:
     """Rank the k best memories by words, meaning and neighbours. Return None if there are no memories.
 
-    Args:
-        query_vector: turns the text into a unit vector (see `query_vector_of`).
-        allowed: a mask of the positions that may be returned; None for all.
+    `allowed` masks the positions that may be returned.
     """
     if index.count == 0:
         return None

@@ -84,12 +84,8 @@ def terms_of_memory(
 ) -> bytes:
     """Return all terms that a memory can be found by, as bytes to be stored.
 
-    Args:
-        leaves: the scalars of the content, with their paths.
-        kind: the memory's kind.
-        metadata_texts: texts of the metadata that are searched like the content.
-        metadata_leaves: the scalars of the metadata, which filters compare.
-        timestamp: when it happened, if the caller said so; its date is then searched like a text.
+    `metadata_texts` are searched like the content; so is the date of `timestamp`, if there is one.
+    Filters compare `leaves` (the scalars of the content) and `metadata_leaves`.
     """
     terms: list[int] = []
     is_structured = len(leaves) != 1 or leaves[0][0] != ""

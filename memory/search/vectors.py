@@ -109,12 +109,9 @@ class VectorBlock:
         k: int,
         allowed: NDArray[np.bool_] | None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return positions and cosines of the k nearest vectors, unordered.
+        """Return positions and cosines of the k vectors nearest to a unit query, unordered.
 
-        Args:
-            query: a vector of unit length.
-            count: the number of vectors, from the first, that are searched.
-            allowed: a mask of the positions that may be returned; None for all.
+        Only the first `count` vectors are searched; `allowed` masks those that may be returned.
         """
         if allowed is not None:
             allowed = allowed[:count]
