@@ -1,7 +1,7 @@
 """A cache of the messages that this process has just written, so that it need not read them again.
 
-The cache is valid as long as no other connection has written to the file. SQLite's `PRAGMA data_version`
-is the version that tells so. The caller reads it, and holds the store's lock during every call.
+The cache is valid until another connection writes to the file, which changes SQLite's `PRAGMA
+data_version`. The caller reads that version, and holds the store's lock during every call.
 """
 
 from __future__ import annotations

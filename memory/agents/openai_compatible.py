@@ -2,9 +2,9 @@
 
     model = OpenAICompatibleModel("http://localhost:8000/v1", "my-model")
 
-A call is retried after connection errors, timeouts, incomplete answers, 408, 409, 429 and 5xx. It waits
-with exponential back-off, or as long as `Retry-After` says. A streamed answer is passed to a callback piece
-by piece. After the first piece there is no retry, because the callback can't undo it.
+A call is retried after connection errors, timeouts, incomplete answers, 408, 409, 429 and 5xx. Before a
+retry it waits with exponential back-off, or for the time in `Retry-After`. A streamed answer is passed to a
+callback piece by piece. After the first piece there is no retry, because the callback can't undo it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from memory.errors import short
 _RETRIED_STATUS = {408, 409, 429, *range(500, 600)}
 """HTTP status codes after which the same request can succeed."""
 _MAX_WAIT_SECONDS = 30.0
-"""The longest wait before a retry, whatever `Retry-After` says: a caller waits for the answer."""
+"""The longest wait before a retry, even if `Retry-After` is longer: a caller waits for the answer."""
 UNREADABLE = "unreadable JSON"
 """The name of the only argument of a call whose arguments are not valid JSON. No tool has a parameter of
 that name, so the model gets an error result with its own text."""

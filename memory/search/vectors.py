@@ -137,11 +137,11 @@ class VectorBlock:
         k: int,
         allowed: NDArray[np.bool_] | None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
-        """Do what `nearest` does, with the sign bits. Return None if too many vectors have like bits.
+        """Do what `nearest` does, with the sign bits. Return None if too many vectors have similar bits.
 
         The share of signs in which two vectors differ is about their angle divided by 180 degrees, with
         the deviation of a binomial (Charikar, "Similarity Estimation Techniques from Rounding
-        Algorithms", 2002). So the angle of the k-th nearest vector tells which Hamming distance all
+        Algorithms", 2002). So the angle of the k-th nearest vector gives a Hamming distance that all
         nearer ones are within. If that is more than was searched, the search runs once more.
         """
         distances = self._hamming(query, count)

@@ -139,7 +139,7 @@ def outcome(builder: ContextBuilder, session_id: str) -> Context | str:
 
 
 def assert_valid_openai(messages: list[dict[str, Any]]) -> None:
-    """Assert that each call is followed by its results, each once, and no result stands elsewhere."""
+    """Assert that each call is followed by its results, each once, and that there are no other results."""
     open_calls: list[str] = []
     for message in messages:
         if message["role"] == "tool":
@@ -409,7 +409,7 @@ def test_recency_and_importance_choose_among_memories_that_match_equally(
     hits = memory.search("ann", question, 40)
     contents = [hit.entry.content for hit in hits]
     place = contents.index("tea, in the kitchen")
-    assert place > 6, "not behind the others, so this test says nothing"
+    assert place > 6, "it must rank behind the others for this test"
     assert hits[0].score - hits[place].score < 0.3, "not like enough for this test"
     with SessionStore() as store:
         session = store.create("ann", messages=[user(question)])
@@ -421,12 +421,12 @@ def test_recency_and_importance_choose_among_memories_that_match_equally(
 
 def test_messages_in_the_history_are_not_shown_as_memories_too(open_memory: OpenMemory) -> None:
     memory = open_memory()
-    said = [user("My umbrella is in the cellar."), assistant("Noted: the umbrella is in the cellar.")]
-    for message in said:
+    messages = [user("My umbrella is in the cellar."), assistant("Noted: the umbrella is in the cellar.")]
+    for message in messages:
         memory.add("ann", message.content, id=message.id)
     memory.add("ann", "The umbrella was a gift.")
     with SessionStore() as store:
-        session = store.create("ann", messages=[*said, user("Where is the umbrella?")])
+        session = store.create("ann", messages=[*messages, user("Where is the umbrella?")])
         context = builder_on(store, memory=memory, memories=1).build(session.id)
         assert context.system == "What you remember:\n- The umbrella was a gift."
         # Another session does not show them.

@@ -282,10 +282,10 @@ def test_a_cancelled_invocation_stores_its_messages_so_far(
 
 def test_a_session_runs_one_invocation_at_a_time(store: SessionStore) -> None:
     """Neither the same runtime nor another one with the same store can start a second one."""
-    asked, release = threading.Event(), threading.Event()
+    called, release = threading.Event(), threading.Event()
 
     def wait(context: Context) -> str:
-        asked.set()
+        called.set()
         release.wait(PATIENCE)
         return "done"
 
@@ -294,7 +294,7 @@ def test_a_session_runs_one_invocation_at_a_time(store: SessionStore) -> None:
     session = store.create("ann")
 
     def second() -> None:
-        asked.wait(PATIENCE)
+        called.wait(PATIENCE)
         for each in (runtime, other):
             with pytest.raises(InvalidAgentInput, match="in use by another invocation"):
                 each.invoke("me too", session.id)

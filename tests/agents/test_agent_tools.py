@@ -254,8 +254,8 @@ def test_a_tool_that_raises_gives_an_error_result(how: str) -> None:
             assert "\n" not in done.content
             assert "\ud800" not in done.content
     wrong = run(registry, call("fail", number="x"), call("fail"), call("nothing"), how=how)
-    assert [each.is_error for each in wrong] == [True] * 3
-    assert [each.name for each in wrong] == ["fail", "fail", "nothing"]
+    assert [result.is_error for result in wrong] == [True] * 3
+    assert [result.name for result in wrong] == ["fail", "fail", "nothing"]
 
 
 @both_ways
@@ -277,7 +277,7 @@ def test_calls_run_concurrently_and_results_keep_their_order(how: str, is_async:
     registry.add(meet_async if is_async else meet, name="meet")
     results = run(registry, *calls, how=how)
     assert [result.content for result in results] == [str(number) for number in range(4)]
-    assert [result.call_id for result in results] == [each.id for each in calls]
+    assert [result.call_id for result in results] == [call.id for call in calls]
     assert not any(result.is_error for result in results)
 
 
@@ -300,9 +300,11 @@ def test_a_tool_that_takes_too_long_gives_an_error_result(how: str, is_async: bo
     registry.add(hang_async if is_async else hang, name="hang", timeout_seconds=SOON)
     registry.add(lambda: "quick", name="quick", description="")
     alone = run(registry, call("hang"), how=how)
-    assert [(each.content, each.is_error) for each in alone] == [("hang did not end within 0.05 s", True)]
+    assert [(result.content, result.is_error) for result in alone] == [
+        ("hang did not end within 0.05 s", True)
+    ]
     several = run(registry, call("quick"), call("hang"), call("quick"), how=how)
-    assert [each.is_error for each in several] == [False, True, False]
+    assert [result.is_error for result in several] == [False, True, False]
     assert len(cancelled) == (2 if is_async else 0)  # only a coroutine can be stopped
     forever.set()
 
@@ -390,7 +392,7 @@ def test_a_coroutine_that_returns_after_its_cancellation_timed_out(how: str) -> 
         await asyncio.sleep(PATIENCE)
 
     results = run(registry, call("cleans_up"), call("gives_up"), how=how)
-    assert [each.is_error for each in results] == [True, True]
+    assert [result.is_error for result in results] == [True, True]
     assert results[1].content == "CancelledError"
 
 
@@ -495,9 +497,9 @@ def test_a_tool_may_change_its_arguments_without_changing_the_call() -> None:
         things["list"].append(3)
         return len(things["list"])
 
-    wish = call("spoil", things={"list": [1, 2]})
-    assert registry.run(wish)[0].content == "3"
-    assert wish.arguments == {"things": {"list": [1, 2]}}
+    spoiling = call("spoil", things={"list": [1, 2]})
+    assert registry.run(spoiling)[0].content == "3"
+    assert spoiling.arguments == {"things": {"list": [1, 2]}}
 
 
 def test_cancelling_arun_cancels_async_tools() -> None:

@@ -96,7 +96,13 @@ def test_an_invalid_memory_does_not_prevent_storing_the_others(
     assert bad.answer == "You said: bad"
     assert bad.error.startswith("not stored in the memory: id ")
     assert isinstance(bad.exception, IdConflict)
-    assert texts(memory) == ["You said: first", "You said: last", "first", "last", "was here first"]
+    assert texts(memory) == [
+        "You said: first",
+        "You said: last",
+        "first",
+        "last",
+        "was here first",
+    ]
 
 
 def test_a_cancelled_invocation_is_stored_once(memory: AgentMemorySystem, sessions: SessionStore) -> None:
@@ -111,8 +117,8 @@ def test_a_cancelled_invocation_is_stored_once(memory: AgentMemorySystem, sessio
         assert (await other).error == ""
 
     asyncio.run(cancel(runtime(memory, sessions)))
-    said = ["cancelled", "not cancelled"]
-    assert texts(memory) == sorted([*said, *(f"You said: {each}" for each in said)])
+    questions = ["cancelled", "not cancelled"]
+    assert texts(memory) == sorted([*questions, *(f"You said: {each}" for each in questions)])
 
 
 def test_an_unexpected_error_is_raised_in_every_invocation(
@@ -124,8 +130,8 @@ def test_an_unexpected_error_is_raised_in_every_invocation(
     monkeypatch.setattr(memory, "add_many", broken)
 
     async def both(agent: AgentRuntime) -> list[Any]:
-        asked = (agent.ainvoke("one"), agent.ainvoke("two"))
-        return list(await asyncio.gather(*asked, return_exceptions=True))
+        invocations = (agent.ainvoke("one"), agent.ainvoke("two"))
+        return list(await asyncio.gather(*invocations, return_exceptions=True))
 
     assert [type(each) for each in asyncio.run(both(runtime(memory, sessions)))] == [ZeroDivisionError] * 2
 
@@ -144,8 +150,8 @@ def test_an_unexpected_error_of_one_invocation_affects_only_that_one(
     agent = runtime(memory, sessions, lambda context: Reply("fine"))
 
     async def all_three() -> list[Any]:
-        asked = (agent.ainvoke("one"), agent.ainvoke("two, bad"), agent.ainvoke("three"))
-        return list(await asyncio.gather(*asked, return_exceptions=True))
+        invocations = (agent.ainvoke("one"), agent.ainvoke("two, bad"), agent.ainvoke("three"))
+        return list(await asyncio.gather(*invocations, return_exceptions=True))
 
     first, bad, last = asyncio.run(all_three())
     assert (first.error, last.error) == ("", "")

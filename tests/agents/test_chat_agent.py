@@ -13,10 +13,10 @@ from subprocesses import PATIENCE
 EXAMPLE = Path(__file__).parents[2] / "examples" / "chat_agent.py"
 
 
-def chat(*arguments: object, said: str | bytes = "", code: int = 0) -> tuple[str, str]:
+def chat(*arguments: object, lines: str | bytes = "", code: int = 0) -> tuple[str, str]:
     process = subprocess.run(
         [sys.executable, "-W", "error", str(EXAMPLE), *map(str, arguments)],
-        input=said.encode() if isinstance(said, str) else said,
+        input=lines.encode() if isinstance(lines, str) else lines,
         capture_output=True,
         timeout=PATIENCE,
         env=os.environ | {"OPENAI_API_KEY": "a key"},
@@ -36,14 +36,16 @@ def test_the_chat_remembers_across_restarts(tmp_path: Path) -> None:
         "I remember: My umbrella is in the cellar.\n",
         "",
     )
-    printed, errors = chat(*data, said="The cat is called Mia.\nWhat is the time?\nWhere is my umbrella?\n")
+    printed, errors = chat(
+        *data, lines="The cat is called Mia.\nWhat is the time?\nWhere is my umbrella?\n"
+    )
     assert errors == ""
     assert printed.endswith("you> I remember: My umbrella is in the cellar.\nyou> \n")
 
 
 def test_a_line_that_is_not_text_is_reported_and_the_chat_goes_on(tmp_path: Path) -> None:
     lines = b"remember The cat is called Mia.\nbroken \xff line\nWhat is the cat called?\n"
-    printed, errors = chat("--data", tmp_path, said=lines)
+    printed, errors = chat("--data", tmp_path, lines=lines)
     assert errors == "chat_agent: that line is not utf-8: type it again\n"
     assert printed.endswith("you> you> I remember: The cat is called Mia.\nyou> \n")
 

@@ -115,9 +115,9 @@ def test_the_forms_of_other_servers_are_understood(how: str) -> None:
     assert reply.tool_calls[0].arguments == {"where": "here"}
     assert reply.tool_calls[0].id
     with serving(FINE) as server:  # a server that answers a stream request with one document
-        said: list[str] = []
-        assert ask(server, how, on_text=said.append).content == "hello"
-        assert (said, server.requests[0]["stream"]) == (["hello"], True)
+        passed_on: list[str] = []
+        assert ask(server, how, on_text=passed_on.append).content == "hello"
+        assert (passed_on, server.requests[0]["stream"]) == (["hello"], True)
 
 
 STREAM = [
@@ -138,11 +138,11 @@ STREAM = [
 @pytest.mark.parametrize("piece", [1, 7, 10**6])
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_a_stream_is_read_wherever_it_is_cut(how: str, piece: int, line_end: str) -> None:
-    said: list[str] = []
+    passed_on: list[str] = []
     with serving(streams(*STREAM, piece=piece, line_end=line_end)) as server:
-        reply = ask(server, how, on_text=said.append)
+        reply = ask(server, how, on_text=passed_on.append)
     assert reply.content == "Größe, \u2028 and\u0085 more"
-    assert said == ["Grö", "ße, \u2028 and\u0085 more"]
+    assert passed_on == ["Grö", "ße, \u2028 and\u0085 more"]
     assert [(call.id, call.name, call.arguments) for call in reply.tool_calls] == [
         ("a", "look", {"where": "here"}),
         ("b", "find", {"x": 1}),
@@ -199,7 +199,7 @@ def test_a_retry_waits_as_long_as_retry_after_says(how: str) -> None:
 
 @both_ways
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [
         (answers({"error": {"message": "no such model"}}, 400), "answered 400: 'no such model'"),
         (answers({"error": "bad key"}, 401), "answered 401: 'bad key'"),
@@ -223,15 +223,15 @@ def test_a_retry_waits_as_long_as_retry_after_says(how: str) -> None:
         (answers(b"not gzip", Content_Encoding="gzip"), "broke off"),
     ],
 )
-def test_an_invalid_answer_is_not_retried(how: str, fault: Act, said: str) -> None:
+def test_an_invalid_answer_is_not_retried(how: str, fault: Act, message: str) -> None:
     with serving(fault) as server:
-        assert said in str(problem_of(server, how, retries=0 if said == "broke off" else 2))
+        assert message in str(problem_of(server, how, retries=0 if message == "broke off" else 2))
         assert len(server.requests) == 1
 
 
 @both_ways
 @pytest.mark.parametrize(
-    ("events", "said"),
+    ("events", "message"),
     [
         ([delta("a"), {"error": {"message": "overloaded"}}], "broke off: 'overloaded'"),
         (["{garbage"], "not JSON"),
@@ -247,9 +247,9 @@ def test_an_invalid_answer_is_not_retried(how: str, fault: Act, said: str) -> No
         ([delta(tool_calls=[{"index": 0, "function": {"arguments": "{}"}}])], "without a name"),
     ],
 )
-def test_an_invalid_stream_is_not_retried(how: str, events: list[Any], said: str) -> None:
+def test_an_invalid_stream_is_not_retried(how: str, events: list[Any], message: str) -> None:
     with serving(streams(*events)) as server:
-        assert said in str(problem_of(server, how, stream=True))
+        assert message in str(problem_of(server, how, stream=True))
         assert len(server.requests) == 1
 
 
@@ -260,14 +260,14 @@ def test_an_incomplete_stream_is_retried_unless_a_part_was_passed_on(how: str) -
     with serving(broken, whole) as server:
         assert ask(server, how, stream=True).content == "whole"
     for end in (broken, streams(delta("half an ans"), done=False)):
-        said: list[str] = []
+        passed_on: list[str] = []
         with serving(end, whole) as server:
-            assert "broke off" in str(problem_of(server, how, on_text=said.append))
-            assert (said, len(server.requests)) == (["half an ans"], 1)
+            assert "broke off" in str(problem_of(server, how, on_text=passed_on.append))
+            assert (passed_on, len(server.requests)) == (["half an ans"], 1)
     with serving(streams(done=False, close=True), whole) as server:  # no text was passed on yet
-        said = []
-        assert ask(server, how, on_text=said.append).content == "whole"
-        assert said == ["whole"]
+        passed_on = []
+        assert ask(server, how, on_text=passed_on.append).content == "whole"
+        assert passed_on == ["whole"]
 
 
 @both_ways

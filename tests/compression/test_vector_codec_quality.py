@@ -27,7 +27,7 @@ def fit(name: str, count: int = 1000, **options: Any) -> VectorCodec:
     return make_codec(name, DIMENSIONS, **options).fit(clustered(count, DIMENSIONS, seed=10))
 
 
-def kept(codec: VectorCodec) -> float:
+def share_kept(codec: VectorCodec) -> float:
     return neighbours_kept(fresh(), codec.decode(codec.encode(fresh())))
 
 
@@ -43,15 +43,15 @@ def kept(codec: VectorCodec) -> float:
     ],
 )
 def test_codecs_keep_neighbours_of_vectors_not_seen_by_fit(name: str, least: float) -> None:
-    assert kept(fit(name)) >= least
+    assert share_kept(fit(name)) >= least
 
 
 def test_pq_keeps_the_most_neighbours_of_all_codes_of_a_sixteenth() -> None:
-    best = kept(fit("pq"))
+    best = share_kept(fit("pq"))
     for other in ("truncate", "pca", "scalar"):
         codec = fit(other)
         assert codec.bytes_per_vector == fit("pq").bytes_per_vector
-        assert best > kept(codec) + 0.05
+        assert best > share_kept(codec) + 0.05
 
 
 def test_pq_keeps_more_neighbours_by_filling_up_few_vectors(
@@ -59,9 +59,9 @@ def test_pq_keeps_more_neighbours_by_filling_up_few_vectors(
 ) -> None:
     """Measured .758 with and .733 without; 3,000 vectors give .782."""
     few = clustered(256, DIMENSIONS, seed=10)
-    filled = kept(make_codec("pq", DIMENSIONS).fit(few))
+    filled = share_kept(make_codec("pq", DIMENSIONS).fit(few))
     monkeypatch.setattr(pq, "FEWEST_ROWS", 0)
-    assert filled > kept(make_codec("pq", DIMENSIONS).fit(few)) + 0.01
+    assert filled > share_kept(make_codec("pq", DIMENSIONS).fit(few)) + 0.01
 
 
 def test_pq_keeps_nearly_everything_of_vectors_that_vary_in_few_directions() -> None:
@@ -77,13 +77,13 @@ def test_more_bytes_keep_more_neighbours() -> None:
         ("scalar", "bits", (1, 2, 4)),
         ("truncate", "keep", (16, 32, 128)),
     ):
-        shares = [kept(fit(name, **{option: size})) for size in sizes]
+        shares = [share_kept(fit(name, **{option: size})) for size in sizes]
         assert shares == sorted(shares)
         assert shares[-1] > shares[0] + 0.1
 
 
 def test_a_fitted_rotation_makes_sign_bits_better() -> None:
-    assert kept(fit("binary", rotate=True)) > kept(fit("binary", rotate=False))
+    assert share_kept(fit("binary", rotate=True)) > share_kept(fit("binary", rotate=False))
 
 
 def test_scalar_keeps_as_many_neighbours_on_any_data() -> None:

@@ -63,14 +63,14 @@ def test_memories_deleted_during_iteration_are_left_out_and_moved_ones_are_not(
     expected = [hit.id for hit in memory.search("ann", "amber birch", COUNT)]
     hits = memory.iter_search("ann", "amber birch", COUNT)
     first = [hit.id for hit in islice(hits, 1)]
-    gone = expected[-5:]
-    for id in gone:
+    deleted = expected[-5:]
+    for id in deleted:
         memory.delete("ann", id)
     memory.force_transition_to_im(agent_id="ann")
     memory.force_transition_to_ltm(agent_id="ann")
     memory.add("ann", "amber birch birch")  # added after the ranking
     rest = list(hits)
-    assert first + [hit.id for hit in rest] == [id for id in expected if id not in gone]
+    assert first + [hit.id for hit in rest] == [id for id in expected if id not in deleted]
     assert rest[-1].tier == "ltm"
 
 

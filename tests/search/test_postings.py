@@ -42,10 +42,10 @@ class Model:
         assert self.postings.replace(position, array("I", terms).tobytes()) == words_in(terms)
 
     def check(self, terms: list[int]) -> None:
-        asked = [*terms, *ABSENT]
-        packed, owners = self.postings.find_all(asked)
+        searched = [*terms, *ABSENT]
+        packed, owners = self.postings.find_all(searched)
         assert len(packed) == len(owners)
-        for number, term in enumerate(asked):
+        for number, term in enumerate(searched):
             found = packed[owners == number]
             counts = [Counter(memory)[term] for memory in self.held]
             expected = [position << 8 | min(count, 255) for position, count in enumerate(counts) if count]

@@ -400,8 +400,8 @@ def test_filters_agree_with_a_plain_comparison(values: list[Any], wanted: Any) -
 
 
 def test_time_bounds_include_both_ends(memory: AgentMemorySystem) -> None:
-    for moment in range(10):
-        memory.add("ann", f"at {moment}", timestamp=float(moment), id=str(moment), tier=TIERS[moment % 3])
+    for time in range(10):
+        memory.add("ann", f"at {time}", timestamp=float(time), id=str(time), tier=TIERS[time % 3])
     for low, high in ((3, 6), (None, 4), (7, None), (5, 5), (6, 3), (3.5, 3.6), (None, None)):
         wanted = [str(m) for m in range(10) if (low is None or m >= low) and (high is None or m <= high)]
         assert [entry.id for entry in memory.retrieve_by_time_range("ann", low, high)] == wanted
@@ -463,13 +463,13 @@ def test_a_deleted_memory_is_found_by_no_search(open_memory: Open, tier: str) ->
     memory = open_memory(embedder=small_embedder())
     other = open_memory(embedder=small_embedder())
     ids = store(memory, corpus(30), tier=tier, step=1)
-    gone = memory.add("ann", "a purple giraffe", tier=tier, step=1)
+    deleted = memory.add("ann", "a purple giraffe", tier=tier, step=1)
     for system in (memory, other):
-        assert found_anywhere(system, "a purple giraffe") == {*ids, gone}
-    memory.delete("ann", gone)
+        assert found_anywhere(system, "a purple giraffe") == {*ids, deleted}
+    memory.delete("ann", deleted)
     for system in (memory, other):
         assert found_anywhere(system, "a purple giraffe") == set(ids)
-        assert system.get("ann", gone) is None
+        assert system.get("ann", deleted) is None
     memory.delete_many("ann", ids[:10])
     assert found_anywhere(other, "x") == set(ids[10:])
     memory.close()
@@ -523,16 +523,16 @@ def test_a_search_does_not_depend_on_deleted_memories(open_memory: Open) -> None
     store(memory, [f"a walk in park {number}" for number in range(25)])
     memory.add("ann", "the orchard has apples", id="orchard")
     memory.add("ann", "a visit to the museum", id="museum")
-    gone = store(memory, ["apples in the orchard, apples and apples"] * 300)
+    deleted = store(memory, ["apples in the orchard, apples and apples"] * 300)
     memory.search("ann", "apples")
-    memory.delete_many("ann", gone)
-    kept = memory.search("ann", "apples of the orchard after the visit", 27)
+    memory.delete_many("ann", deleted)
+    with_cache = memory.search("ann", "apples of the orchard after the visit", 27)
     memory.drop_caches()
-    anew = memory.search("ann", "apples of the orchard after the visit", 27)
-    assert anew[0].id == "orchard"
-    assert kept[0].id == "orchard"
-    assert [(hit.id, round(hit.score, 3)) for hit in kept] == [
-        (hit.id, round(hit.score, 3)) for hit in anew
+    without_cache = memory.search("ann", "apples of the orchard after the visit", 27)
+    assert without_cache[0].id == "orchard"
+    assert with_cache[0].id == "orchard"
+    assert [(hit.id, round(hit.score, 3)) for hit in with_cache] == [
+        (hit.id, round(hit.score, 3)) for hit in without_cache
     ]
 
 
@@ -545,11 +545,11 @@ def test_a_memory_is_found_after_many_updates(open_memory: Open) -> None:
         memory.update("ann", "orchard", content=f"the orchard has {number} apples")
         if number % 20 == 0:
             assert memory.search("ann", "apples of the orchard after the visit", 1)[0].id == "orchard"
-    kept = memory.search("ann", "apples of the orchard after the visit", 27)
+    with_cache = memory.search("ann", "apples of the orchard after the visit", 27)
     memory.drop_caches()
-    anew = memory.search("ann", "apples of the orchard after the visit", 27)
-    assert [(hit.id, round(hit.score, 3)) for hit in kept] == [
-        (hit.id, round(hit.score, 3)) for hit in anew
+    without_cache = memory.search("ann", "apples of the orchard after the visit", 27)
+    assert [(hit.id, round(hit.score, 3)) for hit in with_cache] == [
+        (hit.id, round(hit.score, 3)) for hit in without_cache
     ]
 
 
@@ -635,12 +635,12 @@ def test_memories_that_another_process_deletes_while_they_are_loaded_are_not_mis
     ids = store(other, [f"late text {number}" for number in range(300)])
     features = memory._store.features
 
-    def meanwhile(*arguments: Any) -> Any:
+    def delete_then_read(*arguments: Any) -> Any:
         monkeypatch.undo()
         other.delete_many("ann", ids[-10:])
         return features(*arguments)
 
-    monkeypatch.setattr(memory._store, "features", meanwhile)
+    monkeypatch.setattr(memory._store, "features", delete_then_read)
     for _ in range(2):
         hits = memory.search("ann", "late text", 400)
         assert {hit.id for hit in hits}.isdisjoint(ids[-10:])

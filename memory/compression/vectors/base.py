@@ -96,7 +96,7 @@ class VectorCodec(ABC):
 
     @classmethod
     def load(cls, data: bytes) -> Self:
-        """Return the codec that ``save`` wrote. Use ``load_codec`` if you do not know its class."""
+        """Return the codec that ``save`` wrote. Use ``load_codec`` if its class is not known."""
         return cls._from_saved(unpack(data))
 
     @classmethod
