@@ -214,15 +214,15 @@ def test_equal_weights_give_the_unweighted_vector(words: WordLlamaEmbedder, text
 
 
 def test_a_word_with_more_weight_moves_the_vector_towards_it(words: WordLlamaEmbedder) -> None:
-    weighted: list[str] = []
+    weighed_words: list[str] = []
 
     def weight(word: str) -> float:
-        weighted.append(word)
+        weighed_words.append(word)
         return 10.0 if word == "saxophone" else 1.0
 
     saxophone = words.embed(["saxophone"])[0]
     weighted = words.embed_weighted("Ann plays the saxophone, Ann?", weight)[0]
-    assert weighted == ["Ann", "plays", "the", "saxophone"]
+    assert weighed_words == ["Ann", "plays", "the", "saxophone"]
     assert weighted @ saxophone > words.embed(["Ann plays the saxophone, Ann?"])[0] @ saxophone
     assert np.linalg.norm(weighted) == pytest.approx(1.0, abs=1e-5)
 
