@@ -1,4 +1,4 @@
-"""The work of `peers.py`: seeded memories and queries, and what an exact search would answer."""
+"""The data of `peers.py`: seeded memories and queries, and the results of an exact search."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
 
 AGENTS = [f"agent-{number}" for number in range(10)]
 TOP = 10
-TIE = 1e-5  # cosines nearer than this count as equal: float32 sums differ by their order
+TIE = 1e-5  # cosines closer than this count as equal: float32 sums depend on their order
 
 
 class Corpus:
-    """`items` to store, `queries` to ask, and `probes` to store and ask for at once."""
+    """`items` to store, `queries` to search for, and `probes` to store and search for right away."""
 
     def __init__(self, embedder: Embedder, memories: int, queries: int, probes: int) -> None:
         texts, questions = sentences(MEMORIES, seed=1), sentences(QUERIES, seed=2)
@@ -34,7 +34,7 @@ class Corpus:
         return AGENTS[self._row[text] % len(AGENTS)]
 
     def recall(self, query: int, found: Sequence[str], stored: int) -> float:
-        """Share of the agent's exact top 10, among the first `stored` memories, that was found."""
+        """Return the share of the agent's exact top 10, among the first `stored` memories, in `found`."""
         vector, first = self._query_vectors[query], AGENTS.index(self.queries[query][0])
         cosines = self._vectors[first : stored : len(AGENTS)] @ vector
         least = np.sort(cosines)[-TOP] - TIE

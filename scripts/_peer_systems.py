@@ -1,7 +1,7 @@
-"""One adapter a memory system, so that `peers.py` can give all of them the same work.
+"""Adapters of memory systems, so that `peers.py` can give all of them the same work.
 
-Every system runs as it is shipped, with the shared embedder plugged into its own embedder
-interface; nothing here calls a language model or the network.
+Every system has its default settings, with the shared embedder plugged into its own embedder
+interface. Nothing here calls a language model or the network.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DIMENSIONS = 256
 
 
 class Item(NamedTuple):
-    """A memory to store; its text is unique in the whole run."""
+    """A memory to store; its text is unique in the run."""
 
     agent: str
     key: str
@@ -63,13 +63,13 @@ class System(ABC):
 
     @abstractmethod
     def search(self, agent: str, query: str, k: int, mode: str) -> list[str]:
-        """The texts of the agent's k nearest memories, best first."""
+        """Return the texts of the agent's k nearest memories, the best first."""
 
     @abstractmethod
     def close(self) -> None: ...
 
     def disk_bytes(self) -> int | None:
-        """Size of all files, meant to be read after close(); None for a store in RAM."""
+        """Return the size of all files after close(); None for a store in RAM."""
         if not self.on_disk:
             return None
         return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
@@ -98,7 +98,7 @@ class AgentMemory(System):
         self.memory: Any = AgentMemorySystem(config)
 
     def configure(self, config: Any) -> None:
-        """For variants of the default configuration."""
+        """Change the default configuration, in subclasses."""
 
     def add(self, item: Item) -> None:
         self.memory.add(item.agent, item.text)
@@ -119,7 +119,7 @@ class AgentMemory(System):
 
 
 class AgentMemoryFsync(AgentMemory):
-    """What the peers on disk do by default, for a comparison of writes like for like."""
+    """AgentMemory with fsync at every write, as the other systems on disk do by default."""
 
     name = "AgentMemory, fsync"
     note = 'durability="disk": fsync at every write'
@@ -131,7 +131,7 @@ class AgentMemoryFsync(AgentMemory):
 
 
 def _langgraph_index(embedder: Embedder) -> Any:
-    """Embed the text alone: one store reads "fields", the other "text_fields"."""
+    """Return an index of the text only: one store reads "fields", the other "text_fields"."""
 
     def embed(texts: Sequence[str]) -> list[list[float]]:
         vectors: list[list[float]] = embedder.embed(list(texts)).tolist()
@@ -182,7 +182,7 @@ class LangGraphSqlite(LangGraphInMemory):
         from langgraph.store.sqlite import SqliteStore
 
         self.folder = folder
-        # The settings of SqliteStore.from_conn_string, which can't be told another sqlite3.
+        # The settings of SqliteStore.from_conn_string, which can't use another sqlite3 module.
         self.connection = self._sqlite().connect(
             str(folder / "store.db"), check_same_thread=False, isolation_level=None
         )
@@ -190,7 +190,7 @@ class LangGraphSqlite(LangGraphInMemory):
         self.store.setup()
 
     def _sqlite(self) -> Any:
-        """A sqlite3 module that can load sqlite-vec: many builds of Python's own can't."""
+        """Return a sqlite3 module that can load sqlite-vec; Python's own often can't."""
         if hasattr(sqlite3.Connection, "enable_load_extension"):
             return sqlite3
         try:
@@ -273,7 +273,7 @@ class Mem0(System):
     fsync = True
 
     def open(self, folder: Path, embedder: Embedder) -> None:
-        # mem0 reads these when it is imported, and would otherwise make ~/.mem0.
+        # mem0 reads these when it is imported; without them it creates ~/.mem0.
         os.environ["MEM0_TELEMETRY"] = "False"
         os.environ["ANONYMIZED_TELEMETRY"] = "False"
         os.environ["HF_HUB_OFFLINE"] = "1"
@@ -286,7 +286,7 @@ class Mem0(System):
                 vector: list[float] = embedder.embed([text])[0].tolist()
                 return vector
 
-        # It warns that fastembed and spaCy, its optional keyword search, aren't installed.
+        # Hides warnings that fastembed and spaCy, for its optional keyword search, are not installed.
         logging.getLogger("mem0").setLevel(logging.ERROR)
         self.folder = folder
         unused = {"provider": "openai", "config": {"api_key": "never-sent"}}
@@ -315,7 +315,7 @@ class Mem0(System):
             self.add(item)
 
     def search(self, agent: str, query: str, k: int, mode: str) -> list[str]:
-        # Its default threshold of 0.1 would hide some of the ten nearest of a small set.
+        # The default threshold of 0.1 would hide some of the ten nearest memories.
         found = self.memory.search(query, top_k=k, filters={"user_id": agent}, threshold=0.0)
         return [hit["memory"] for hit in found["results"]]
 

@@ -1,4 +1,7 @@
-"""The specification's command for Unix: the same as `membench`, also from a checkout."""
+"""The specification's command for Unix: the same as `membench`, also without installation.
+
+python scripts/benchmark.py run --profile quick
+"""
 
 import sys
 from pathlib import Path

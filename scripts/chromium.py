@@ -1,8 +1,8 @@
-"""The Chromium or Chrome that is installed, for the browser tests and the screenshots.
+"""Finds the installed Chromium or Chrome, for the browser tests and the screenshots.
 
-    python scripts/chromium.py    says where it is; installs Debian's if there is none and it may
+    python scripts/chromium.py    prints its path; without a browser, root installs Debian's package
 
-It is the system's browser and not Playwright's own download, which a closed network can't reach.
+It does not use Playwright's own browser, which can't be downloaded in a closed network.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ APPLICATIONS = (
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
 )
 FLAGS = (
-    "--no-sandbox",  # a container's root has none
+    "--no-sandbox",  # it does not work for root in a container
     "--disable-gpu",
     "--disable-dev-shm-usage",  # a container's /dev/shm is often too small
     "--disable-quic",
@@ -33,29 +33,29 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",  # nothing can leave
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",  # no network
 )
 NO_BROWSER = "no browser: "
-"""Begins the reason of a test that is skipped; tests/conftest.py tells of them at the end."""
+"""The start of a skipped test's reason; tests/conftest.py lists these tests at the end."""
 MOST_SECONDS = 600
-"""For installing; a network that is not there must not hold up the tests."""
+"""Limit for the installation; a missing network must not block the tests."""
 
 
 def find() -> str | None:
-    """The browser's path; None if there is none."""
+    """Return the browser's path; None if there is none."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     return found or next((path for path in APPLICATIONS if Path(path).is_file()), None)
 
 
 def install() -> str | None:
-    """Install Debian's package, quietly; why it could not be, or None if it was."""
+    """Install Debian's package quietly; return None, or why it failed."""
     if not shutil.which("apt-get"):
         return "there is no apt-get"
     if os.geteuid() != 0:
-        return "only root may install it"
-    wanted = ("install", "--yes", "--no-install-recommends", "chromium")
-    # A fresh container has no lists of packages, and an old one has lists of packages that are gone.
-    for steps in ((wanted,), (("update",), wanted)):
+        return "only root can install it"
+    install_it = ("install", "--yes", "--no-install-recommends", "chromium")
+    # The package lists of a container may be missing or out of date: then update them and try again.
+    for steps in ((install_it,), (("update",), install_it)):
         problem = next(filter(None, map(_apt_get, steps)), None)
         if problem is None:
             return None
@@ -82,9 +82,9 @@ def _apt_get(arguments: tuple[str, ...]) -> str | None:
 
 @contextmanager
 def started(path: str) -> Iterator[Browser]:
-    """A headless browser with a new profile; it ends with the block.
+    """Start a headless browser with a new profile; it is closed at the end of the block.
 
-    Within it the thread's asyncio loop is Playwright's: `asyncio.run` works again after it.
+    Inside the block `asyncio.run` does not work, because Playwright uses the thread's event loop.
     """
     from playwright.sync_api import sync_playwright
 
@@ -97,12 +97,12 @@ def started(path: str) -> Iterator[Browser]:
 
 
 def main() -> int:
-    """Exit code 0 also without a browser: the tests that need one are skipped, and say so."""
+    """Return 0 also without a browser: the tests that need one are then skipped."""
     if find() is None:
-        print("no Chromium or Chrome is installed: trying Debian's", flush=True)
+        print("no Chromium or Chrome is installed: installing Debian's package", flush=True)
         problem = install()
         if problem:
-            print(f"chromium was not installed ({problem}): the browser tests will not run")
+            print(f"chromium was not installed ({problem}): the browser tests are skipped")
             return 0
     print(f"browser: {find()}")
     return 0

@@ -1,11 +1,11 @@
-"""The memory beside the plainest code that does the same durable work: one run, alternating, ratios.
+"""Compares the memory with the simplest code that does the same durable work.
 
     python scripts/floor.py             about a minute
     python scripts/floor.py --million   also a file of 1,000,000 memories (about three minutes)
 
 The floor is SQLite in WAL mode with the same row, an FTS5 row and a float32 vector, and NumPy for
-searching. Same texts, same embedder, same machine. Both sides take turns in short blocks, in an order
-drawn anew each time, and the ratio is the median over the blocks: noise hits both alike.
+searching. Texts, embedder and machine are the same. Both sides take turns in short blocks, in random
+order, so noise hits both. A ratio is the median over the blocks. Exits with 1 if a goal is missed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Line:
 
 
 class Floor:
-    """Plain SQLite and NumPy: what anybody would write in an afternoon."""
+    """The simplest memory that SQLite and NumPy allow."""
 
     def __init__(self, path: Path) -> None:
         self.embedder = WordLlamaEmbedder()
@@ -88,7 +88,7 @@ class Floor:
         return ids
 
     def pack(self, dictionary: bytes) -> None:
-        """Keep all bodies as im and ltm do, so that a read does the same decoding."""
+        """Compress all bodies as im and ltm do, so that a read does the same decoding."""
         self.bodies.add_dictionary(16, dictionary)
         rows = self.db.execute("SELECT id, body FROM memories").fetchall()
         self.db.executemany(
@@ -125,7 +125,7 @@ def _top(scores: np.ndarray) -> np.ndarray:
 
 
 def open_memory(path: Path | str, **settings: object) -> AgentMemorySystem:
-    """A memory whose tiers hold what they are given: nothing moves while it is measured."""
+    """Open a memory without background maintenance, so that no memory moves while it is measured."""
     config = MemoryConfig(maintenance="manual", **settings)  # type: ignore[arg-type]
     config.ltm_config.db_path = str(path)
     config.stm_config.memory_limit = config.im_config.memory_limit = None
@@ -133,7 +133,7 @@ def open_memory(path: Path | str, **settings: object) -> AgentMemorySystem:
 
 
 def alternate(blocks: int, *sides: Callable[[int], object], warm_up: bool = True) -> list[list[float]]:
-    """Seconds of each side's blocks; within a block all sides take a turn, in random order."""
+    """Return the seconds of each side's blocks; in a block every side has one turn, in random order."""
     rng = random.Random(7)
     seconds: list[list[float]] = [[] for _ in sides]
     for block in range(-1 if warm_up else 0, blocks):
@@ -285,7 +285,7 @@ def searching_all_tiers(folder: Path) -> Iterator[Line]:
 
 
 def disk(folder: Path) -> Iterator[Line]:
-    """Sizes of whole files: stored in ltm straight away, and moved down from stm."""
+    """Compare file sizes: memories stored in ltm directly, and moved there from stm."""
     texts = list(islice(sentences(MEMORIES, seed=8), 20_000))
     parts = [texts[start : start + 1000] for start in range(0, len(texts), 1000)]
     floor = Floor(folder / "floor-disk.db")
@@ -309,7 +309,7 @@ def disk(folder: Path) -> Iterator[Line]:
         memory.force_consolidation()
         assert memory.get_memory_statistics()["tiers"]["ltm"] == len(texts)
         left = os.path.getsize(folder / "moved.db") / len(texts)
-        memory.maintain()  # gives free pages back
+        memory.maintain()  # returns free pages to the system
     used = _bytes_in_use(folder / "moved.db") / len(texts)
     moved = os.path.getsize(folder / "moved.db") / len(texts)
     for what, size in (
@@ -419,7 +419,7 @@ def _in_fresh_process(code: str, *arguments: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--million", action="store_true", help="also open a file of 1,000,000")
-    parser.add_argument("--only", help="run the parts whose name holds this")
+    parser.add_argument("--only", help="run only the parts whose name contains this")
     arguments = parser.parse_args()
     parts = [storing, reading, searching, searching_all_tiers, disk, resident]
     if arguments.million:

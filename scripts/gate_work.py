@@ -1,4 +1,7 @@
-"""Work whose true ratio is known: the same loop, so many per cent longer on one side. Used by gate.py."""
+"""A benchmark whose true ratio is known: one side runs a loop longer by a given per cent.
+
+gate.py uses it; it is not called by hand.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ from typing import Any
 from memory.benchmarking.bench import Bench
 
 TURNS = 2000
-"""Long enough that a call's own cost is nothing beside its loop."""
+"""Repetitions of the loop: so many that the cost of the call itself is negligible."""
 
 
 def benchmark_known_ratio(
     longer_percent: tuple[float, ...] = (0.0,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
-    """The same loop over and over, so many per cent longer in each timing."""
+    """Time the same loop several times, each time longer by the given per cent."""
     bench = bench or Bench()
     return {
         f"timing_{number}": bench.time(_loop(round(TURNS * (1 + percent / 100))))
@@ -24,7 +27,7 @@ def benchmark_known_ratio(
 
 
 def _loop(turns: int) -> Callable[[], None]:
-    """Every turn does the same: no number that grows, and nothing that is allocated."""
+    """Return a loop whose repetitions all do the same work, without allocations."""
     table = {"key": 1}
 
     def work() -> None:

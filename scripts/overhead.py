@@ -1,14 +1,14 @@
-"""What `bench.time` adds to a figure: the same operation in a bare loop beside it, as a ratio.
+"""Measures what `bench.time` adds to a figure: its time of an operation ÷ that of a bare loop.
 
     python scripts/overhead.py      about a minute
 
-The bare loop reads the clock twice in all, so it is as near to the true cost as Python gets. A bare loop
-runs before each block of `bench.time`, so both sides take turns of a few milliseconds in one process, and
-a block is held against the loop before it and the loop after it. A process's ratio is the median of
-these; the table has the median over fresh processes, because now and then one of the two loops is
-slower for the whole life of a process.
+The bare loop reads the clock only at its start and end, so it is as close to the true time as Python gets.
+It runs before each block of `bench.time`, so both take turns of a few milliseconds in one process. Each
+block is compared with the bare loops before and after it. The ratio of a process is the median of these
+comparisons. The table has the median over several processes, because in some processes one of the two
+loops is slower from start to end.
 
-Exits 1 if the figure of a 1 µs operation is 5 % or more above the bare loop's.
+Exits with 1 if the figure of a 1 µs operation is 5 % or more above that of the bare loop.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ from memory.benchmarking.text.display import figure_text, table
 
 MICROSECONDS = (0.2, 1.0, 10.0, 100.0)
 GATED = 1.0
+"""The operation, in microseconds, whose ratio decides the exit code."""
 MOST = 1.05
 PROCESSES = 9
 TIMINGS = 20
 SECONDS = 0.03
-"""Of one timing, so 3 ms a block."""
+"""Seconds of one timing: 3 ms a block."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One operation: nanoseconds a call both ways, and what the one is of the other."""
+    """One operation: nanoseconds a call in both loops, and their ratio."""
 
     bare_ns: float
     timed_ns: float
@@ -47,7 +48,7 @@ class Line:
 
 
 def operation_of(turns: int) -> Callable[[], None]:
-    """Work that allocates nothing and takes as long as it is told."""
+    """Return an operation that loops `turns` times and allocates nothing."""
     numbers = range(turns)
 
     def operation() -> None:
@@ -65,7 +66,10 @@ def bare_ns(operation: Callable[[], None], calls: int) -> float:
 
 
 def operation_taking(microseconds: float) -> Callable[[], None]:
-    """By bisection, each guess at its best of many: the cost of a turn depends on how many there are."""
+    """Return an operation that takes about this long.
+
+    It is found by bisection: the time of one turn of the loop depends on the number of turns.
+    """
 
     def nanoseconds(turns: int) -> float:
         operation = operation_of(turns)
@@ -98,7 +102,7 @@ def measure(microseconds: float) -> Line:
             wall / (samples * timing.calls_per_sample)
             for wall, samples in zip(timing.block_wall_ns, timing.block_samples, strict=True)
         ]
-        # With each neighbour by itself: a mean of two is hit by an interruption twice as often as a block.
+        # Each neighbour counts by itself: the mean of both would be interrupted twice as often as a block.
         for block, neighbours in zip(blocks, pairwise(loops), strict=True):
             ratios += [block / bare for bare in neighbours]
         bares += loops
@@ -108,7 +112,7 @@ def measure(microseconds: float) -> Line:
 
 
 def in_fresh_process() -> list[Line]:
-    """A line for each of MICROSECONDS."""
+    """Measure in a fresh process; return a line for each of MICROSECONDS."""
     done = subprocess.run(
         [sys.executable, __file__, "--round"], stdout=subprocess.PIPE, text=True, check=True
     )

@@ -1,11 +1,11 @@
-"""AgentMemory beside other memory systems: the same memories, embedder, searches and machine.
+"""Compares AgentMemory with other memory systems: same memories, embedder, searches and machine.
 
     make peers                                          installs them all, then runs this
-    python scripts/peers.py [--quick] [--json FILE]     what is not installed is n/a
+    python scripts/peers.py [--quick] [--json FILE]     systems that are not installed are n/a
 
-Each size is reached by writing the last memories one by one, timed; the rest is filled in before
-that in batches, untimed. Systems take turns in short slices, in rotating order, so that noise
-hits all alike. The embedder is inside every timing.
+It measures writes, searches and disk space at two sizes. The last memories of each size are written one by
+one and timed, those before in batches, not timed. Systems take turns in short slices, in rotating order,
+so noise hits all of them. Every time includes the embedder.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ T = TypeVar("T")
 LEGEND = """
 ×       the figure divided by AgentMemory's (vector search)
 fresh   p50 of a search for a text right after it was written; found: it was in the top 10
-recall  share of the exact cosine top 10 (a search that weighs words too answers another question)
+recall  share of the exact cosine top 10 (not comparable for a search that also uses words)
 """
 
 
 @dataclass
 class Searches:
-    """What one way of searching one system gave."""
+    """The searches of one system in one mode."""
 
     seconds: list[float] = field(default_factory=list)
     recalls: list[float] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Searches:
 
 @dataclass
 class Result:
-    """One system's figures, by size and way of searching; `failure` says why some are missing."""
+    """One system's figures by size and search mode; `failure` is the reason if some are missing."""
 
     system: System
     failure: str | None = None
@@ -67,7 +67,7 @@ class Result:
 
 
 class Run:
-    """Leads all systems through the same work; a system that fails drops out, with its error."""
+    """Gives all systems the same work; a system that fails is left out from then on."""
 
     def __init__(self, systems: Sequence[System], corpus: Corpus) -> None:
         self.corpus = corpus
@@ -76,7 +76,7 @@ class Run:
         self._turn = 0
 
     def in_turn(self, work: Callable[[Result], None]) -> None:
-        """Each system that still runs does this slice, another one first every time."""
+        """Give one slice of work to each system that has not failed, each time in another order."""
         running = [result for result in self.results if result.failure is None]
         self._turn += 1
         for at in range(len(running)):
@@ -87,7 +87,7 @@ class Run:
                 result.failure = f"n/a ({reason})"
             except ImportError as error:
                 result.failure = f"n/a ({result.system.install}): {error}"
-            except Exception as error:  # a peer's failure is a finding, not the end of the run
+            except Exception as error:  # a system's failure is reported, and the others continue
                 result.failure = f"failed: {type(error).__name__}: {error}".splitlines()[0]
 
     def open(self, folder: Path, embedder: Embedder) -> None:
@@ -99,7 +99,7 @@ class Run:
         self.in_turn(work)
 
     def grow(self, size: int, timed: int) -> None:
-        """Store up to `size` memories, the last `timed` of them one by one on the clock."""
+        """Store memories up to `size`, the last `timed` of them one by one and timed."""
         singles = max(self.stored, size - timed)
         for batch in slices(self.corpus.items[self.stored : singles], FILL_SLICE):
             self.in_turn(partial(fill, items=batch))
@@ -108,7 +108,7 @@ class Run:
         self.stored = size
 
     def search(self) -> None:
-        """All queries, against what is stored now."""
+        """Time all queries on the memories stored so far."""
 
         def work(result: Result, numbers: Sequence[int]) -> None:
             for mode in result.system.modes:
@@ -122,9 +122,9 @@ class Run:
             self.in_turn(partial(work, numbers=numbers))
 
     def probe(self) -> None:
-        """Write one more and search for its text at once: is it found, and how fast?
+        """Write one memory and search for its text right away: is it found, and how fast?
 
-        Shows what a system puts off from its writes to the next search.
+        This shows work that a system defers from its writes to the next search.
         """
 
         def work(result: Result, number: int, item: Item) -> None:
@@ -174,7 +174,7 @@ def write(result: Result, items: Sequence[Item], size: int) -> None:
 
 
 def fsync_ms(folder: Path) -> float:
-    """Median time to make 4 KB durable: most of a write, for a system that does so each time."""
+    """Return the median time to fsync 4 KB: most of a write for a system that does so each time."""
     spent = []
     with (folder / "fsync").open("wb") as file:
         for _ in range(50):
@@ -192,7 +192,7 @@ def slices(items: Sequence[T], length: int) -> Iterator[Sequence[T]]:
 
 
 def table(results: Sequence[Result], sizes: Sequence[int]) -> str:
-    """One row a system and way of searching; a system without figures says why."""
+    """Return a table with one row a system and search mode, or the reason why it has no figures."""
     base = next((r for r in results if type(r.system) is AgentMemory and not r.failure), None)
     head = ["", "writes/s", *[f"p50 ms {size:,}" for size in sizes]]
     head += [*[f"p95 ms {size:,}" for size in sizes], "fresh ms", "found"]
@@ -240,7 +240,7 @@ def row(result: Result, mode: str, sizes: Sequence[int], base: Result | None) ->
 
 
 def verdict(results: Sequence[Result], sizes: Sequence[int]) -> str:
-    """Whether AgentMemory is ahead, in one sentence for writes and one for search."""
+    """Return whether AgentMemory is faster, in one sentence for writes and one for searches."""
     measured = [result for result in results if not result.failure]
     ours = [result for result in measured if isinstance(result.system, AgentMemory)]
     peers = [result for result in measured if not isinstance(result.system, AgentMemory)]
@@ -250,7 +250,7 @@ def verdict(results: Sequence[Result], sizes: Sequence[int]) -> str:
         return "No verdict: no peer was measured."
 
     def compare(what: str, pairs: list[tuple[str, float]]) -> str:
-        """Each pair is a peer and how many times AgentMemory is ahead of it there."""
+        """Each pair is another system, and how many times as fast AgentMemory is."""
         behind = [f"{name} ({times(factor)})" for name, factor in pairs if factor <= 1]
         if behind:
             return f"{what}: not ahead of {', '.join(behind)}"
@@ -285,7 +285,7 @@ def verdict(results: Sequence[Result], sizes: Sequence[int]) -> str:
 
 
 def as_json(results: Sequence[Result], settings: dict[str, Any]) -> dict[str, Any]:
-    """All figures, the raw search times among them."""
+    """Return all figures, including the raw search times."""
     return {
         "settings": settings,
         "systems": [

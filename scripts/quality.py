@@ -1,10 +1,10 @@
-"""Retrieval quality of the memory's text search with its default settings, on two public sets.
+"""Measures the quality of the memory's text search with default settings, on two public data sets.
 
     python scripts/quality.py --data ../shared/data
 
-LoCoMo (5 conversations): each turn is one memory with its speaker, session and time; a question is
-searched inside its conversation; R@k is the share of its evidence turns among the first k, averaged
-over questions. SciFact (BEIR): nDCG@10. Nothing about the questions reaches the memory but their text.
+LoCoMo (5 conversations): each turn is one memory with its speaker, session and time. A question is searched
+in its own conversation. R@k is the share of its evidence turns among the first k hits, averaged over
+questions. SciFact (BEIR): nDCG@10. Of the questions the memory only sees their text.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def open_memory() -> AgentMemorySystem:
 
 
 def turns(conversation: dict[str, Any], captions: bool) -> Iterator[dict[str, Any]]:
-    """The turns of one conversation as memories whose id is the turn's."""
+    """Yield the turns of one conversation as memories, with the ids of the turns."""
     number = 1
     while f"session_{number}" in conversation:
         when = datetime.strptime(
@@ -112,7 +112,7 @@ def main() -> int:
     conversations, science = folder / "locomo" / "locomo_dev.json", folder / "scifact"
     missing = [str(path) for path in (conversations, science) if not path.exists()]
     if missing:
-        print(f"not found: {', '.join(missing)}; give their folder with --data", file=sys.stderr)
+        print(f"not found: {', '.join(missing)}; pass their folder with --data", file=sys.stderr)
         return 1
     locomo(conversations, captions=False)
     locomo(conversations, captions=True)

@@ -1,10 +1,9 @@
-"""The pictures of the documents, from real runs: docs/images/*.png.
+"""Makes the pictures of the documents, docs/images/*.png, from real runs.
 
-    python scripts/screenshots.py                        makes a quick run, and takes them from it
-    python scripts/screenshots.py --results DIR          takes them from the newest run that is there
+    python scripts/screenshots.py                        from a quick run that it makes
+    python scripts/screenshots.py --results DIR          from the newest run in DIR
 
-Needs Chromium or Chrome (scripts/chromium.py finds it). Every picture is at most 150 KB: few colours, no
-more pixels than are looked at.
+It needs Chromium or Chrome (scripts/chromium.py finds it). Every picture has at most 150 KB.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from memory.benchmarking.results import BenchmarkResults
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 MOST_BYTES = 150_000
 COLOURS = (256, 128, 64, 32)
-"""From many to few, until the picture is small enough."""
+"""Numbers of colours to try in turn, until the picture is small enough."""
 MEMBENCH = (sys.executable, "-m", "memory.benchmarking.cli")
 SHOWN_LINES = 44
-"""Of the terminal."""
+"""Lines of the terminal's picture."""
 
 
 def main() -> int:
@@ -56,7 +55,7 @@ def main() -> int:
     IMAGES.mkdir(parents=True, exist_ok=True)
     given = options.results and options.results.resolve()
     with tempfile.TemporaryDirectory() as scratch, chromium.started(path) as browser:
-        # The usual folder in an empty place: no picture shows where it was taken.
+        # The default folder in an empty directory, so that no picture shows a path of this machine.
         os.chdir(scratch)
         if given:
             Path(DEFAULT_FOLDER).symlink_to(given, target_is_directory=True)
@@ -70,7 +69,7 @@ def main() -> int:
 
 
 def make_runs() -> None:
-    """A small run of all, and one with two targets to compare."""
+    """Make a small run of all benchmarks, and one with two targets to compare."""
     small = (*MEMBENCH, "run", "--profile", "quick", "--quiet")
     targets = ("--target", "agentmemory", "--target", "sqlite-baseline")
     subprocess.run([*small, "--rounds", "4"], check=True)
@@ -80,7 +79,7 @@ def make_runs() -> None:
 
 
 def pictures(browser: Any) -> Iterator[tuple[str, Any]]:
-    """Each picture's name, and how to take it."""
+    """Yield each picture's name, and a function that takes it."""
     results = Path(DEFAULT_FOLDER)
     manager = BenchmarkResults(results)
     alone = newest(results, targets=1)
@@ -101,7 +100,7 @@ def pictures(browser: Any) -> Iterator[tuple[str, Any]]:
 
 
 def newest(results: Path, targets: int) -> Path | None:
-    """The newest complete run with so many targets."""
+    """Return the newest complete run with this number of targets."""
     for folder in reversed(run_folders(results)):
         run = read_run(folder)
         if run.status == "complete" and len(run.targets) == targets:
@@ -111,7 +110,7 @@ def newest(results: Path, targets: int) -> Path | None:
     return None
 
 
-# -- how each is taken ------------------------------------------------------------------------
+# -- taking pictures --------------------------------------------------------------------------
 
 
 @contextmanager
@@ -132,7 +131,7 @@ def opened(browser: Any, address: str, width: int, height: int, dark: bool) -> I
 def page(
     browser: Any, path: Path, *, width: int = 1240, height: int, dark: bool = False, at: str = ""
 ) -> bytes:
-    """A window on a page, from the top or from one of its parts on."""
+    """Take a picture of a page, from the top or from the element `at`."""
     with opened(browser, path.resolve().as_uri(), width, height, dark) as opened_page:
         if at:
             opened_page.evaluate("(at) => document.querySelector(at).scrollIntoView()", at)
@@ -140,7 +139,7 @@ def page(
 
 
 def terminal(browser: Any, arguments: tuple[str, ...], columns: int = 104) -> bytes:
-    """What a command shows on a terminal, drawn by rich."""
+    """Take a picture of a command's terminal output, drawn by rich."""
     from rich.console import Console
     from rich.text import Text
 
@@ -189,7 +188,7 @@ def on_a_terminal(arguments: tuple[str, ...], columns: int) -> str:
 
 
 def plot(manager: BenchmarkResults, run: Path) -> bytes:
-    """A figure for a paper."""
+    """Draw a Matplotlib figure."""
     files = [
         file for file in manager.list_results(run=run.name) if file.benchmark == "vector_search_latency"
     ]
@@ -199,7 +198,7 @@ def plot(manager: BenchmarkResults, run: Path) -> bytes:
 
 
 def view(browser: Any) -> bytes:
-    """The first page of `membench view`."""
+    """Take a picture of the first page of `membench view`."""
     command = [*MEMBENCH, "view", "--no-open"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -216,7 +215,7 @@ def view(browser: Any) -> bytes:
 
 
 def save(data: bytes, path: Path) -> None:
-    """As a PNG with a palette, of as many colours as the size allows."""
+    """Write a PNG with a palette of as many colours as the size limit allows."""
     from PIL import Image
 
     picture = Image.open(io.BytesIO(data)).convert("RGB")

@@ -1,14 +1,15 @@
-"""A million operations on a memory that does not grow: does the process?
+"""Looks for memory leaks: a million operations on a memory whose size stays the same.
 
     python scripts/soak.py                        about ten minutes
-    python scripts/soak.py --operations 20000     a look at it
+    python scripts/soak.py --operations 20000     a quick try
 
-Several agents store, read, search and delete as fast as it goes, and the background moves memories
-between the tiers, over a live set of fixed size. Resident memory is read as it goes along; after a
-warm-up, its slope should be 0 bytes an operation, within the interval (see measure/trend.py).
+Several agents store, read, search and delete as fast as possible, while the maintenance thread moves
+memories between the tiers. The number of memories stays the same. The script reads the resident memory of
+the process at intervals. After a warm-up, the interval of its slope should contain 0 bytes an operation
+(see measure/trend.py).
 
-Before each reading glibc is told to give back what it holds free: that is not lost, and how it is spread
-over pages changes for hours. --plain leaves that out.
+Before each reading glibc returns its free memory to the system, because that is no leak. --plain does not
+do this.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--operations", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--plain", action="store_true", help="count what the allocator holds free, too")
+    parser.add_argument("--plain", action="store_true", help="also count the allocator's free memory")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         soak(Path(folder), arguments.operations, arguments.seed, plain=arguments.plain)
@@ -47,7 +48,7 @@ def main() -> None:
 def soak(folder: Path, operations: int, seed: int, *, plain: bool) -> None:
     config = MemoryConfig(maintenance_interval_seconds=5)
     config.ltm_config.db_path = str(folder / "memory.db")
-    # Small limits, so that all three tiers are in use and memories move all the time.
+    # With small limits all three tiers are in use, and memories move all the time.
     config.stm_config.memory_limit, config.im_config.memory_limit = _LIVE // 4, _LIVE // 4
     rng = random.Random(seed)
     texts = list(islice(sentences(MEMORIES, seed), 20_000))
@@ -55,7 +56,7 @@ def soak(folder: Path, operations: int, seed: int, *, plain: bool) -> None:
     agents = [f"agent {number}" for number in range(_AGENTS)]
     agent = agents[0]
     every = max(operations // _READINGS, 1)
-    # Made beforehand: lists that grow would be a leak of the script's own.
+    # Allocated in advance: growing lists would look like a leak.
     done = array("q", range(0, operations, every))
     resident = array("q", bytes(8 * len(done)))
     with AgentMemorySystem(config) as memory:
@@ -66,7 +67,7 @@ def soak(folder: Path, operations: int, seed: int, *, plain: bool) -> None:
         start = time.perf_counter()
         for number in range(operations):
             turn = _TURNS[number % len(_TURNS)]
-            if turn != "delete":  # who stores deletes next, so that nobody's memories become more
+            if turn != "delete":  # the agent that has just stored deletes, so its memories stay as many
                 agent = rng.choice(agents)
             mine = live[agent]
             if turn == "store":
@@ -85,16 +86,16 @@ def soak(folder: Path, operations: int, seed: int, *, plain: bool) -> None:
         seconds = time.perf_counter() - start
         kept, statistics = sum(map(len, live.values())), memory.get_memory_statistics()
     if not statistics["total"] == kept <= _AGENTS * _LIVE + 1:
-        sys.exit(f"{_AGENTS * _LIVE} memories were {kept} in the end, and the memory counts {statistics}")
+        sys.exit(f"{kept} memories at the end, expected {_AGENTS * _LIVE}; the memory counts {statistics}")
     slope = trend(done, resident)
     print(f"\r{operations:,} operations in {seconds:.0f} s, {kept:,} memories in {statistics['tiers']}")
-    print(f"disk {disk_bytes(folder) / 1e6:.1f} MB, RSS every tenth of the way, in MB:")
+    print(f"disk {disk_bytes(folder) / 1e6:.1f} MB; RSS in MB after each tenth of the operations:")
     tenths = [*resident[:: max(len(resident) // 10, 1)], resident[-1]]
     print(" ".join(f"{reading / 1e6:.1f}" for reading in tenths))
     if slope is None or slope.low is None or slope.high is None:
         print("too few readings for a slope: use more operations")
         return
-    verdict = "holds 0: no leak seen" if slope.low <= 0 <= slope.high else "does not hold 0"
+    verdict = "contains 0: no leak found" if slope.low <= 0 <= slope.high else "does not contain 0"
     print(
         f"slope {slope.value:+.2f} bytes an operation, 95 % interval {slope.low:+.2f} to {slope.high:+.2f}"
         f" after the first {WARM_UP_SHARE:.0%}: {verdict}"

@@ -1,10 +1,10 @@
-"""How quick `membench view` is with many runs: the first paint in a real browser, and the server's memory.
+"""Measures `membench view` with many runs: first paint in a real browser, and the server's memory.
 
     make view-speed
     python scripts/view_speed.py --runs 1000 5000 --repeat 5
 
-The runs are made as large as real ones; the browser is the one of the browser tests. For each number of
-runs the view is started afresh, opened in a new profile, and its list filtered; the medians are shown.
+The script makes runs as large as real ones, and uses the browser of the browser tests. Several times for
+each number of runs, it starts the view, opens it in a new profile, and filters the list. It prints medians.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _paint(page: Any) -> float:
 
 
 def _filter(page: Any) -> float:
-    """From the last letter to the list that fits it, in ms."""
+    """Return the milliseconds from typing to the filtered list."""
     start = time.perf_counter()
     page.fill("#text", "no such run")
     page.wait_for_function("() => document.querySelector('#count').textContent.startsWith('0 of')")
