@@ -1,4 +1,4 @@
-"""The small interface: functions by number of iterations, their report, and the document's example."""
+"""Timing plain functions: results, reports, and the example of the specification."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ GOOD: dict[str, Any] = {
     "max": 0.005,
 }
 MICROSECONDS = ("3.00", "3.00", "1.41", "3.90", "3.98", "2.00", "4.00")
-"""The figures of two calls that took 2 and 4 µs."""
+"""A result of two calls that took 2 and 4 µs."""
 seconds = st.floats(0, 1e6)
 
 # -- percentiles --------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def test_the_usual_percentiles_by_name() -> None:
 
 @settings(deadline=None)
 @given(st.lists(seconds, min_size=1, max_size=50), st.integers(0, 100))
-def test_percentiles_are_numpys(values: list[float], percentile: int) -> None:
+def test_percentiles_equal_those_of_numpy(values: list[float], percentile: int) -> None:
     found = calculate_percentiles(iter(values), [percentile])
     assert found == pytest.approx({f"p{percentile}": float(np.percentile(values, percentile))})
 
@@ -76,7 +76,7 @@ def test_a_percentile_may_have_decimals() -> None:
     ]
 
 
-def test_no_value_no_number_and_no_percentile_are_errors() -> None:
+def test_missing_values_nan_and_wrong_percentiles_are_errors() -> None:
     with pytest.raises(InvalidResult, match="no values: give at least one"):
         calculate_percentiles([])
     with pytest.raises(InvalidResult, match="nan"):
@@ -105,7 +105,7 @@ def test_a_result_has_the_statistics_of_its_calls(calls: list[float]) -> None:
 
 @settings(deadline=None)
 @given(st.floats(1e-9, 1e3), st.integers(1, 60))
-def test_equal_calls_make_a_result(call: float, count: int) -> None:
+def test_equal_times_give_a_valid_result(call: float, count: int) -> None:
     found = BenchmarkResult.of("search", [call] * count)
     assert found.min == found.mean == found.median == found.p99 == found.max == call
 
@@ -133,7 +133,7 @@ def test_a_result_as_a_dictionary_has_every_figure_and_its_unit() -> None:
         {"min": -0.001},
     ],
 )
-def test_a_result_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
+def test_an_impossible_result_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidResult, match=next(iter(wrong))):
         BenchmarkResult(**{**GOOD, **wrong})
 
@@ -153,11 +153,11 @@ def test_a_function_is_called_exactly_as_often_as_asked(iterations: int) -> None
     assert len(calls) == result.iterations == iterations
 
 
-def test_it_is_a_hundred_times_unless_told() -> None:
+def test_a_function_is_called_100_times_by_default() -> None:
     assert benchmark(lambda: None).iterations == 100
 
 
-def test_warm_up_calls_come_on_top_and_are_not_measured() -> None:
+def test_warm_up_calls_are_additional_and_not_measured() -> None:
     calls: list[int] = []
     result = benchmark(lambda: calls.append(1), iterations=10, warm_up=3)
     assert len(calls) == 13
@@ -202,7 +202,7 @@ def test_iterations_must_be_a_whole_number_above_zero(iterations: Any) -> None:
         suite.run()
 
 
-def test_what_cannot_be_timed_is_refused_before_anything_runs() -> None:
+def test_invalid_input_is_refused_before_anything_runs() -> None:
     async def query() -> None:
         raise AssertionError("never awaited")
 
@@ -218,7 +218,7 @@ def test_what_cannot_be_timed_is_refused_before_anything_runs() -> None:
         benchmark(lambda: None, name=" ")
 
 
-def test_a_function_that_raises_raises() -> None:
+def test_benchmark_passes_on_the_exception_of_the_function() -> None:
     with pytest.raises(ZeroDivisionError):
         benchmark(lambda: 1 / 0)
 
@@ -236,7 +236,7 @@ def finished_suite() -> FunctionSuite:
     return suite
 
 
-def test_a_function_that_raises_costs_its_own_result_and_is_named() -> None:
+def test_a_function_that_raises_goes_into_failures_and_the_others_run() -> None:
     report = finished_suite().report
     assert [result.benchmark_name for result in report.results] == ["short query", "long query"]
     assert [result.iterations for result in report.results] == [5, 7]
@@ -269,7 +269,7 @@ def test_a_suite_runs_again() -> None:
     assert suite.report is second
 
 
-def test_without_benchmarks_or_a_run_there_is_nothing_to_report(tmp_path: Path) -> None:
+def test_a_report_without_benchmarks_or_a_run_is_an_error(tmp_path: Path) -> None:
     suite = FunctionSuite()
     with pytest.raises(NothingMeasured, match="add_benchmark"):
         suite.run()
@@ -281,7 +281,7 @@ def test_without_benchmarks_or_a_run_there_is_nothing_to_report(tmp_path: Path) 
     assert not list(tmp_path.iterdir())
 
 
-def test_a_saved_report_is_read_back_as_it_was(tmp_path: Path) -> None:
+def test_a_saved_report_is_loaded_unchanged(tmp_path: Path) -> None:
     suite = finished_suite()
     path = suite.save_report(str(tmp_path / "new" / "memory_search_results.json"))
     assert path == tmp_path / "new" / "memory_search_results.json"
@@ -296,7 +296,7 @@ def test_a_saved_report_is_read_back_as_it_was(tmp_path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_a_report_is_asked_for_a_result_by_name() -> None:
+def test_a_report_returns_a_result_by_name() -> None:
     report = finished_suite().report
     assert report.result("long query").iterations == 7
     with pytest.raises(UnknownName, match="no result of 'broken'"):
@@ -307,14 +307,14 @@ def test_a_report_is_asked_for_a_result_by_name() -> None:
     "content",
     [b"", b"{", b"[]", b"\xff", b'{"results": []}', b'{"name": "x", "results": [{}]}'],
 )
-def test_a_damaged_report_is_named(tmp_path: Path, content: bytes) -> None:
+def test_the_error_names_a_damaged_report(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "report.json"
     path.write_bytes(content)
     with pytest.raises(DamagedResult, match=r"report\.json is damaged"):
         BenchmarkReport.load(path)
 
 
-def test_a_report_with_figures_that_cannot_be_is_damaged(tmp_path: Path) -> None:
+def test_a_report_with_impossible_figures_counts_as_damaged(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     BenchmarkReport("search", (BenchmarkResult(**GOOD),)).save(path)
     path.write_text(path.read_text().replace('"iterations": 10', '"iterations": 0'))
@@ -322,7 +322,7 @@ def test_a_report_with_figures_that_cannot_be_is_damaged(tmp_path: Path) -> None
         BenchmarkReport.load(path)
 
 
-def test_what_cannot_be_read_or_written_is_said(tmp_path: Path) -> None:
+def test_the_error_names_a_file_that_can_not_be_read_or_written(tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match="there is no file"):
         BenchmarkReport.load(tmp_path / "nowhere.json")
     with pytest.raises(DamagedResult, match="can't be read"):
@@ -332,7 +332,7 @@ def test_what_cannot_be_read_or_written_is_said(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_the_summary_is_an_aligned_table_and_names_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary_is_an_aligned_table_with_the_failures(capsys: pytest.CaptureFixture[str]) -> None:
     report = BenchmarkReport(
         "memory search",
         (
@@ -358,10 +358,10 @@ def test_the_summary_is_an_aligned_table_and_names_what_failed(capsys: pytest.Ca
     assert file.getvalue() == suite.report.summary() + "\n"
 
 
-# -- from outside -------------------------------------------------------------------------------
+# -- imports ------------------------------------------------------------------------------------
 
 
-def test_the_small_interface_loads_no_heavy_library() -> None:
+def test_framework_imports_no_heavy_library() -> None:
     program = (
         "import memory.benchmarking.framework as small, sys\n"
         "small.FunctionSuite().add_benchmark('x', lambda: 1).run().summary()\n"
@@ -371,7 +371,7 @@ def test_the_small_interface_loads_no_heavy_library() -> None:
     assert not {"numpy", "scipy", "pandas", "matplotlib", "psutil", "rich"} & set(done.stdout.split())
 
 
-def test_the_example_of_the_document_works(
+def test_the_example_of_the_specification_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     document = Path(__file__).parents[2] / "docs" / "performance" / "benchmarks.md"

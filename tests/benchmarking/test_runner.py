@@ -1,4 +1,4 @@
-"""The engine as a class: the same runs as the command's, from a program."""
+"""`BenchmarkRunner`: the same runs as by the command, from a program."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Notes(Listener):
         self.events.append(("ended", outcome.round is not None))
 
 
-def test_one_benchmark_with_its_parameters(config: BenchmarkConfig, file: Path) -> None:
+def test_run_benchmark_runs_one_benchmark_with_its_parameters(config: BenchmarkConfig, file: Path) -> None:
     notes = Notes()
     runner = BenchmarkRunner(config, paths=[file], listener=notes)
     finished = runner.run_benchmark("mine", "first", size=7)
@@ -80,10 +80,10 @@ def test_one_benchmark_with_its_parameters(config: BenchmarkConfig, file: Path) 
     ]  # fmt: skip
 
 
-def test_a_category_with_a_part_that_fails_and_is_resumed(config: BenchmarkConfig, file: Path) -> None:
+def test_a_category_whose_benchmark_fails_can_be_resumed(config: BenchmarkConfig, file: Path) -> None:
     broken = write(file.with_name("broken"), "")
     runner = BenchmarkRunner(config, paths=[file])
-    assert "mine" in runner.found.categories()  # now the configuration knows them too
+    assert "mine" in runner.found.categories()  # this adds them to the configuration
     config.set_text("mine.size=5")
     finished = runner.run_category("mine")
     assert not finished.succeeded
@@ -99,7 +99,7 @@ def test_a_category_with_a_part_that_fails_and_is_resumed(config: BenchmarkConfi
     assert again.run.failures == []
 
 
-def test_the_latest_run_to_resume_is_one_that_is_not_complete(config: BenchmarkConfig, file: Path) -> None:
+def test_resume_latest_takes_the_latest_incomplete_run(config: BenchmarkConfig, file: Path) -> None:
     cases = BenchmarkRunner(config, paths=[file]).plan(["mine"], ["second"])
     folder, _ = new_run(config, cases)
     make_run(Path(config.output_dir), "29990801_101500_ab12")
@@ -113,7 +113,7 @@ def test_the_latest_run_to_resume_is_one_that_is_not_complete(config: BenchmarkC
         BenchmarkRunner(config).resume()
 
 
-def test_where_nothing_gave_a_figure_that_is_an_error_with_its_causes(
+def test_a_run_without_any_figure_raises_an_error_with_the_causes(
     config: BenchmarkConfig, file: Path
 ) -> None:
     write(file.with_name("broken"), "")
@@ -121,8 +121,8 @@ def test_where_nothing_gave_a_figure_that_is_an_error_with_its_causes(
         BenchmarkRunner(config, paths=[file]).run_benchmark("mine", "breaks")
 
 
-def test_a_run_outside_of_the_main_thread(config: BenchmarkConfig, file: Path) -> None:
-    """Signals belong to the main thread; a run elsewhere leaves them alone."""
+def test_a_run_works_outside_of_the_main_thread(config: BenchmarkConfig, file: Path) -> None:
+    """Only the main thread can handle signals; a run elsewhere does not touch them."""
     found: list[FinishedRun] = []
     runner = BenchmarkRunner(config, paths=[file])
     thread = threading.Thread(target=lambda: found.append(runner.run_benchmark("mine", "second")))
@@ -131,14 +131,14 @@ def test_a_run_outside_of_the_main_thread(config: BenchmarkConfig, file: Path) -
     assert found[0].succeeded
 
 
-def test_all_means_all(config: BenchmarkConfig, file: Path) -> None:
+def test_run_all_runs_every_benchmark(config: BenchmarkConfig, file: Path) -> None:
     runner = BenchmarkRunner(config, paths=[file])
     names = [case.name for case in runner.plan()]
     assert names == [each.full_name for each in runner.found.benchmarks]
     assert {"storage.read_latency", "mine.first"} <= set(names)
 
 
-def test_wrong_names_and_numbers_are_refused_before_anything_runs(
+def test_invalid_names_and_numbers_are_refused_before_anything_runs(
     config: BenchmarkConfig, file: Path
 ) -> None:
     runner = BenchmarkRunner(config, paths=[file])
@@ -163,7 +163,7 @@ def test_the_same_runner_times_plain_functions(capsys: pytest.CaptureFixture[str
     assert "sort" in capsys.readouterr().out
 
 
-def test_a_run_is_saved_before_it_begins(config: BenchmarkConfig, file: Path) -> None:
+def test_a_run_is_saved_before_its_first_round(config: BenchmarkConfig, file: Path) -> None:
     cases = BenchmarkRunner(config, paths=[file]).plan(["mine"])
     folder, run = new_run(config, cases)
     assert read_run(folder) == run

@@ -1,4 +1,4 @@
-"""Growth: the exponent of a power law is found, with an interval where the points allow one."""
+"""Growth: the exponent of a power law, with an interval if there are at least three sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations on a schedule: latency from the intended start, what is dropped, and who was late."""
+"""Operations on a schedule: latency from the intended start, dropped arrivals, lateness."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from memory.benchmarking.measure.open_loop import Latencies, Progress, poisson_s
 from memory.benchmarking.measure.timeline import Timeline
 
 
-def test_arrivals_are_independent_and_as_many_as_the_rate_says() -> None:
+def test_arrivals_are_independent_and_match_the_rate() -> None:
     starts = poisson_starts(100.0, 50.0, seed=1)
     assert list(starts) == sorted(starts)
     assert starts == poisson_starts(100.0, 50.0, seed=1)
     assert starts != poisson_starts(100.0, 50.0, seed=2)
     assert 0 < starts[0] < starts[-1] < 50
     assert abs(len(starts) - 5000) < 6 * 5000**0.5
-    # Of gaps between independent arrivals, as many as 1/e are longer than the mean one.
+    # For independent arrivals, a share of 1/e of the gaps is longer than the mean gap.
     gaps = [later - earlier for earlier, later in pairwise(starts)]
     assert sum(gap > 0.01 for gap in gaps) / len(gaps) == pytest.approx(0.368, abs=0.03)
 
 
-def test_there_is_an_arrival_even_in_a_short_time() -> None:
+def test_a_short_schedule_has_at_least_one_arrival() -> None:
     assert list(poisson_starts(1.0, 1e-9, seed=0)) == [0.0]
 
 
@@ -51,8 +51,8 @@ def test_each_arrival_is_done_once_and_never_before_its_time() -> None:
     assert loop.seconds >= starts[-1]
 
 
-def test_a_stall_counts_for_all_who_came_meanwhile() -> None:
-    """A closed loop would see one slow operation and nine quick ones."""
+def test_a_stall_counts_for_all_arrivals_during_it() -> None:
+    """A closed loop would measure one slow operation and nine fast ones."""
     stall = 0.05
 
     def operation(number: int) -> None:
@@ -65,7 +65,7 @@ def test_a_stall_counts_for_all_who_came_meanwhile() -> None:
     assert loop.latencies["x"].percentile_ms(50) >= stall * 1e3 - 10
 
 
-def test_who_nobody_could_serve_in_time_is_dropped() -> None:
+def test_an_arrival_that_no_worker_could_start_in_time_is_dropped() -> None:
     def operation(number: int) -> None:
         if number == 0:
             time.sleep(0.1)
@@ -75,7 +75,7 @@ def test_who_nobody_could_serve_in_time_is_dropped() -> None:
     assert loop.done == 1
 
 
-def test_failures_are_counted_and_the_first_is_told() -> None:
+def test_failures_are_counted_and_the_first_exception_is_kept() -> None:
     def operation(number: int) -> None:
         if number % 2:
             raise ValueError(number)
@@ -87,14 +87,14 @@ def test_failures_are_counted_and_the_first_is_told() -> None:
     assert loop.latencies["odd or even"].count == 5
 
 
-def test_arrivals_and_kinds_belong_together() -> None:
+def test_every_arrival_needs_a_kind() -> None:
     with pytest.raises(InvalidResult, match="2 starts and 1 kinds"):
         run_open_loop(print, [0.0, 1.0], ["x"])
     with pytest.raises(InvalidResult, match="0 starts"):
         run_open_loop(print, [], [])
 
 
-def test_latencies_are_known_to_a_thousandth() -> None:
+def test_latencies_have_three_significant_digits() -> None:
     one, other = Latencies(), Latencies()
     for value in range(1, 1001):
         (one if value % 2 else other).record(value * 1_000_000)
@@ -105,7 +105,7 @@ def test_latencies_are_known_to_a_thousandth() -> None:
     assert one.figures()["max_ms"] == pytest.approx(1000, rel=1e-3)
 
 
-def test_a_latency_beyond_the_scale_counts_as_its_end() -> None:
+def test_a_latency_beyond_the_range_counts_as_its_maximum() -> None:
     latencies = Latencies()
     latencies.record(-5)
     latencies.record(10**18)
@@ -113,12 +113,12 @@ def test_a_latency_beyond_the_scale_counts_as_its_end() -> None:
     assert latencies.percentile_ms(100) == pytest.approx(3.6e6, rel=1e-3)
 
 
-def test_no_latency_has_no_percentile() -> None:
+def test_a_percentile_without_latencies_is_an_error() -> None:
     with pytest.raises(InvalidResult, match="no latency was recorded"):
         Latencies().percentile_ms(50)
 
 
-def test_a_timeline_sees_what_the_process_holds() -> None:
+def test_a_timeline_records_memory_and_cpu_of_the_process() -> None:
     done = 0
     held = None
     with Timeline(0.002, lambda: done) as timeline:
@@ -134,7 +134,7 @@ def test_a_timeline_sees_what_the_process_holds() -> None:
     assert held is not None
 
 
-def test_before_each_reading_something_can_be_done() -> None:
+def test_a_timeline_calls_before_reading_each_time() -> None:
     before: list[int] = []
     with Timeline(0.002, lambda: len(before), lambda: before.append(1)) as timeline:
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Figures of rankings against their definitions, and intervals that know of clusters."""
+"""Figures of rankings against their definitions, and intervals over clusters."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_questions_of_one_conversation_count_less_than_independent_ones() -> Non
     assert 0.5 - together.low > 3 * (0.5 - apart.low)
 
 
-def test_the_clustered_interval_holds_the_truth_about_as_often_as_it_says() -> None:
+def test_the_clustered_interval_covers_the_true_mean_in_about_95_percent() -> None:
     rng = random.Random(1)
     held = 0
     for _ in range(300):
@@ -68,7 +68,7 @@ def test_the_clustered_interval_holds_the_truth_about_as_often_as_it_says() -> N
     assert 0.88 <= held / 300 <= 0.99
 
 
-def test_one_cluster_is_judged_by_its_questions_and_one_question_by_nothing() -> None:
+def test_a_single_cluster_uses_its_questions_and_a_single_question_has_no_interval() -> None:
     assert clustered_mean([0.0, 1.0, 1.0], ["a"] * 3).low is not None
     assert clustered_mean([1.0], ["a"]).low is None
 
@@ -77,6 +77,8 @@ def test_one_cluster_is_judged_by_its_questions_and_one_question_by_nothing() ->
     st.lists(st.integers(0, 5).map(float), min_size=1, max_size=20),
     st.lists(st.integers(0, 5).map(float), min_size=1, max_size=20),
 )
-def test_separation_is_the_share_of_pairs_won(higher: list[float], lower: list[float]) -> None:
+def test_separation_is_the_share_of_pairs_in_the_right_order(
+    higher: list[float], lower: list[float]
+) -> None:
     won = sum((a > b) + 0.5 * (a == b) for a in higher for b in lower)
     assert separation(higher, lower) == pytest.approx(won / (len(higher) * len(lower)))

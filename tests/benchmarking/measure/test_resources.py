@@ -1,4 +1,4 @@
-"""Memory and disk, as the system sees them."""
+"""Memory and disk use of processes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ from memory.benchmarking.measure.resources import (
 MEGABYTE = 1_000_000
 
 
-def test_what_a_process_holds_is_at_most_what_it_ever_held() -> None:
-    assert 0 < rss_bytes() <= peak_rss_bytes() + 10 * MEGABYTE  # the two are kept in step only roughly
+def test_resident_memory_is_at_most_its_peak() -> None:
+    assert (
+        0 < rss_bytes() <= peak_rss_bytes() + 10 * MEGABYTE
+    )  # the system updates the two at different times
     assert rss_bytes(os.getpid()) > 0
 
 
-def test_the_peak_remembers_what_was_given_back() -> None:
+def test_the_peak_includes_memory_that_was_freed() -> None:
     program = (
         "from memory.benchmarking.measure.resources import peak_rss_bytes, rss_bytes\n"
         "large = bytearray(b'x') * 100_000_000\n"
@@ -40,11 +42,11 @@ def test_the_peak_remembers_what_was_given_back() -> None:
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries can't be told")
-def test_what_the_allocator_holds_free_can_be_given_back() -> None:
+def test_free_memory_of_the_allocator_can_be_returned() -> None:
     program = (
         "from memory.benchmarking.measure.resources import give_back_free_memory, rss_bytes\n"
         "blocks = [bytes(10_000) for _ in range(5_000)]\n"
-        "del blocks[:-1]\n"  # the last lies above all others, which therefore stay with the process
+        "del blocks[:-1]\n"  # the last block is on top of the heap, so the others stay with the process
         "before = rss_bytes()\n"
         "give_back_free_memory()\n"
         "print(before - rss_bytes())"
@@ -52,13 +54,13 @@ def test_what_the_allocator_holds_free_can_be_given_back() -> None:
     assert int(_run(program)) > 40 * MEGABYTE
 
 
-def test_giving_back_harms_nothing() -> None:
+def test_returning_free_memory_keeps_live_objects() -> None:
     kept = [bytes([number % 256]) * 10_000 for number in range(500)]
     give_back_free_memory()
     assert all(block == bytes([number % 256]) * 10_000 for number, block in enumerate(kept))
 
 
-def test_a_small_process_does_not_report_the_peak_of_the_large_one_that_started_it() -> None:
+def test_a_small_process_does_not_report_the_peak_of_its_large_parent() -> None:
     child = "from memory.benchmarking.measure.resources import peak_rss_bytes; print(peak_rss_bytes())"
     program = (
         "import subprocess, sys\n"
@@ -74,7 +76,7 @@ def _run(program: str) -> str:
     ).stdout
 
 
-def test_the_size_on_disk_is_that_of_all_files_below(tmp_path: Path) -> None:
+def test_the_size_on_disk_includes_all_subfolders(tmp_path: Path) -> None:
     assert disk_bytes(tmp_path) == 0
     (tmp_path / "one").write_bytes(b"x" * 1000)
     (tmp_path / "deeper" / "still").mkdir(parents=True)
@@ -110,7 +112,7 @@ def test_a_file_that_is_deleted_meanwhile_does_not_count(
     assert disk_bytes(tmp_path) == 1000
 
 
-def test_a_folder_that_is_not_there_has_no_size(tmp_path: Path) -> None:
+def test_the_size_of_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InvalidResult, match="not a folder"):
         disk_bytes(tmp_path / "nowhere")
     (tmp_path / "file").touch()
@@ -118,7 +120,7 @@ def test_a_folder_that_is_not_there_has_no_size(tmp_path: Path) -> None:
         disk_bytes(tmp_path / "file")
 
 
-def test_the_traced_peak_is_what_was_held_at_once() -> None:
+def test_the_traced_peak_is_the_most_allocated_at_once() -> None:
     def operation() -> None:
         for _ in range(5):
             bytearray(10 * MEGABYTE)
@@ -127,7 +129,7 @@ def test_the_traced_peak_is_what_was_held_at_once() -> None:
     assert traced_peak_bytes(lambda: None) < MEGABYTE
 
 
-def test_tracing_ends_as_it_began() -> None:
+def test_tracing_is_left_on_or_off_as_before() -> None:
     def fail() -> None:
         raise KeyError
 

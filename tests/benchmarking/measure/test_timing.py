@@ -1,7 +1,7 @@
-"""The clock of the benchmarks: what is on it, what is off it, and how often it calls.
+"""Timing of operations: what is timed, what is not, and how often an operation is called.
 
-Where it matters how long something takes, time is moved by hand: reading the clock costs what the test
-says, and so does the operation.
+Tests that depend on durations use a simulated clock: the test sets how long reading the clock and calling
+the operation take.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from memory.benchmarking.measure.timing import CLOCK_SHARE, Timing, clock_cost_n
 
 
 class HandClock:
-    """Wall and CPU time that pass only when somebody says so."""
+    """A simulated clock of wall and CPU time; it advances only when a test says so."""
 
     def __init__(self, reading_ns: int = 50) -> None:
         self.wall = self.cpu = 0
@@ -61,7 +61,7 @@ def hands() -> Iterator[HandClock]:
 
 
 class SlowItems(Sequence[int]):
-    """Items that take time to be fetched."""
+    """Items that take time to fetch."""
 
     def __init__(self, count: int, fetch: Callable[[], object]) -> None:
         self.count = count
@@ -77,7 +77,7 @@ class SlowItems(Sequence[int]):
         return place
 
 
-# -- how often ----------------------------------------------------------------------------------
+# -- number of calls ---------------------------------------------------------------------------
 
 
 @given(calls=st.integers(1, 300), blocks=st.integers(1, 20), warm_up=st.integers(0, 5))
@@ -93,9 +93,7 @@ def test_with_one_call_a_sample_the_number_of_calls_is_exact(calls: int, blocks:
 
 @given(calls=st.integers(1, 3000), operation_ns=st.integers(1, 20_000))
 @settings(max_examples=40, deadline=None)
-def test_grouped_calls_are_those_asked_for_and_less_than_a_sample_more(
-    calls: int, operation_ns: int
-) -> None:
+def test_grouped_calls_exceed_the_request_by_less_than_a_sample(calls: int, operation_ns: int) -> None:
     clock = HandClock()
     patch = clock.patched
     count = 0
@@ -116,7 +114,7 @@ def test_grouped_calls_are_those_asked_for_and_less_than_a_sample_more(
 
 @pytest.mark.parametrize("calls", [10, 100, 1000, 5000])
 @pytest.mark.parametrize("operation_ns", [100, 300, 700, 1100, 2900])
-def test_round_numbers_of_calls_come_out_exactly(hands: HandClock, calls: int, operation_ns: int) -> None:
+def test_round_numbers_of_calls_are_made_exactly(hands: HandClock, calls: int, operation_ns: int) -> None:
     assert time_calls(lambda: hands.work(operation_ns), calls=calls).calls == calls
 
 
@@ -140,13 +138,13 @@ def test_blocks_hold_all_samples_in_order() -> None:
     assert len(found.block_cpu_ns) == 10
 
 
-def test_blocks_that_would_be_too_short_are_fewer(hands: HandClock) -> None:
+def test_there_are_fewer_blocks_if_they_would_be_too_short(hands: HandClock) -> None:
     begun: list[int] = []
     found = time_calls(lambda: hands.work(20_000), calls=100, before_block=lambda: begun.append(1))
     assert len(found.block_samples) == len(begun) == 2  # 2 ms in all, at least 1 ms each
 
 
-def test_before_block_is_off_the_clock(hands: HandClock) -> None:
+def test_before_block_is_not_timed(hands: HandClock) -> None:
     found = time_calls(lambda: hands.work(1_000_000), calls=50, before_block=lambda: hands.work(5_000_000))
     assert found["total_time_seconds"] == pytest.approx(0.05, rel=0.001)
     assert found["wall_to_cpu"] == pytest.approx(1)
@@ -155,26 +153,26 @@ def test_before_block_is_off_the_clock(hands: HandClock) -> None:
 # -- items --------------------------------------------------------------------------------------
 
 
-def test_items_are_taken_in_order_over_and_over() -> None:
+def test_items_are_used_in_order_and_again_from_the_start() -> None:
     seen: list[str] = []
     time_calls(seen.append, ["a", "b", "c"], calls=8, warm_up=0)
     assert "".join(seen) == "abcabcab"
 
 
-def test_items_go_on_where_the_block_before_stopped() -> None:
+def test_a_block_continues_with_the_next_item() -> None:
     seen: list[int] = []
     time_calls(seen.append, range(5), calls=9, warm_up=0, blocks=4)
     assert seen == [0, 1, 2, 3, 4, 0, 1, 2, 3]
 
 
-def test_without_warm_up_and_calls_every_item_is_met_once() -> None:
+def test_without_warm_up_and_calls_every_item_is_used_once() -> None:
     seen: list[int] = []
     found = time_calls(seen.append, range(1234), warm_up=0)
     assert seen == list(range(1234))
     assert found.calls_per_sample == 1
 
 
-def test_every_item_is_met_also_where_there_are_more_than_samples_are_kept(
+def test_every_item_is_used_even_if_there_are_more_items_than_samples(
     hands: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timing, "MOST_SAMPLES", 100)
@@ -189,26 +187,26 @@ def test_every_item_is_met_also_where_there_are_more_than_samples_are_kept(
     assert len(found.samples_ns) <= 100
 
 
-def test_an_array_of_items_will_do() -> None:
+def test_items_may_be_an_array() -> None:
     seen: list[float] = []
     time_calls(seen.append, np.array([1.0, 2.0]), calls=4, warm_up=0)  # type: ignore[arg-type]
     assert seen == [1.0, 2.0, 1.0, 2.0]
 
 
 @pytest.mark.parametrize("operation_ns", [100, 1000, 100_000])
-def test_fetching_items_is_off_both_clocks(hands: HandClock, operation_ns: int) -> None:
+def test_fetching_items_is_not_timed(hands: HandClock, operation_ns: int) -> None:
     items = SlowItems(500, lambda: hands.work(operation_ns))
     found = time_calls(lambda item: hands.work(operation_ns), items, calls=1000)
     assert found["mean_ms"] * 1e6 == pytest.approx(operation_ns, rel=0.02)
     assert found["cpu_ms"] * 1e6 == pytest.approx(operation_ns, rel=0.05)
 
 
-# -- what the figures hold ----------------------------------------------------------------------
+# -- figures ------------------------------------------------------------------------------------
 
 
 @given(reading_ns=st.integers(1, 500), operation_ns=st.integers(5, 1_000_000))
 @settings(max_examples=40, deadline=None)
-def test_the_clock_is_at_most_its_share_of_a_figure(reading_ns: int, operation_ns: int) -> None:
+def test_reading_the_clock_is_at_most_its_share_of_a_sample(reading_ns: int, operation_ns: int) -> None:
     clock = HandClock(reading_ns)
     patch = clock.patched
     try:
@@ -219,7 +217,7 @@ def test_the_clock_is_at_most_its_share_of_a_figure(reading_ns: int, operation_n
     assert found["p50_ms"] == pytest.approx(found["mean_ms"], rel=1e-6)
 
 
-def test_a_timing_lasts_about_as_long_as_it_should_and_keeps_so_many_samples(
+def test_a_timing_takes_about_its_seconds_and_limits_its_samples(
     hands: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timing, "MOST_SAMPLES", 200)
@@ -242,7 +240,7 @@ def test_an_interruption_of_the_warm_up_does_not_change_the_calibration(
     assert time_calls(operation, calls=100).calls_per_sample == 10
 
 
-def test_cpu_time_leaves_out_the_loop_and_waiting() -> None:
+def test_cpu_time_excludes_the_loop_and_waiting() -> None:
     clock = HandClock(reading_ns=100)
     patch = clock.patched
 
@@ -289,11 +287,11 @@ def test_throughput_and_latency_come_from_the_same_samples(
     assert found["items_processed"] == found.calls * work
     assert found["throughput_ops_per_second"] * found["mean_ms"] == pytest.approx(1000 * work)
     assert found["p50_ms"] <= found["p95_ms"] <= found["p99_ms"] <= found["max_ms"]
-    assert "wall_to_cpu" not in found  # no CPU time was seen
+    assert "wall_to_cpu" not in found  # the clock saw no CPU time
     assert all(np.isfinite(list(found.values())))
 
 
-def test_an_operation_that_costs_nothing_has_figures() -> None:
+def test_an_operation_that_takes_no_time_has_figures() -> None:
     clock = HandClock(reading_ns=0)
     patch = clock.patched
     try:
@@ -309,11 +307,11 @@ def test_a_timing_without_samples_is_refused() -> None:
         Timing((), (), (), ())
 
 
-def test_the_cost_of_the_clock_is_that_of_one_reading(hands: HandClock) -> None:
+def test_clock_cost_is_the_time_of_one_reading(hands: HandClock) -> None:
     assert clock_cost_ns() == pytest.approx(50, rel=0.02)
 
 
-def test_the_real_clock_costs_something() -> None:
+def test_reading_the_real_clock_takes_time() -> None:
     assert clock_cost_ns() > 0
 
 
@@ -324,12 +322,12 @@ def test_a_real_operation_has_all_its_figures() -> None:
     assert found.milliseconds == [sample / 1e6 / found.calls_per_sample for sample in found.samples_ns]
 
 
-# -- garbage ------------------------------------------------------------------------------------
+# -- garbage collection ------------------------------------------------------------------------
 
 
 @pytest.fixture
 def collector() -> Iterator[None]:
-    """Leaves the collector as it was, whatever a test does to it."""
+    """Restore the garbage collector's state after a test."""
     was_on = gc.isenabled()
     yield
     gc.unfreeze()
@@ -338,7 +336,7 @@ def collector() -> Iterator[None]:
 
 @pytest.mark.usefixtures("collector")
 @pytest.mark.parametrize("on", [True, False])
-def test_the_collector_is_off_inside_and_as_before_afterwards(on: bool) -> None:
+def test_garbage_collection_is_off_inside_and_restored_afterwards(on: bool) -> None:
     (gc.enable if on else gc.disable)()
     inside: list[bool] = []
     between: list[bool] = []
@@ -361,7 +359,7 @@ class Boom(Exception):
 @pytest.mark.usefixtures("collector")
 @pytest.mark.parametrize("raised", [Boom, KeyboardInterrupt])
 @pytest.mark.parametrize("failing_call", [1, 2, 15, 40])
-def test_an_operation_that_raises_leaves_the_collector_as_it_was(
+def test_garbage_collection_is_restored_if_the_operation_raises(
     failing_call: int, raised: type[BaseException]
 ) -> None:
     gc.enable()
@@ -380,7 +378,7 @@ def test_an_operation_that_raises_leaves_the_collector_as_it_was(
 
 
 @pytest.mark.usefixtures("collector")
-def test_before_block_that_raises_leaves_the_collector_as_it_was() -> None:
+def test_garbage_collection_is_restored_if_before_block_raises() -> None:
     def fail() -> None:
         raise Boom
 
@@ -391,14 +389,14 @@ def test_before_block_that_raises_leaves_the_collector_as_it_was() -> None:
 
 
 class Knot:
-    """Garbage that only the collector finds."""
+    """Make garbage that only the collector can free."""
 
     def __init__(self) -> None:
         self.myself = self
 
 
 @pytest.mark.usefixtures("collector")
-def test_garbage_stays_within_a_block_and_is_gone_before_the_next() -> None:
+def test_garbage_is_collected_between_blocks_only() -> None:
     knots: list[weakref.ref[Knot]] = []
     alive: list[int] = []
 
@@ -411,7 +409,7 @@ def test_garbage_stays_within_a_block_and_is_gone_before_the_next() -> None:
 
 
 @pytest.mark.usefixtures("collector")
-def test_what_somebody_else_froze_stays_frozen() -> None:
+def test_objects_that_the_caller_froze_stay_frozen() -> None:
     gc.freeze()
     frozen = gc.get_freeze_count()
     time_calls(lambda: None, calls=3)
@@ -419,7 +417,7 @@ def test_what_somebody_else_froze_stays_frozen() -> None:
 
 
 @pytest.mark.usefixtures("collector")
-def test_a_timing_inside_of_a_timing_leaves_the_collector_off() -> None:
+def test_a_nested_timing_leaves_garbage_collection_off() -> None:
     after: list[bool] = []
 
     def outer() -> None:
@@ -432,7 +430,7 @@ def test_a_timing_inside_of_a_timing_leaves_the_collector_off() -> None:
     assert gc.get_freeze_count() == 0
 
 
-# -- what can't work ----------------------------------------------------------------------------
+# -- invalid settings ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -453,7 +451,7 @@ def test_a_timing_inside_of_a_timing_leaves_the_collector_off() -> None:
         {"items": []},
     ],
 )
-def test_settings_that_cannot_work_are_named_and_nothing_is_called(wrong: dict[str, Any]) -> None:
+def test_invalid_settings_are_named_and_nothing_is_called(wrong: dict[str, Any]) -> None:
     called: list[object] = []
     with pytest.raises(InvalidResult, match=next(iter(wrong))):
         time_calls(lambda *item: called.append(item), **wrong)

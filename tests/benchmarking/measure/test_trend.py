@@ -1,4 +1,4 @@
-"""Slopes of a series whose readings hang together."""
+"""Slopes of series with correlated readings."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def holds(estimate: Estimate, value: float) -> bool:
     return estimate.low <= value <= estimate.high
 
 
-def test_a_straight_line_has_its_slope() -> None:
+def test_the_slope_of_a_straight_line_is_exact() -> None:
     found = slope_of([3.0 * x + 5 for x in range(200)])
     assert (found.value, found.low, found.high) == pytest.approx((3.0, 3.0, 3.0))
 
 
-def test_what_stays_has_none() -> None:
+def test_a_constant_series_has_slope_zero() -> None:
     found = slope_of([42.0] * 100)
     assert (found.value, found.low, found.high) == (0.0, 0.0, 0.0)
 
@@ -37,11 +37,11 @@ def test_filling_a_cache_at_the_beginning_is_no_leak() -> None:
     assert holds(slope_of([min(x, 200) * 1000.0 for x in range(1000)]), 0)
 
 
-def test_one_step_later_on_is_no_leak() -> None:
+def test_a_single_later_step_is_no_leak() -> None:
     assert holds(slope_of([0.0 if x < 600 else 5e6 for x in range(1000)]), 0)
 
 
-def test_a_small_leak_is_seen_through_the_noise() -> None:
+def test_a_small_leak_is_found_in_noise() -> None:
     rng = random.Random(1)
     found = slope_of([2.0 * x + rng.gauss(0, 20) for x in range(2000)])
     assert found.value == pytest.approx(2.0, abs=0.1)
@@ -49,8 +49,8 @@ def test_a_small_leak_is_seen_through_the_noise() -> None:
 
 
 @pytest.mark.parametrize("step", [0.0, 1.0], ids=["readings by themselves", "a walk"])
-def test_the_interval_holds_the_truth_as_often_as_it_says(step: float) -> None:
-    """Also for a random walk, where the usual interval of a fitted line would almost never hold it."""
+def test_the_interval_contains_the_true_slope_in_95_percent(step: float) -> None:
+    """This includes a random walk, for which the usual interval of a fitted line almost never does."""
     held = 0
     for seed in range(300):
         rng = random.Random(seed)
@@ -62,13 +62,13 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(step: float) -> None:
     assert held >= 300 * 0.95 - 4 * (300 * 0.95 * 0.05) ** 0.5
 
 
-def test_too_few_readings_say_nothing() -> None:
+def test_too_few_readings_give_no_slope() -> None:
     assert trend([], []) is None
     assert trend(list(range(20)), [1.0] * 20) is None
     assert trend([5.0] * 1000, [1.0] * 1000) is None
 
 
-def test_readings_belong_to_places_in_order() -> None:
+def test_readings_need_one_ascending_x_each() -> None:
     with pytest.raises(InvalidResult, match="pass one for each"):
         trend([1.0, 2.0], [1.0])
     with pytest.raises(InvalidResult, match="in ascending order"):

@@ -1,4 +1,4 @@
-"""The machine and the versions: a digest that stays while nothing lasting changes."""
+"""The description of machine and versions, and its digest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from memory.benchmarking.model.records import Environment
 LASTING = {"cpu", "cores", "memory_gb", "os", "python", "packages", "file_system"}
 
 
-def test_everything_that_a_figure_depends_on_is_there(tmp_path: Path) -> None:
+def test_the_description_has_everything_that_figures_depend_on(tmp_path: Path) -> None:
     here = describe(tmp_path)
     assert here.cpu
     assert here.cores == available_cores() == len(os.sched_getaffinity(0))
@@ -32,14 +32,14 @@ def test_everything_that_a_figure_depends_on_is_there(tmp_path: Path) -> None:
     assert "none" not in here.packages.values()
 
 
-def test_the_fingerprint_is_that_of_the_lasting_fields(tmp_path: Path) -> None:
+def test_the_fingerprint_is_a_digest_of_the_lasting_fields(tmp_path: Path) -> None:
     here = msgspec.to_builtins(describe(tmp_path))
     assert here["fingerprint"] == fingerprint_of({name: here[name] for name in LASTING})
     assert set(here) == LASTING | {"fingerprint", "git_revision", "git_dirty"}
 
 
-def test_two_processes_have_one_fingerprint(tmp_path: Path) -> None:
-    """Whatever differs between them: hash seed, working folder, variables, load."""
+def test_two_processes_have_the_same_fingerprint(tmp_path: Path) -> None:
+    """Their hash seeds, working folders, environment variables and load differ."""
     program = (
         "import sys, msgspec; from pathlib import Path;"
         "from memory.benchmarking.model.environment import *;"
@@ -62,7 +62,7 @@ def test_two_processes_have_one_fingerprint(tmp_path: Path) -> None:
     assert [(each.git_revision, each.git_dirty) for each in others] == [("", None)] * 2
 
 
-def test_a_ram_disk_is_another_place_than_a_disk(tmp_path: Path) -> None:
+def test_a_ram_disk_has_another_fingerprint_than_a_disk(tmp_path: Path) -> None:
     ram = Path("/dev/shm")
     if not ram.is_dir() or describe(ram).file_system == describe(tmp_path).file_system:
         pytest.skip("there is no RAM disk, or all is one")

@@ -75,7 +75,7 @@ def write_in_another_process(folder: str, number: int) -> str:
     return write_new(Path(folder), "name", ".json", str(number).encode()).name
 
 
-def test_names_never_collide_not_even_between_processes(tmp_path: Path) -> None:
+def test_names_never_collide_even_between_processes(tmp_path: Path) -> None:
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         names = pool.starmap(write_in_another_process, [(str(tmp_path), number) for number in range(20)])
     assert sorted(names) == sorted(["name.json", *(f"name_{number}.json" for number in range(2, 21))])
@@ -88,13 +88,13 @@ def test_a_run_gets_a_folder_of_its_own(tmp_path: Path) -> None:
     assert all(re.fullmatch(r"\d{8}_\d{6}_[0-9a-f]{4}", folder.name) for folder in folders)
 
 
-def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_broken_link(tmp_path: Path) -> None:
     (tmp_path / "out").symlink_to(tmp_path / "nowhere")
     with pytest.raises(ResultNotSaved, match=str(tmp_path / "out")):
         new_run_folder(tmp_path / "out")
 
 
-def test_a_list_of_numbers_is_one_line(tmp_path: Path) -> None:
+def test_a_list_of_numbers_is_written_on_one_line(tmp_path: Path) -> None:
     text = encode_json({"rounds": [1.5, 2e-9, -3], "texts": ["a", "[\n 1"], "empty": []}).decode()
     assert '"rounds": [ 1.5, 2e-9, -3 ]' in text
     assert msgspec.json.decode(text) == {"rounds": [1.5, 2e-9, -3], "texts": ["a", "[\n 1"], "empty": []}
@@ -109,11 +109,11 @@ def test_a_list_of_numbers_is_one_line(tmp_path: Path) -> None:
         max_leaves=20,
     )
 )  # fmt: skip
-def test_what_is_encoded_is_decoded(value: object) -> None:
+def test_encoded_json_decodes_to_the_same_value(value: object) -> None:
     assert msgspec.json.decode(encode_json(value)) == value
 
 
-def test_what_json_can_not_hold_is_refused() -> None:
+def test_a_value_that_json_can_not_hold_is_refused() -> None:
     with pytest.raises(ResultNotSaved, match="can't be written as JSON"):
         encode_json({"what": object()})
     with pytest.raises(ResultNotSaved, match="can't be written as JSON"):
@@ -175,7 +175,7 @@ def test_the_error_for_damaged_samples_names_the_file(tmp_path: Path) -> None:
 # -- reading ----------------------------------------------------------------------------------
 
 
-def test_every_file_that_is_cut_short_is_named_and_never_half_read(tmp_path: Path) -> None:
+def test_the_error_names_a_truncated_file(tmp_path: Path) -> None:
     path = make_run(tmp_path) / "run.json"
     whole = path.read_bytes()
     for end in (*range(0, len(whole) - 2, 97), len(whole) - 2):
@@ -191,7 +191,7 @@ def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         read_run(folder)
 
 
-def test_a_file_that_is_not_there_or_not_a_file_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_missing_file_and_a_folder(tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match=f"there is no file {tmp_path}/none.json"):
         read_result(tmp_path / "none.json")
     with pytest.raises(DamagedResult, match=f"{tmp_path} can't be read: Is a directory"):
@@ -201,7 +201,7 @@ def test_a_file_that_is_not_there_or_not_a_file_is_named(tmp_path: Path) -> None
 def test_a_run_is_found_by_id_part_path_or_as_the_latest(tmp_path: Path) -> None:
     first = make_run(tmp_path, "20260801_101500_ab12")
     last = make_run(tmp_path, "20260802_101500_cd34")
-    (tmp_path / "20260803_101500_ef56").mkdir()  # no run: it holds no run.json
+    (tmp_path / "20260803_101500_ef56").mkdir()  # not a run, because it has no run.json
     assert run_folders(tmp_path) == [first, last]
     assert run_folders(first) == [first]
     assert find_run(tmp_path, "latest") == last
@@ -217,14 +217,16 @@ def test_a_run_is_found_by_id_part_path_or_as_the_latest(tmp_path: Path) -> None
         ("20260802_101500_cd35", "there is no run .* did you mean '20260802_101500_cd34'?"),
     ],
 )
-def test_a_run_that_is_not_clear_is_named(tmp_path: Path, run_id: str, message: str) -> None:
+def test_the_error_for_an_ambiguous_run_lists_the_candidates(
+    tmp_path: Path, run_id: str, message: str
+) -> None:
     make_run(tmp_path, "20260801_101500_ab12")
     make_run(tmp_path, "20260802_101500_cd34")
     with pytest.raises(UnknownName, match=message.replace("?", r"\?")):
         find_run(tmp_path, run_id)
 
 
-def test_where_there_are_no_runs_that_is_said(tmp_path: Path) -> None:
+def test_the_error_says_that_there_are_no_runs(tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match=r"there is no run 'latest' in .*: there are no runs yet"):
         find_run(tmp_path / "none", "latest")
     (tmp_path / "file").touch()
@@ -232,7 +234,7 @@ def test_where_there_are_no_runs_that_is_said(tmp_path: Path) -> None:
         run_folders(tmp_path / "file")
 
 
-def test_results_are_listed_by_their_names_alone(tmp_path: Path) -> None:
+def test_results_are_listed_without_opening_their_files(tmp_path: Path) -> None:
     folder = make_run(tmp_path)
     (path,) = (folder / "storage").glob("*.json")
     path.write_bytes(b"not looked at")
@@ -250,7 +252,7 @@ def test_results_are_listed_by_their_names_alone(tmp_path: Path) -> None:
     assert list(result_files(tmp_path / "none")) == []
 
 
-def test_a_removed_run_is_gone(tmp_path: Path) -> None:
+def test_a_deleted_run_is_gone(tmp_path: Path) -> None:
     folder = make_run(tmp_path)
     delete_run(folder)
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""A run: what goes wrong costs its round only, is named at the end, and the rest is saved."""
+"""Runs: a failure loses its round only and is named at the end; the rest is saved."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def key(benchmark: str) -> str:
 
 
 @pytest.mark.parametrize("benchmark", FAILURES)
-def test_a_benchmark_that_goes_wrong_is_named_with_its_reason(
+def test_a_failed_benchmark_is_listed_with_its_reason(
     misbehaved: tuple[Done, Path, Run], benchmark: str
 ) -> None:
     done, folder, run = misbehaved
@@ -113,7 +113,7 @@ def test_a_benchmark_that_goes_wrong_is_named_with_its_reason(
 
 
 @pytest.mark.parametrize("benchmark", sorted(FINE))
-def test_the_others_are_saved(misbehaved: tuple[Done, Path, Run], benchmark: str) -> None:
+def test_the_other_benchmarks_are_saved(misbehaved: tuple[Done, Path, Run], benchmark: str) -> None:
     _, folder, run = misbehaved
     (ref,) = [ref for ref in run.results if ref.benchmark == benchmark]
     result = read_result(folder / ref.file)
@@ -121,7 +121,7 @@ def test_the_others_are_saved(misbehaved: tuple[Done, Path, Run], benchmark: str
     assert result.metrics
 
 
-def test_nothing_else_ran_and_nothing_was_forgotten(misbehaved: tuple[Done, Path, Run]) -> None:
+def test_every_benchmark_has_a_result_or_a_failure(misbehaved: tuple[Done, Path, Run]) -> None:
     done, _, run = misbehaved
     assert done.code == 1
     assert run.status == "failed"
@@ -132,7 +132,7 @@ def test_nothing_else_ran_and_nothing_was_forgotten(misbehaved: tuple[Done, Path
     assert "Traceback" not in done.out + done.err
 
 
-def test_what_a_failed_round_printed_is_kept_up_to_its_end(misbehaved: tuple[Done, Path, Run]) -> None:
+def test_the_end_of_a_failed_rounds_output_is_kept(misbehaved: tuple[Done, Path, Run]) -> None:
     _, folder, run = misbehaved
     logs = {failure.case: failure.log for failure in run.failures}
     assert "Segmentation fault" in (folder / str(logs[key("segfaults")])).read_text()
@@ -143,7 +143,7 @@ def test_what_a_failed_round_printed_is_kept_up_to_its_end(misbehaved: tuple[Don
     assert long.rstrip().endswith(b"ValueError: after many lines")
 
 
-def test_odd_leaves_are_recorded_as_what_they_are(misbehaved: tuple[Done, Path, Run]) -> None:
+def test_unusual_leaves_are_recorded(misbehaved: tuple[Done, Path, Run]) -> None:
     _, folder, run = misbehaved
     (ref,) = [ref for ref in run.results if ref.benchmark == "returns_odd_things"]
     result = read_result(folder / ref.file)
@@ -163,7 +163,9 @@ def test_odd_leaves_are_recorded_as_what_they_are(misbehaved: tuple[Done, Path, 
     }  # fmt: skip
 
 
-def test_what_is_not_available_is_said_with_its_reason(misbehaved: tuple[Done, Path, Run]) -> None:
+def test_a_figure_that_is_not_available_is_shown_with_its_reason(
+    misbehaved: tuple[Done, Path, Run],
+) -> None:
     done, folder, run = misbehaved
     (ref,) = [ref for ref in run.results if ref.benchmark == "is_not_available"]
     result = read_result(folder / ref.file)
@@ -172,7 +174,7 @@ def test_what_is_not_available_is_said_with_its_reason(misbehaved: tuple[Done, P
     assert re.search(r"misbehaving\.is_not_available on \S+ there: n/a, nobody is there\n", done.out)
 
 
-def test_no_scratch_and_no_process_is_left(misbehaved: tuple[Done, Path, Run]) -> None:
+def test_no_scratch_folder_and_no_process_is_left(misbehaved: tuple[Done, Path, Run]) -> None:
     _, folder, _ = misbehaved
     assert not (folder.parent / ".scratch").exists()
     assert not (folder / ".lock").exists()
@@ -207,8 +209,8 @@ def test_a_parallel_run_is_marked_and_never_gates(misbehaved: tuple[Done, Path, 
         assert read_result(folder / ref.file).metadata["parallel"] is True
 
 
-def test_a_hang_costs_its_round_and_the_next_one_runs(tmp_path: Path) -> None:
-    """The clock of a round begins with its process, so nothing else is asked of this run."""
+def test_a_round_that_hangs_is_killed_and_the_next_one_runs(tmp_path: Path) -> None:
+    """The timeout includes the start of the process, so this run measures nothing else."""
     file = write(
         tmp_path / "hanging.py",
         """
@@ -230,7 +232,7 @@ def test_a_hang_costs_its_round_and_the_next_one_runs(tmp_path: Path) -> None:
     )
 
 
-# -- a run that ends well ---------------------------------------------------------------------
+# -- a successful run -------------------------------------------------------------------------
 
 SEEDS = """
 import os, random, tempfile
@@ -255,7 +257,7 @@ def benchmark_clock(bench=None):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
-    """Two benchmarks on two targets, three rounds each."""
+    """Run two benchmarks on two targets, three rounds each."""
 
     def run(folder: Path) -> None:
         file = write(folder / "seeds.py", SEEDS)
@@ -268,7 +270,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
     return only_run(once(tmp_path_factory, "finished", run) / "out")
 
 
-def test_the_targets_meet_the_same_data_and_each_round_meets_other_data(
+def test_all_targets_get_the_same_data_and_each_round_gets_other_data(
     finished: tuple[Path, Run],
 ) -> None:
     folder, run = finished
@@ -283,7 +285,7 @@ def test_the_targets_meet_the_same_data_and_each_round_meets_other_data(
     assert len(set(seeds[0])) == 3
 
 
-def test_the_last_round_of_both_targets_saw_the_same(finished: tuple[Path, Run]) -> None:
+def test_the_last_rounds_of_both_targets_had_the_same_data(finished: tuple[Path, Run]) -> None:
     folder, run = finished
     results = [read_result(folder / ref.file) for ref in run.results if ref.benchmark == "data"]
     one, other = (result.results for result in results)
@@ -303,7 +305,7 @@ def test_rounds_of_different_cases_are_shuffled(finished: tuple[Path, Run]) -> N
     assert len(set(map(tuple, turns))) > 1
 
 
-def test_a_run_describes_itself(finished: tuple[Path, Run]) -> None:
+def test_run_json_describes_the_run(finished: tuple[Path, Run]) -> None:
     folder, run = finished
     assert run.status == "complete"
     assert run.seed == run.config["seed"] == 5
@@ -324,7 +326,7 @@ def test_a_run_describes_itself(finished: tuple[Path, Run]) -> None:
     assert not (folder / "logs").exists()
 
 
-def test_the_files_have_the_shape_of_the_specification(finished: tuple[Path, Run]) -> None:
+def test_the_files_have_the_format_of_the_specification(finished: tuple[Path, Run]) -> None:
     folder, run = finished
     for ref in run.results:
         path = folder / ref.file
@@ -346,7 +348,7 @@ def test_every_sample_is_kept(finished: tuple[Path, Run]) -> None:
         assert len(nanoseconds) >= result.metrics["upper/p50_ms"].samples > 0
 
 
-def test_a_run_is_described_by_its_files_alone(finished: tuple[Path, Run], tmp_path: Path) -> None:
+def test_a_copied_run_can_be_read_elsewhere(finished: tuple[Path, Run], tmp_path: Path) -> None:
     folder, run = finished
     copied = Path(shutil.copytree(folder, tmp_path / "elsewhere" / folder.name))
     assert read_run(copied) == run
@@ -373,8 +375,8 @@ def benchmark_works(bench=None):
 
 
 @contextmanager
-def going_on(*arguments: object, cwd: Path) -> Iterator[subprocess.Popen[str]]:
-    """A command that is still at work."""
+def running_command(*arguments: object, cwd: Path) -> Iterator[subprocess.Popen[str]]:
+    """A command that is still running."""
     with subprocess.Popen(
         [*COMMAND, *map(str, arguments)],
         cwd=cwd,
@@ -393,7 +395,7 @@ def going_on(*arguments: object, cwd: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def wait_for(condition: object, what: str) -> None:
-    """Look until it is so; PATIENCE is how long that may take at most."""
+    """Wait until a condition holds, for at most PATIENCE seconds."""
     assert callable(condition)
     ended = threading.Event()
     alarm = threading.Timer(PATIENCE, ended.set)
@@ -418,7 +420,7 @@ def is_alive(pid: int) -> bool:
 
 def test_ctrl_c_once_finishes_the_round_and_saves_it(tmp_path: Path) -> None:
     file = write(tmp_path / "waiting.py", WAITING)
-    with going_on(*options(file, tmp_path / "out", "--rounds", 3), cwd=tmp_path) as process:
+    with running_command(*options(file, tmp_path / "out", "--rounds", 3), cwd=tmp_path) as process:
         assert process.stderr is not None
         assert re.match(r"run \S+: 6 rounds", process.stderr.readline())
         wait_for(lambda: waiting_workers(tmp_path), "a round that waits")
@@ -446,7 +448,7 @@ def test_ctrl_c_once_finishes_the_round_and_saves_it(tmp_path: Path) -> None:
 
 def test_ctrl_c_twice_stops_at_once_and_leaves_nothing_corrupt(tmp_path: Path) -> None:
     file = write(tmp_path / "waiting.py", WAITING)
-    with going_on(*options(file, tmp_path / "out"), cwd=tmp_path) as process:
+    with running_command(*options(file, tmp_path / "out"), cwd=tmp_path) as process:
         wait_for(lambda: waiting_workers(tmp_path), "a round that waits")
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
@@ -467,7 +469,7 @@ def test_ctrl_c_twice_stops_at_once_and_leaves_nothing_corrupt(tmp_path: Path) -
     assert read_run(folder).status == "complete"
 
 
-def test_a_killed_runner_takes_its_workers_along_and_can_be_resumed(tmp_path: Path) -> None:
+def test_the_workers_of_a_killed_runner_end_and_its_run_can_be_resumed(tmp_path: Path) -> None:
     file = write(
         tmp_path / "waiting.py",
         WAITING
@@ -485,7 +487,7 @@ def benchmark_keeps_a_file(bench=None):
 """,
     )
     out = tmp_path / "out"
-    with going_on(*options(file, out, "--parallel", "--workers", 3), cwd=tmp_path) as process:
+    with running_command(*options(file, out, "--parallel", "--workers", 3), cwd=tmp_path) as process:
         wait_for(lambda: len(waiting_workers(tmp_path)) == 2, "two rounds that wait")
         process.kill()
         process.communicate(timeout=PATIENCE)
@@ -500,8 +502,8 @@ def benchmark_keeps_a_file(bench=None):
     assert not (out / ".scratch").exists()
 
 
-def test_a_worker_that_never_looks_up_goes_with_its_runner_too(tmp_path: Path) -> None:
-    """While C code holds the interpreter, no other thread of the worker can notice anything."""
+def test_a_worker_that_holds_the_gil_ends_with_its_runner_too(tmp_path: Path) -> None:
+    """While C code holds the GIL, no other thread of the worker can run."""
     file = write(
         tmp_path / "counting.py",
         """
@@ -511,17 +513,17 @@ def test_a_worker_that_never_looks_up_goes_with_its_runner_too(tmp_path: Path) -
             sum(range(10**15))
         """,
     )
-    with going_on(*options(file, tmp_path / "out"), cwd=tmp_path) as process:
+    with running_command(*options(file, tmp_path / "out"), cwd=tmp_path) as process:
         wait_for(lambda: waiting_workers(tmp_path), "a round that counts")
         process.kill()
         process.communicate(timeout=PATIENCE)
     wait_for(lambda: not any(map(is_alive, waiting_workers(tmp_path))), "the end of the worker")
 
 
-def test_the_next_run_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+def test_the_next_run_deletes_the_scratch_folder_of_a_killed_one(tmp_path: Path) -> None:
     waiting, good = write(tmp_path / "waiting.py", WAITING), write(tmp_path / "good.py", GOOD)
     out = tmp_path / "out"
-    with going_on(*options(waiting, out), cwd=tmp_path) as process:
+    with running_command(*options(waiting, out), cwd=tmp_path) as process:
         wait_for(lambda: waiting_workers(tmp_path), "a round that waits")
         going = membench(*options(good, out), cwd=tmp_path)
         assert going.code == 0, going.err
@@ -538,9 +540,9 @@ def test_the_next_run_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     assert not (out / ".scratch").exists()
 
 
-def test_a_request_to_end_stops_at_once(tmp_path: Path) -> None:
+def test_sigterm_stops_at_once(tmp_path: Path) -> None:
     file = write(tmp_path / "waiting.py", WAITING)
-    with going_on(*options(file, tmp_path / "out"), cwd=tmp_path) as process:
+    with running_command(*options(file, tmp_path / "out"), cwd=tmp_path) as process:
         wait_for(lambda: waiting_workers(tmp_path), "a round that waits")
         process.terminate()
         process.communicate(timeout=PATIENCE)
@@ -581,7 +583,7 @@ def test_a_resumed_run_can_not_be_changed(
 
 @pytest.fixture
 def stopped(tmp_path: Path) -> tuple[Path, Run]:
-    """A run of which nothing is done yet, but its plan is saved."""
+    """Return a run that was planned and saved, without any rounds."""
     file = write(tmp_path / "good.py", GOOD)
     config = BenchmarkConfig(output_dir=tmp_path / "out")
     config.rounds, config.targets, config.seconds = 2, [LIGHT], 0.001
@@ -604,7 +606,7 @@ def test_a_run_of_another_machine_or_revision_is_not_resumed(stopped: tuple[Path
 def test_rounds_that_were_measured_but_not_saved_are_saved_on_resuming(
     stopped: tuple[Path, Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The runner was killed between the answer of the last round and the file of results."""
+    """The runner was killed after the last round ended and before the results were saved."""
     folder, run = stopped
     monkeypatch.setattr(Execution, "_save_outcome", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     for _ in range(run.rounds):
@@ -621,7 +623,7 @@ def test_rounds_that_were_measured_but_not_saved_are_saved_on_resuming(
     assert read_result(folder / ref.file).metadata["rounds"] == run.rounds
 
 
-def test_results_are_saved_though_the_benchmark_is_gone(stopped: tuple[Path, Run]) -> None:
+def test_a_run_whose_benchmark_file_is_gone_fails_without_results(stopped: tuple[Path, Run]) -> None:
     folder, run = stopped
     Execution(folder, run).execute()
     Path(str(run.cases[0].source)).unlink()
@@ -642,7 +644,7 @@ def new_run_like(folder: Path, run: Run, rounds: int) -> tuple[Path, Run]:
     return other, fresh
 
 
-def test_a_damaged_round_is_named_and_not_touched(stopped: tuple[Path, Run]) -> None:
+def test_the_error_names_a_damaged_round_and_keeps_its_file(stopped: tuple[Path, Run]) -> None:
     folder, run = stopped
     path = folder / "rounds" / f"{run.cases[0].key}.0.msgpack"
     path.parent.mkdir()
@@ -661,7 +663,7 @@ def test_only_one_process_executes_a_run(stopped: tuple[Path, Run]) -> None:
     assert not (folder / ".lock").exists()
 
 
-def test_two_runs_at_once_in_one_folder_both_end_well(tmp_path: Path) -> None:
+def test_two_runs_at_once_in_one_folder_both_succeed(tmp_path: Path) -> None:
     file = write(tmp_path / "good.py", GOOD)
     processes = [
         subprocess.Popen(
@@ -681,11 +683,11 @@ def test_two_runs_at_once_in_one_folder_both_end_well(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / ".scratch").exists()
 
 
-# -- a disk that can't be written -------------------------------------------------------------
+# -- disks that can't be written to -----------------------------------------------------------
 
 
 def small_disk(megabytes: float = 1) -> tuple[str, ...]:
-    """What to put before a command, so that /mnt is a small disk of its own."""
+    """Return what to put before a command to make /mnt a small disk."""
     mount = ["unshare", "--mount", *(["--user", "--map-root-user"] if os.geteuid() else [])]
     if subprocess.run([*mount, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True).returncode:
         pytest.skip("needs the right to mount a file system")
@@ -693,7 +695,7 @@ def small_disk(megabytes: float = 1) -> tuple[str, ...]:
     return (*mount, "sh", "-c", f'{prepare} && "$@"; code=$?; ls -A /mnt/out >&2; exit $code', "sh")
 
 
-def test_a_full_disk_is_named_and_its_room_is_given_back(tmp_path: Path) -> None:
+def test_the_error_names_a_full_disk_and_its_space_is_freed(tmp_path: Path) -> None:
     file = write(
         tmp_path / "filling.py",
         """
@@ -717,7 +719,7 @@ def test_a_full_disk_is_named_and_its_room_is_given_back(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("inside", ["", "deeper"])
-def test_a_file_in_place_of_the_output_folder_is_named(tmp_path: Path, inside: str) -> None:
+def test_the_error_names_a_file_in_place_of_the_output_folder(tmp_path: Path, inside: str) -> None:
     (tmp_path / "out").write_text("mine")
     file = write(tmp_path / "good.py", GOOD)
     done = membench(*options(file, tmp_path / "out" / inside), cwd=tmp_path)
@@ -727,7 +729,7 @@ def test_a_file_in_place_of_the_output_folder_is_named(tmp_path: Path, inside: s
     assert (tmp_path / "out").read_text() == "mine"
 
 
-def test_a_folder_without_the_right_to_write_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_folder_that_can_not_be_written_to(tmp_path: Path) -> None:
     file = write(tmp_path / "good.py", GOOD)
     mount = "mount -t tmpfs -o ro none /mnt"
     before = small_disk()[:-2]
@@ -737,7 +739,7 @@ def test_a_folder_without_the_right_to_write_is_named(tmp_path: Path) -> None:
     assert re.search(r"/mnt/out\S* can't be created: Read-only file system$", done.error)
 
 
-def test_a_case_has_a_file_name_of_its_own() -> None:
+def test_every_case_has_a_unique_file_name() -> None:
     targets = ["a/b.py:T", "a-b.py:T", "a b.py:T", "agentmemory", "x" * 300 + ":T", "x" * 301 + ":T"]
     cases = [Case(category="c", benchmark="b", target=target, params={}) for target in targets]
     keys = {case.key for case in cases}

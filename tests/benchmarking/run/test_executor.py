@@ -1,4 +1,4 @@
-"""Rounds as processes: limits, leftovers, stopping. Each ends, and takes what it started along."""
+"""Rounds as processes: limits, processes left behind, stopping."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_a_round_that_ends_well(make_job: Callable[..., Job], tmp_path: Path) -> None:
+def test_a_successful_round_gives_its_record(make_job: Callable[..., Job], tmp_path: Path) -> None:
     heard: list[Mapping[str, Any]] = []
     started: list[Job] = []
     executor = LocalExecutor(on_start=started.append, on_event=lambda job, event: heard.append(event))
@@ -106,7 +106,7 @@ def test_a_round_that_ends_well(make_job: Callable[..., Job], tmp_path: Path) ->
     assert Path(job.answer).is_file()
 
 
-def test_a_round_begins_in_an_empty_folder_of_its_own_which_is_gone_afterwards(
+def test_a_round_has_an_empty_folder_of_its_own_which_is_gone_afterwards(
     make_job: Callable[..., Job],
 ) -> None:
     job = make_job("finds_its_folder")
@@ -116,11 +116,11 @@ def test_a_round_begins_in_an_empty_folder_of_its_own_which_is_gone_afterwards(
     assert not Path(job.scratch).exists()
 
 
-def test_a_hung_round_is_ended_with_all_it_started(make_job: Callable[..., Job], tmp_path: Path) -> None:
+def test_a_hung_round_is_killed_with_its_children(make_job: Callable[..., Job], tmp_path: Path) -> None:
     executor = LocalExecutor(timeout_seconds=3600)
 
     def shorten(job: Job, event: Mapping[str, Any]) -> None:
-        """Its time is up as soon as its child is there."""
+        """Set the deadline to now, once its child has started."""
         while not at_work(tmp_path, "child"):
             time.sleep(0.01)
         for running in executor._running.values():
@@ -134,12 +134,12 @@ def test_a_hung_round_is_ended_with_all_it_started(make_job: Callable[..., Job],
     assert not is_alive(child)
 
 
-def test_rounds_run_side_by_side_when_asked(make_job: Callable[..., Job]) -> None:
+def test_two_workers_run_two_rounds_at_the_same_time(make_job: Callable[..., Job]) -> None:
     outcomes = list(LocalExecutor(workers=2).run([make_job("meets", 0), make_job("meets", 1)]))
     assert [outcome.reason for outcome in outcomes] == [None, None]
 
 
-def test_after_finish_nothing_more_is_started(make_job: Callable[..., Job]) -> None:
+def test_no_round_starts_after_finish(make_job: Callable[..., Job]) -> None:
     executor = LocalExecutor()
     executor.on_start = lambda job: executor.finish()
     outcomes = list(executor.run(make_job("good", number) for number in range(3)))
@@ -147,7 +147,7 @@ def test_after_finish_nothing_more_is_started(make_job: Callable[..., Job]) -> N
     assert outcomes[0].round is not None
 
 
-def test_abort_ends_everything_now(make_job: Callable[..., Job], tmp_path: Path) -> None:
+def test_abort_kills_all_rounds_at_once(make_job: Callable[..., Job], tmp_path: Path) -> None:
     executor = LocalExecutor(workers=2)
 
     def abort(job: Job, event: Mapping[str, Any]) -> None:
@@ -163,7 +163,7 @@ def test_abort_ends_everything_now(make_job: Callable[..., Job], tmp_path: Path)
     assert not any((tmp_path / "scratch").iterdir())
 
 
-def test_whoever_stops_listening_ends_what_still_runs(make_job: Callable[..., Job], tmp_path: Path) -> None:
+def test_closing_the_generator_kills_running_rounds(make_job: Callable[..., Job], tmp_path: Path) -> None:
     outcomes = LocalExecutor(workers=2).run([make_job("good"), make_job("waits")])
     next(outcomes)
     outcomes.close()  # type: ignore[attr-defined]
@@ -171,27 +171,29 @@ def test_whoever_stops_listening_ends_what_still_runs(make_job: Callable[..., Jo
     assert not any((tmp_path / "scratch").iterdir())
 
 
-def test_an_answer_given_before_the_crash_does_not_count(make_job: Callable[..., Job]) -> None:
+def test_a_result_written_before_a_crash_does_not_count(make_job: Callable[..., Job]) -> None:
     job = make_job("answers_and_dies")
     (outcome,) = LocalExecutor().run([job])
     assert (outcome.round, outcome.message) == (None, "crashed with SIGSEGV")
     assert not Path(job.answer).exists(), "a resumed run would take it up"
 
 
-def test_a_limit_of_memory_ends_the_round(make_job: Callable[..., Job]) -> None:
+def test_a_round_above_the_memory_limit_is_killed(make_job: Callable[..., Job]) -> None:
     (outcome,) = LocalExecutor(memory_limit_bytes=1).run([make_job("waits")])
     assert (outcome.round, outcome.reason) == (None, "memory")
     assert outcome.message.endswith("MB of RAM, more than 0 MB (memory_limit_mb)")
 
 
-def test_a_folder_that_can_not_be_made_is_named(make_job: Callable[..., Job], tmp_path: Path) -> None:
+def test_the_error_names_a_folder_that_can_not_be_created(
+    make_job: Callable[..., Job], tmp_path: Path
+) -> None:
     (tmp_path / "scratch").write_text("in the way")
     with pytest.raises(ResultNotSaved, match=r"scratch/good\.0 can't be created: Not a directory"):
         list(LocalExecutor().run([make_job("good")]))
 
 
 def test_no_descriptor_and_no_child_is_left(make_job: Callable[..., Job]) -> None:
-    list(LocalExecutor().run([make_job("good")]))  # loads what is loaded once
+    list(LocalExecutor().run([make_job("good")]))  # loads modules that are loaded once
     before = os.listdir("/proc/self/fd")
     outcomes: list[Outcome] = list(LocalExecutor(workers=2).run([make_job("good", n) for n in range(2)]))
     assert len(outcomes) == 2
@@ -199,22 +201,22 @@ def test_no_descriptor_and_no_child_is_left(make_job: Callable[..., Job]) -> Non
     assert psutil.Process().children() == []
 
 
-# -- what is left of a group ------------------------------------------------------------------
+# -- processes left behind --------------------------------------------------------------------
 
 
 def start_group(program: str) -> psutil.Popen:
     return psutil.Popen([sys.executable, "-c", program], start_new_session=True)
 
 
-def test_a_group_without_a_living_process_has_left_nothing() -> None:
+def test_a_process_group_without_a_live_process_counts_as_ended() -> None:
     process = start_group("")
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and nobody has asked yet
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and was not waited for
     assert not _end_group(process.pid)
     process.wait()
     assert not _end_group(process.pid), "there is no such group any more"
 
 
-def test_a_living_process_is_ended_and_counted() -> None:
+def test_a_live_process_of_the_group_is_killed_and_reported() -> None:
     process = start_group("import signal; signal.pause()")
     assert _end_group(process.pid)
     assert process.wait() == -signal.SIGKILL

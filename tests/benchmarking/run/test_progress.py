@@ -1,4 +1,4 @@
-"""How a run is shown: plain lines anywhere, live lines on a terminal."""
+"""The progress of a run: plain lines anywhere, a live display on a terminal."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def lines_of(stream: io.StringIO) -> list[str]:
     return stream.getvalue().splitlines()
 
 
-def test_a_line_a_round_with_what_is_done_and_what_is_left(tmp_path: Path) -> None:
+def test_each_round_prints_a_line_with_the_rounds_done_and_the_time_left(tmp_path: Path) -> None:
     stream = io.StringIO()
     progress = make_progress(Estimator(tmp_path, "quick"), stream)
     assert isinstance(progress, PlainProgress)
@@ -86,7 +86,7 @@ def test_a_line_a_round_with_what_is_done_and_what_is_left(tmp_path: Path) -> No
     ]
 
 
-def test_a_resumed_run_says_what_is_done_already(tmp_path: Path) -> None:
+def test_a_resumed_run_shows_how_many_rounds_are_done(tmp_path: Path) -> None:
     stream = io.StringIO()
     progress = PlainProgress(Estimator(tmp_path, "quick"), stream)
     progress.began(a_run(tmp_path, case_named("one")), 1, 2)
@@ -97,7 +97,7 @@ def test_a_resumed_run_says_what_is_done_already(tmp_path: Path) -> None:
     ]
 
 
-def test_the_first_estimate_comes_from_earlier_runs(tmp_path: Path) -> None:
+def test_the_first_estimate_comes_from_previous_runs(tmp_path: Path) -> None:
     folder = make_run(tmp_path)
     run = read_run(folder)
     (case,) = run.cases
@@ -133,18 +133,18 @@ def test_time_is_shown_as_a_clock(seconds: float | None, text: str) -> None:
 
 
 @given(st.integers(0, 10**6))
-def test_a_clock_says_the_seconds(seconds: int) -> None:
+def test_a_clock_text_contains_all_seconds(seconds: int) -> None:
     parts = [int(part) for part in clock_text(seconds).split(":")]
     assert sum(part * 60**place for place, part in enumerate(reversed(parts))) == seconds
     assert all(part < 60 for part in parts[1:])
 
 
-# -- which kind -------------------------------------------------------------------------------
+# -- choosing a display ----------------------------------------------------------------------
 
 
 @pytest.fixture
 def terminal() -> Iterator[io.TextIOWrapper]:
-    """The far end of a terminal."""
+    """Open a pseudo-terminal; yield the stream that a program writes to."""
     near, far = pty.openpty()
     with open(far, "w") as stream:
         yield stream
@@ -160,7 +160,7 @@ def terminal() -> Iterator[io.TextIOWrapper]:
         ({"TERM": "dumb"}, PlainProgress),
     ],
 )
-def test_a_terminal_gets_live_lines_unless_it_says_otherwise(
+def test_a_terminal_gets_a_live_display_unless_its_settings_forbid_it(
     variables: dict[str, str],
     kind: type,
     terminal: io.TextIOWrapper,
@@ -193,7 +193,7 @@ def benchmark_two():
 
 
 class Screen:
-    """What a terminal was sent, without the signs that move and colour."""
+    """Return what a terminal received, without control sequences."""
 
     def __init__(self, near: int) -> None:
         self._near = near
@@ -206,13 +206,13 @@ class Screen:
     def read(self) -> bool:
         try:
             piece = os.read(self._near, 65536)
-        except OSError:  # nobody is at the far end any more
+        except OSError:  # the other end is closed
             return False
         self.text += re.sub(r"\x1b(\[[0-9;?]*[A-Za-z]|[78=>])", "", piece.decode())
         return bool(piece)
 
 
-def test_a_terminal_shows_a_bar_and_a_line_for_each_round_that_is_going_on(tmp_path: Path) -> None:
+def test_a_terminal_shows_a_bar_and_a_line_for_each_round_in_progress(tmp_path: Path) -> None:
     file = write(tmp_path / "waiting.py", WAITING)
     near, far = pty.openpty()
     process = subprocess.Popen(
@@ -252,7 +252,7 @@ def test_a_terminal_shows_a_bar_and_a_line_for_each_round_that_is_going_on(tmp_p
     assert "\x1b" not in out, "standard output is no terminal here"
 
 
-def test_what_is_no_terminal_gets_plain_lines(tmp_path: Path) -> None:
+def test_other_streams_get_plain_lines(tmp_path: Path) -> None:
     file = write(tmp_path / "good.py", GOOD)
     done = membench(*options(file, tmp_path / "out"), cwd=tmp_path, env=surroundings(TERM="xterm"))
     assert done.code == 0
@@ -264,7 +264,7 @@ def test_what_is_no_terminal_gets_plain_lines(tmp_path: Path) -> None:
     )
 
 
-def test_the_target_is_named_where_there_are_several(tmp_path: Path) -> None:
+def test_the_target_is_shown_if_there_are_several(tmp_path: Path) -> None:
     stream = io.StringIO()
     progress = make_progress(Estimator(tmp_path, "quick"), stream)
     one = case_named("one")

@@ -1,4 +1,4 @@
-"""A round from the inside: the benchmark's result taken apart, and one job from its line to its answer."""
+"""The worker: flattening a benchmark's result, and running one job."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def timing() -> Timing:
 # -- results ----------------------------------------------------------------------------------
 
 
-def test_leaves_are_figures_timings_texts_and_what_is_not_available() -> None:
+def test_leaves_are_figures_timings_texts_and_reasons_for_missing_figures() -> None:
     clock = timing()
     leaves = flatten_result(
         {
@@ -79,7 +79,7 @@ def test_a_timing_alone_is_a_result() -> None:
         ({1: 1, "1": 2}, "1 is in the result twice"),
     ],
 )
-def test_what_can_not_be_recorded_is_named(tree: Any, message: str) -> None:
+def test_the_error_names_a_leaf_that_can_not_be_recorded(tree: Any, message: str) -> None:
     with pytest.raises(InvalidResult, match=message):
         flatten_result(tree)
 
@@ -105,7 +105,7 @@ trees = st.dictionaries(
 
 @settings(deadline=None, max_examples=50)
 @given(trees)
-def test_a_tree_that_was_taken_apart_can_be_put_together_again(tree: dict[str, Any]) -> None:
+def test_a_flattened_result_can_be_put_together_again(tree: dict[str, Any]) -> None:
     leaves = flatten_result(tree)
     again: dict[str, Any] = {}
     for path, value in {**leaves.other, **leaves.figures}.items():
@@ -146,7 +146,7 @@ def benchmark_not_supported(): raise NotSupported("light can't do this")
 """
 
 
-def test_a_job_gives_a_round_and_tells_of_its_progress(
+def test_a_job_gives_a_round_and_sends_progress_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -169,14 +169,14 @@ def test_a_job_gives_a_round_and_tells_of_its_progress(
     assert (refused.figures, refused.not_available) == ({}, {"": "light can't do this"})
 
 
-def test_a_benchmark_that_has_gone_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_benchmark_that_is_gone(tmp_path: Path) -> None:
     file = write(tmp_path / "mine.py", SOURCE)
     job = job_for(file, "gone", tmp_path)
     with pytest.raises(BrokenBenchmark, match=f"mine.gone is no longer in {file}"):
         load_benchmark(job.case)
 
 
-def test_a_worker_reads_its_job_from_a_line_and_writes_its_answer_whole(tmp_path: Path) -> None:
+def test_a_worker_reads_its_job_from_a_line_and_writes_its_round(tmp_path: Path) -> None:
     file = write(tmp_path / "mine.py", SOURCE)
     job = job_for(file, "x", tmp_path, size=5)
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""AgentMemory with something wrong on purpose: a benchmark that does not notice is no benchmark."""
+"""AgentMemory with deliberate faults, which the benchmarks must detect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memory.benchmarking.targets.base import Capabilities, Found, Item, Settings
 
 
 def place_of(name: str) -> str:
-    """As `--target` takes it."""
+    """Return the name of a class for `--target`."""
     return f"{Path(__file__).resolve()}:{name}"
 
 
@@ -29,14 +29,14 @@ class ForgetsSteps(AgentMemoryTarget):
 
 
 class IgnoresImportance(AgentMemoryTarget):
-    """Everything matters alike: what is oldest goes."""
+    """Ignores importance: evicts the oldest memories."""
 
     def add_one(self, item: Item, place: str | None = None) -> str:
         return super().add_one(Item(item.agent_id, item.content, item.step), place)
 
 
 class FindsTheWrongOnes(AgentMemoryTarget):
-    """Turns every ranking round."""
+    """Reverses every ranking."""
 
     def search(
         self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
@@ -65,14 +65,14 @@ class FailsToSearch(AgentMemoryTarget):
 
 
 class Forgetful(AgentMemoryTarget):
-    """Says that it has stored something, and can't find it."""
+    """Never returns a memory by its id."""
 
     def get_one(self, agent_id: str, id: str) -> Any:
         return None
 
 
 class Hoarding(AgentMemoryTarget):
-    """Keeps 100 kB of every search for ever."""
+    """Leaks 100 kB in every search."""
 
     def search(
         self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
@@ -82,7 +82,7 @@ class Hoarding(AgentMemoryTarget):
 
 
 class Talkative(AgentMemoryTarget):
-    """Answers everybody with what the first one said."""
+    """Answers every agent with the first agent's memories."""
 
     def search(
         self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
@@ -91,7 +91,7 @@ class Talkative(AgentMemoryTarget):
 
 
 class Alone(AgentMemoryTarget):
-    """Without tiers, threads or vectors."""
+    """Has no tiers, threads or vector queries."""
 
     capabilities = Capabilities()
 
@@ -100,7 +100,7 @@ class Alone(AgentMemoryTarget):
 
 
 class HalfBlind(AgentMemoryTarget):
-    """Finds half of what it should."""
+    """Returns half of the hits."""
 
     def search_vector(self, agent_id: str, vector: Any, k: int, place: str | None = None) -> list[Found]:
         return super().search_vector(agent_id, vector, k, place)[: k // 2]

@@ -1,4 +1,4 @@
-"""Pages in a real browser, which must not complain, not leave the machine, and be usable by everyone."""
+"""Pages in a real browser: checks for script errors, requests to other machines, and accessibility."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SERIOUS = ("serious", "critical")
 
 
 class Browser:
-    """Opens pages, and keeps what they complained about."""
+    """Opens pages, and records their errors."""
 
     def __init__(self, browser: Any) -> None:
         self._browser = browser
         self._contexts: list[Any] = []
         self.errors: list[str] = []
-        """Of scripts and of the console; a test that provokes one takes it out."""
+        """Errors of scripts and of the console; a test removes those that it causes on purpose."""
         self.left_the_machine: list[str] = []
 
     def open(
@@ -38,7 +38,7 @@ class Browser:
         dark: bool = False,
         cookie: tuple[str, str] | None = None,
     ) -> Any:
-        """A Playwright page in a profile of its own, at an address or a file of this machine."""
+        """Open an address or a local file in a Playwright page with its own profile."""
         context = self._browser.new_context(
             viewport={"width": width, "height": height},
             color_scheme="dark" if dark else "light",
@@ -57,7 +57,7 @@ class Browser:
         return page
 
     def without_scripts(self) -> Any:
-        """A profile in which no script runs, as in many previews of files."""
+        """Open a page without scripts, as many file previews do."""
         context = self._browser.new_context(java_script_enabled=False)
         self._contexts.append(context)
         context.set_default_timeout(PATIENCE_MS)
@@ -79,13 +79,13 @@ class Browser:
         self._contexts.clear()
 
     def check(self) -> None:
-        """What holds for every page of every test."""
+        """Check what must hold for every page of every test."""
         assert self.errors == []
         assert self.left_the_machine == []
 
 
 def violations(page: Any) -> list[str]:
-    """What axe-core finds serious or critical, a line each with the element that it is about."""
+    """Return the serious and critical problems that axe-core finds, one line with its element each."""
     from axe_playwright_python.sync_playwright import Axe
 
     found = Axe().run(page).response["violations"]
@@ -98,13 +98,13 @@ def violations(page: Any) -> list[str]:
 
 
 def scrolls_sideways(page: Any) -> bool:
-    """Whether the page itself, and not only a table inside of it, is wider than the window."""
+    """Return whether the page itself, not only a table in it, is wider than the window."""
     return bool(page.evaluate("document.scrollingElement.scrollWidth > window.innerWidth"))
 
 
 @contextmanager
 def started_or_skipped() -> Iterator[Any]:
-    """The installed browser; the test is skipped, with a reason that is told at the end, without one."""
+    """Start the installed browser; without one, skip the test with a reason that is listed at the end."""
     path = chromium.find()
     if path is None:
         pytest.skip(f"{chromium.NO_BROWSER}no Chromium or Chrome is installed")

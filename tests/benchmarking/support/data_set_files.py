@@ -1,4 +1,4 @@
-"""Data sets in the form they are published in, small."""
+"""Small data sets in the published forms."""
 
 from __future__ import annotations
 

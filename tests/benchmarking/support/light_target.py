@@ -1,4 +1,4 @@
-"""A target as a user may write it: one file, everything in RAM, gone when closed."""
+"""A target as a user may write it: one file, everything in RAM, lost when closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thousands of runs on disk, as large as real ones, made without running anything."""
+"""Writes thousands of runs, as large as real ones, without running anything."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ BENCHMARKS_EACH = 5
 ROUNDS = 3
 FIRST = datetime(2026, 1, 1, 8, 0)
 STEP_AT = 0.5
-"""From this share of the runs on, everything is faster by a fifth."""
+"""After this share of the runs, everything is faster by a fifth."""
 
 
 def make_many_runs(output_dir: Path, count: int, *, with_results: bool = True) -> list[str]:
-    """The ids, the oldest first. One benchmark of each run has its result on disk."""
+    """Write runs; return their ids, the oldest first. One benchmark of each has a result file."""
     chance = random.Random(7)
     ids = []
     for number in range(count):
@@ -72,7 +72,7 @@ def make_many_runs(output_dir: Path, count: int, *, with_results: bool = True) -
                 for each in range(ROUNDS)
             ],
         )  # fmt: skip
-        # Written as plainly as can be: what the runner does for safety would take minutes here.
+        # Not written atomically as the runner does: that would take minutes here.
         (folder / RUN_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1))
         if with_results:
             (folder / "storage").mkdir()

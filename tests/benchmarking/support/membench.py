@@ -1,4 +1,4 @@
-"""The command `membench` in a process of its own, and runs that several tests look at."""
+"""Runs the command `membench` in a process; shares runs between tests."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from memory.benchmarking.model.records import Run
 HERE = Path(__file__).parent
 COMMAND = (sys.executable, "-m", "memory.benchmarking.cli")
 LIGHT = f"{HERE / 'light_target.py'}:LightTarget"
-"""A target that needs no library, so that a round starts quickly."""
+"""A target that imports no library, so that a round starts fast."""
 MISBEHAVING = HERE / "misbehaving.py"
 PATIENCE = 120
-"""Seconds until a process that does not end is a failure."""
+"""Seconds after which a process that has not ended fails the test."""
 
 GOOD = """
 def benchmark_good(size: int = 3, bench=None):
@@ -33,7 +33,7 @@ def benchmark_good(size: int = 3, bench=None):
 
 
 def surroundings(**changes: str | None) -> dict[str, str]:
-    """The environment of a command: no colours asked for, and no revision that may change meanwhile."""
+    """Return the environment of a command: without colours and git revision."""
     names = {"NO_COLOR", "TERM", "PYTHONHASHSEED", "COLUMNS"}
     kept = {name: value for name, value in os.environ.items() if name not in names}
     changed = {"GIT_DIR": "/nowhere", **changes}
@@ -42,7 +42,7 @@ def surroundings(**changes: str | None) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -50,7 +50,7 @@ class Done:
 
     @property
     def error(self) -> str:
-        """The one line that it complained with."""
+        """The error, which must be a single line."""
         assert self.err.count("\n") == 1, self.err
         assert self.err.startswith("membench"), self.err
         return self.err.strip()
@@ -72,14 +72,14 @@ def membench(
 
 
 def write(path: Path, source: str) -> Path:
-    """A user's own file."""
+    """Write a user's file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(textwrap.dedent(source))
     return path
 
 
 def options(file: Path, output_dir: Path, *more: object, target: str = LIGHT) -> tuple[object, ...]:
-    """Of a quick `run` of all benchmarks of one file."""
+    """Return the options of a quick `run` of all benchmarks of one file."""
     return (
         "run", "--path", file, "--category", file.stem, "--target", target, "--set", "seconds=0.001",
         "--output-dir", output_dir, *(() if "--rounds" in more else ("--rounds", 1)), *more,
@@ -87,13 +87,13 @@ def options(file: Path, output_dir: Path, *more: object, target: str = LIGHT) ->
 
 
 def only_run(output_dir: Path) -> tuple[Path, Run]:
-    """The one run that is in a folder."""
+    """Return the only run in a folder."""
     (folder,) = run_folders(output_dir)
     return folder, read_run(folder)
 
 
 def once(factory: pytest.TempPathFactory, name: str, fill: Callable[[Path], Any]) -> Path:
-    """A folder that one of the test processes fills, and all of them look at."""
+    """Return a folder that one test process fills and all of them read."""
     base = factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     folder = shared / name

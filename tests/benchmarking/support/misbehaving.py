@@ -1,4 +1,4 @@
-"""Benchmarks that go wrong, each in its own way; test_execution.py says what becomes of them."""
+"""Benchmarks that fail in different ways; test_execution.py checks the outcomes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def benchmark_good(bench: Bench | None = None) -> dict[str, Any]:
     return {"upper": (bench or Bench()).time("a".upper)}
 
 
-# -- those that fail --------------------------------------------------------------------------
+# -- failing benchmarks -----------------------------------------------------------------------
 
 
 def benchmark_raises() -> dict[str, Any]:
@@ -127,7 +127,7 @@ def benchmark_returns_itself() -> dict[str, Any]:
     return tree
 
 
-# -- those that look odd, and are fine --------------------------------------------------------
+# -- unusual benchmarks that are valid --------------------------------------------------------
 
 
 def benchmark_leaves_a_thread() -> dict[str, Any]:
@@ -142,7 +142,7 @@ def benchmark_leaves_a_dead_process() -> dict[str, Any]:
 
 
 def benchmark_shares_memory() -> dict[str, Any]:
-    """Python starts a helper for this, which ends only after the process has."""
+    """Python starts a helper process for this, which ends after the round's process."""
     from multiprocessing import shared_memory
 
     shared = shared_memory.SharedMemory(create=True, size=100)

@@ -1,4 +1,4 @@
-"""A target that writes down everything it is given, and finds nothing."""
+"""A target that records all calls, and finds nothing."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from light_target import LightTarget
 from memory.benchmarking.targets.base import Capabilities, Found, Item, Settings
 
 RECORDING = f"{__name__}:RecordingTarget"
-"""As `--target` takes it."""
+"""The name for `--target`."""
 
 
 class RecordingTarget(LightTarget):
     name = "recording"
     capabilities = Capabilities(update=False, persistence=False)
     given: ClassVar[list[tuple[str, Any]]] = []
-    """Of all stores, in order: what was asked of the target, with its arguments."""
+    """The calls of all stores, in order, with their arguments."""
 
     def open(self, folder: Path, settings: Settings | None = None) -> None:
         super().open(folder, settings)

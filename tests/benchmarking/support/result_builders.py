@@ -1,4 +1,4 @@
-"""Runs and results made without running anything."""
+"""Builds runs and results without running anything."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def storage_figures(
     batches: Sequence[int] = (10, 100),
     complexities: Sequence[int] = (1, 5),
 ) -> dict[str, Figure]:
-    """Figures as the write benchmark gives them: the smaller the batch, the slower."""
+    """Return figures like those of the write benchmark: small batches are slower."""
     found = {}
     for complexity in complexities:
         for batch in batches:
@@ -101,7 +101,7 @@ def make_run(
     headline: str = f"*/stm/{THROUGHPUT}",
     **changes: Any,
 ) -> Path:
-    """A run's folder as the runner leaves it, without the raw samples."""
+    """Write a run's folder as the runner does, without the raw samples."""
     timestamp = run_id[:15]
     if results is None:
         results = [make_result(storage_figures(), timestamp=timestamp)]

@@ -1,4 +1,4 @@
-"""What every target promises (targets/base.py), as tests. A target's own tests derive from this class."""
+"""Tests of every promise in targets/base.py; the tests of a target derive from this class."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OpenTarget = Callable[..., Target]
 
 class TargetConformance:
     name: str
-    """As `--target` takes it."""
+    """The target's name for `--target`."""
 
     @pytest.fixture
     def open_target(self, tmp_path: Path) -> Iterator[OpenTarget]:
@@ -73,7 +73,7 @@ class TargetConformance:
         assert target.delete_all(ANN) == 0
         assert target.search(ANN, "anything", 5) == []
 
-    def test_contents_come_back_as_they_were_and_in_the_order_asked_for(self, target: Target) -> None:
+    def test_contents_are_returned_unchanged_and_in_the_order_of_the_ids(self, target: Target) -> None:
         ids = target.add([Item(ANN, content, step) for step, content in enumerate(CONTENTS)])
         assert len(set(ids)) == len(CONTENTS)
         assert target.get(ANN, ids) == CONTENTS
@@ -88,12 +88,12 @@ class TargetConformance:
         assert [target.get_one(ANN, id_) for id_ in ids] == CONTENTS
         assert sum(target.count().values()) == len(CONTENTS)
 
-    def test_an_empty_batch_is_nothing(self, target: Target) -> None:
+    def test_an_empty_batch_changes_nothing(self, target: Target) -> None:
         assert target.add([]) == []
         assert target.delete(ANN, []) == 0
         assert sum(target.count().values()) == 0
 
-    def test_each_place_holds_what_was_put_there(self, target: Target) -> None:
+    def test_each_place_holds_what_was_stored_there(self, target: Target) -> None:
         ids = {}
         for number, place in enumerate(target.capabilities.places, 1):
             items = [Item(ANN, f"{place} {each}") for each in range(number)]
@@ -104,7 +104,7 @@ class TargetConformance:
 
     # -- agents -------------------------------------------------------------------------------
 
-    def test_an_agent_never_meets_the_memories_of_another(self, target: Target) -> None:
+    def test_an_agent_never_sees_the_memories_of_another(self, target: Target) -> None:
         ann = target.add([Item(ANN, text) for text in THINGS])
         bob = target.add([Item(BOB, "a secret")])
         assert target.get(BOB, ann) == [None] * len(ann)
@@ -119,7 +119,7 @@ class TargetConformance:
 
     # -- changing -----------------------------------------------------------------------------
 
-    def test_what_is_deleted_is_gone_and_counted_once(self, target: Target) -> None:
+    def test_a_deleted_memory_is_gone_and_counted_once(self, target: Target) -> None:
         ids = target.add([Item(ANN, text) for text in THINGS])
         assert target.delete(ANN, [ids[0], ids[0], "nothing like it"]) == 1
         assert target.delete(ANN, [ids[0]]) == 0
@@ -143,7 +143,7 @@ class TargetConformance:
 
     # -- finding ------------------------------------------------------------------------------
 
-    def test_the_best_come_first_and_no_more_than_asked_for(self, target: Target) -> None:
+    def test_a_search_returns_at_most_k_hits_the_best_first(self, target: Target) -> None:
         self.needs("search")
         ids = target.add([Item(ANN, text) for text in THINGS])
         target.flush()
@@ -154,7 +154,7 @@ class TargetConformance:
             assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
         assert len({each.id for each in target.search(ANN, THINGS[0], 99)}) <= len(THINGS)
 
-    def test_a_state_is_found_by_itself(self, target: Target) -> None:
+    def test_a_state_is_the_best_hit_for_itself(self, target: Target) -> None:
         self.needs("search")
         states = agent_states(20, seed=3)
         ids = target.add([Item(ANN, state) for state in states])
@@ -175,7 +175,7 @@ class TargetConformance:
 
     # -- the folder ---------------------------------------------------------------------------
 
-    def test_a_folder_opened_again_holds_the_same(self, open_target: OpenTarget) -> None:
+    def test_a_folder_opened_again_has_the_same_memories(self, open_target: OpenTarget) -> None:
         self.needs("persistence")
         first = open_target()
         ids = {
@@ -195,7 +195,7 @@ class TargetConformance:
             assert again.search(ANN, CONTENTS[0], 1)[0].content == CONTENTS[0]
         assert not {*again.add([Item(ANN, "new")])} & {id_ for each in ids.values() for id_ in each}
 
-    def test_what_was_acknowledged_survives_the_end_of_the_process(
+    def test_acknowledged_memories_survive_the_end_of_the_process(
         self, open_target: OpenTarget, tmp_path: Path
     ) -> None:
         self.needs("persistence")
@@ -225,7 +225,7 @@ class TargetConformance:
         assert sum(two.count().values()) == 0
         assert two.get(ANN, ids) == [None]
 
-    def test_everything_is_kept_in_the_folder(self, open_target: OpenTarget, tmp_path: Path) -> None:
+    def test_all_files_are_in_the_folder(self, open_target: OpenTarget, tmp_path: Path) -> None:
         self.needs("persistence")
         before = set(tmp_path.iterdir())
         target = open_target()
@@ -236,7 +236,7 @@ class TargetConformance:
 
     # -- settling and threads -----------------------------------------------------------------
 
-    def test_settling_leaves_nothing_of_the_sample_and_takes_nothing_away(self, target: Target) -> None:
+    def test_settling_keeps_the_memories_and_none_of_the_sample(self, target: Target) -> None:
         ids = target.add([Item(ANN, text) for text in THINGS])
         sample = [Item(BOB, state) for state in agent_states(100, seed=9)]
         target.settle(sample)
@@ -252,20 +252,20 @@ class TargetConformance:
             ids = list(pool.map(lambda number: target.add_one(Item(ANN, f"text {number}")), range(40)))
         assert target.get(ANN, ids) == [f"text {number}" for number in range(40)]
 
-    def test_another_process_sees_at_once_what_was_stored(self, open_target: OpenTarget) -> None:
+    def test_a_second_open_store_sees_new_memories_at_once(self, open_target: OpenTarget) -> None:
         self.needs("processes")
         writer, reader = open_target(), open_target()
         ids = writer.add([Item(ANN, "seen")])
         assert reader.get(ANN, ids) == ["seen"]
 
-    # -- what it says of itself ---------------------------------------------------------------
+    # -- name and capabilities ---------------------------------------------------------------
 
-    def test_it_has_a_name_and_says_what_it_can_do(self, target: Target) -> None:
+    def test_it_has_a_name_and_distinct_places(self, target: Target) -> None:
         assert target.name
         assert isinstance(target.name, str)
         assert len(set(target.capabilities.places)) == len(target.capabilities.places) > 0
 
-    def test_what_it_says_it_can_not_do_is_refused_by_name(self, target: Target) -> None:
+    def test_a_missing_capability_raises_not_supported_with_the_name(self, target: Target) -> None:
         (id_,) = target.add([Item(ANN, "text")])
         refused = {
             "update": lambda: target.update(ANN, id_, "other"),

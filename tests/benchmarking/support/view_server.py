@@ -1,4 +1,4 @@
-"""`membench view` in this process or in one of its own; requests to it, and pages of it."""
+"""Runs `membench view` in this process or in another one; sends requests to it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from memory.benchmarking.view.server import ViewServer
 
 CASE = ("storage", "write_throughput", "agentmemory")
 METRIC = "complexity_1/batch_10/stm/throughput_ops_per_second"
-"""Of every run that `make_few_runs` and `make_many_runs` make."""
+"""A metric of every run that `make_few_runs` and `make_many_runs` write."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def ask(
     signed_in: bool = True,
     headers: dict[str, str] | None = None,
 ) -> Answer:
-    """One request, with the cookie of someone who opened the link unless told otherwise."""
+    """Send one request, by default with the cookie of a user who opened the link."""
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
     sent = {"Cookie": f"{server.cookie}={server.token}"} if signed_in else {}
     try:
@@ -53,7 +53,7 @@ def ask(
 
 @contextmanager
 def serving(output_dir: Path) -> Iterator[ViewServer]:
-    """Served by a thread of this process."""
+    """Serve from a thread of this process."""
     with ViewServer(output_dir) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -66,7 +66,7 @@ def serving(output_dir: Path) -> Iterator[ViewServer]:
 
 @dataclass(frozen=True)
 class Viewing:
-    """The command itself."""
+    """Run the command itself."""
 
     process: subprocess.Popen[str]
     link: str
@@ -91,7 +91,7 @@ def viewing(output_dir: Path, *options: str) -> Iterator[Viewing]:
 
 
 def make_few_runs(folder: Path) -> None:
-    """Three runs, the last of them slower; one that failed, one that is damaged."""
+    """Write three runs, the last of them slower, one that failed and one that is damaged."""
     for number, scale in enumerate((1.0, 1.01, 0.5), start=1):
         make_run(folder, f"2026080{number}_101500_ab1{number}", [make_result(storage_figures(scale))])
     failure = Failure(case="storage.write_throughput@agentmemory", round=0, reason="crash", message="gone")
@@ -108,7 +108,7 @@ def address(server: ViewServer, path: str = "/") -> str:
 
 
 def sign_in(browser: Browser, server: ViewServer, path: str = "/", **options: Any) -> Any:
-    """The page that someone sees who has opened the link before."""
+    """Open a page as a user who has opened the link before."""
     return browser.open(address(server, path), cookie=(server.cookie, server.token), **options)
 
 

@@ -56,7 +56,7 @@ def test_a_target_is_named_by_module_and_class_or_by_file_and_class() -> None:
         ("class Mine: pass", "is not a class that derives from Target: see docs/targets.md"),
     ],
 )
-def test_a_file_that_holds_no_target_is_named(source: str, message: str, tmp_path: Path) -> None:
+def test_the_error_names_a_file_without_a_target(source: str, message: str, tmp_path: Path) -> None:
     file = write(tmp_path / "mine.py", source)
     with pytest.raises(BrokenBenchmark, match=message) as problem:
         load_target(f"{file}:Mine")
@@ -73,12 +73,12 @@ def test_a_file_that_holds_no_target_is_named(source: str, message: str, tmp_pat
         ("os:", "target 'os:' can't be loaded: AttributeError"),
     ],
 )
-def test_a_wrong_name_is_named(name: str, message: str) -> None:
+def test_the_error_names_an_unknown_target(name: str, message: str) -> None:
     with pytest.raises((UnknownName, BrokenBenchmark), match=re.escape(message)):
         load_target(name)
 
 
-# -- through a benchmark's eyes ---------------------------------------------------------------
+# -- opened by a benchmark --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [*_BUILT_IN, LIGHT])
@@ -97,7 +97,7 @@ def test_a_settled_target_is_empty_and_its_folder_is_gone_afterwards(name: str, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_target_is_closed_though_the_benchmark_fails(tmp_path: Path) -> None:
+def test_a_target_is_closed_if_the_benchmark_fails(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), Bench(scratch=tmp_path).target():
         1 / 0  # noqa: B018
     assert list(tmp_path.iterdir()) == []

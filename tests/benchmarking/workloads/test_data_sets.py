@@ -1,4 +1,4 @@
-"""Public data sets: read in the form they are published in, fetched and checked, never trusted blindly."""
+"""Public data sets: read in their published form, downloaded, and checked."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_longmemeval_is_read_question_by_question(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", ["", "[]", "{}", '[{"a": 1}]', '[{"conversation": 3, "qa": []}]', "[1, 2]"]
 )
-def test_anything_else_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
+def test_other_files_are_refused_with_a_one_line_error(tmp_path: Path, content: str) -> None:
     path = tmp_path / "other.json"
     path.write_text(content)
     with pytest.raises(InvalidBenchmarkConfig) as caught:
@@ -91,7 +91,7 @@ def test_anything_else_is_refused_in_one_line(tmp_path: Path, content: str) -> N
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_that_is_not_beir_says_what_is_missing(tmp_path: Path) -> None:
+def test_the_error_for_a_folder_names_the_missing_files_of_beir(tmp_path: Path) -> None:
     with pytest.raises(InvalidBenchmarkConfig) as caught:
         load_data_set(tmp_path)
     assert str(caught.value) == (
@@ -99,14 +99,16 @@ def test_a_folder_that_is_not_beir_says_what_is_missing(tmp_path: Path) -> None:
     )
 
 
-def test_a_file_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
+def test_a_missing_file_gives_a_one_line_error(tmp_path: Path) -> None:
     with pytest.raises(
         InvalidBenchmarkConfig, match=r"gone.json can't be read: No such file or directory$"
     ):
         load_data_set(tmp_path / "gone.json")
 
 
-def test_a_copy_in_other_files_has_the_same_judgements_and_a_part_has_others(tmp_path: Path) -> None:
+def test_a_copy_in_other_files_has_the_same_judgements_digest_and_a_part_has_another(
+    tmp_path: Path,
+) -> None:
     whole = load_data_set(write_beir(tmp_path / "whole")).judgements
     copy = write_beir(tmp_path / "copy", test_folder=False)
     documents = [{"id": "2", "text": "Dogs  bark", "scope": "x"}, {"id": "1", "text": "Cats purr"}]
@@ -128,7 +130,7 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def mirror(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    """A real HTTP server over a folder."""
+    """Serve a folder over HTTP."""
     folder = tmp_path / "mirror"
     folder.mkdir()
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=folder)) as server:
@@ -147,13 +149,13 @@ def archive(folder: Path) -> bytes:
     return buffer.getvalue()
 
 
-def test_a_link_has_its_own_name(tmp_path: Path) -> None:
+def test_a_linked_data_set_is_named_after_the_link(tmp_path: Path) -> None:
     link = tmp_path / "mine"
     link.symlink_to(write_beir(tmp_path / "blob-1a2b"))
     assert load_data_set(resolve(str(link))).name == "mine"
 
 
-def test_a_fetched_set_is_checked_put_in_place_and_found_by_name(
+def test_a_downloaded_set_is_checked_and_found_by_name(
     mirror: tuple[Path, str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -167,7 +169,7 @@ def test_a_fetched_set_is_checked_put_in_place_and_found_by_name(
     monkeypatch.setenv("MEMBENCH_DATA", str(tmp_path / "kept"))
     with pytest.raises(InvalidBenchmarkConfig, match="membench data fetch scifact"):
         resolve("scifact")
-    for _ in range(2):  # again is fine: it replaces what is there
+    for _ in range(2):  # a second download replaces the first
         assert main(["data", "fetch", "scifact", "--url", f"{address}/scifact.zip"]) == 0
     assert resolve("scifact") == tmp_path / "kept" / "scifact"
     assert main(["data", "check", "scifact"]) == 0
@@ -177,7 +179,7 @@ def test_a_fetched_set_is_checked_put_in_place_and_found_by_name(
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["scifact"]
 
 
-def test_another_file_than_the_published_one_is_not_kept(mirror: tuple[Path, str], tmp_path: Path) -> None:
+def test_a_download_with_another_digest_is_deleted(mirror: tuple[Path, str], tmp_path: Path) -> None:
     folder, address = mirror
     (folder / "locomo10.json").write_text("[]")
     with pytest.raises(DamagedResult, match="it was deleted"):
@@ -185,7 +187,7 @@ def test_another_file_than_the_published_one_is_not_kept(mirror: tuple[Path, str
     assert list((tmp_path / "kept").iterdir()) == []
 
 
-def test_what_cannot_be_fetched_is_one_clear_line(mirror: tuple[Path, str], tmp_path: Path) -> None:
+def test_a_failed_download_gives_a_one_line_error(mirror: tuple[Path, str], tmp_path: Path) -> None:
     with pytest.raises(InvalidBenchmarkConfig, match="can't be downloaded"):
         fetch("locomo", tmp_path, url=f"{mirror[1]}/nothing")
     with pytest.raises(UnknownName, match="did you mean 'locomo'"):

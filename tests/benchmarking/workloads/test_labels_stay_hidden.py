@@ -1,4 +1,4 @@
-"""Right answers never reach a target: not by a name, not by an order, not by metadata.
+"""A target can't see which passages are relevant: not by ids, order or metadata.
 
 For every form of data set, two sets that differ in their labels alone are put to a target that writes
 down what it is given. It must be given the same.
@@ -50,7 +50,7 @@ def items_of(given: Given) -> list[dict[str, Any]]:
 
 
 def longmemeval(path: Path, question_id: str, right: int, in_time: bool) -> Path:
-    """One question over three sessions of two turns; the right session and its turn are number `right`."""
+    """Make one question over three sessions of two turns; session and turn `right` hold the answer."""
     sessions = [
         {
             "haystack_session_ids": f"answer_{number}" if number == right else f"sharegpt_{number}_0",
@@ -77,7 +77,7 @@ def longmemeval(path: Path, question_id: str, right: int, in_time: bool) -> Path
 
 
 @pytest.mark.parametrize("in_time", [True, False])
-def test_longmemevals_labels(tmp_path: Path, in_time: bool) -> None:
+def test_the_labels_of_longmemeval(tmp_path: Path, in_time: bool) -> None:
     one = given_for(longmemeval(tmp_path / "one.json", "e47becba", 0, True))
     two = given_for(longmemeval(tmp_path / "two.json", "0862e8bf_abs", 2, in_time))
     assert one == two
@@ -108,7 +108,7 @@ def locomo(path: Path, sample_id: str, first: int, evidence: int, category: int)
     return path
 
 
-def test_locomos_labels(tmp_path: Path) -> None:
+def test_the_labels_of_locomo(tmp_path: Path) -> None:
     one = given_for(locomo(tmp_path / "one.json", "conv-1", 1, evidence=0, category=4))
     two = given_for(locomo(tmp_path / "two.json", "conv-2", 7, evidence=5, category=5))
     assert one == two
@@ -116,7 +116,7 @@ def test_locomos_labels(tmp_path: Path) -> None:
 
 
 def beir(folder: Path, ids: Sequence[str], right: int) -> Path:
-    """The right document stands first in its file."""
+    """The relevant document is the first in its file."""
     (folder / "qrels").mkdir(parents=True)
     order = sorted(range(len(TEXTS)), key=lambda place: place != right)
     documents = [{"_id": ids[place], "title": "", "text": TEXTS[place]} for place in order]
@@ -126,14 +126,14 @@ def beir(folder: Path, ids: Sequence[str], right: int) -> Path:
     return folder
 
 
-def test_beirs_labels(tmp_path: Path) -> None:
+def test_the_labels_of_beir(tmp_path: Path) -> None:
     one = given_for(beir(tmp_path / "one", [f"d{place}" for place in range(6)], right=0))
     two = given_for(beir(tmp_path / "two", [f"right{place}" for place in range(6)], right=3))
     assert one == two
     assert sorted(item["content"] for item in items_of(one)) == sorted(TEXTS)
 
 
-def test_the_synthetic_sets_labels() -> None:
+def test_the_labels_of_synthetic_conversations() -> None:
     given = given_for(SYNTHETIC)
     RecordingTarget.given.clear()
     for collection in synthetic_collections(2, 5):
@@ -149,7 +149,7 @@ def test_the_synthetic_sets_labels() -> None:
     assert {frozenset(item["metadata"]) for item in items_of(given)} == {frozenset({"speaker", "session"})}
 
 
-def test_the_place_in_a_synthetic_session_tells_nothing() -> None:
+def test_the_place_in_a_synthetic_session_is_random() -> None:
     places: dict[bool, list[float]] = {True: [], False: []}
     for collection in synthetic_collections(40, 12):
         right = {id_ for question in collection.questions for id_ in question.grades}
@@ -164,7 +164,7 @@ def test_the_place_in_a_synthetic_session_tells_nothing() -> None:
 
 
 @pytest.mark.parametrize("form", ["longmemeval", "locomo", "beir", SYNTHETIC])
-def test_whose_memories_they_are_is_the_same_in_every_data_set(form: str, tmp_path: Path) -> None:
+def test_the_agent_of_the_memories_is_the_same_in_every_data_set(form: str, tmp_path: Path) -> None:
     made: dict[str, Path | str] = {
         "longmemeval": longmemeval(tmp_path / "lme.json", "7_abs", 1, True),
         "locomo": locomo(tmp_path / "locomo.json", "conv-1", 1, 0, 4),

@@ -1,4 +1,4 @@
-"""The data of the benchmarks: as large as asked for, and the same again for the same seed."""
+"""Generated data: as large as requested, and the same for the same seed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from memory.benchmarking.workloads import agent_states, generate_test_state
 
 @settings(deadline=None)
 @given(st.integers(1, 12))
-def test_a_state_is_as_large_as_its_complexity_says(complexity: int) -> None:
+def test_the_complexity_determines_the_size_of_a_state(complexity: int) -> None:
     state = generate_test_state(complexity)
     assert len(state["position"]) == 3 * complexity
     assert len(state["inventory"]) == 5 * complexity
@@ -31,7 +31,7 @@ def test_a_state_is_as_large_as_its_complexity_says(complexity: int) -> None:
     assert json.loads(json.dumps(state)) == state
 
 
-def test_states_differ_from_call_to_call_unless_the_generator_is_given() -> None:
+def test_states_differ_between_calls_unless_a_seeded_generator_is_passed() -> None:
     assert generate_test_state() != generate_test_state()
     one, other = (generate_test_state(2, random.Random(5)) for _ in range(2))
     assert one == other
@@ -39,7 +39,7 @@ def test_states_differ_from_call_to_call_unless_the_generator_is_given() -> None
 
 @settings(deadline=None)
 @given(st.integers(0, 20), st.integers(1, 3), st.integers(0, 2**32 - 1))
-def test_a_seed_gives_the_same_states_again_and_more_of_them(
+def test_a_seed_gives_the_same_states_and_more_begin_with_the_same(
     count: int, complexity: int, seed: int
 ) -> None:
     states = agent_states(count, complexity, seed)
@@ -53,8 +53,8 @@ def test_other_seeds_and_complexities_give_other_states() -> None:
     assert agent_states(1, 2, seed=1)[0]["position"][:3] != agent_states(1, 1, seed=1)[0]["position"]
 
 
-def test_another_process_makes_the_same_states() -> None:
-    """Whatever its hash seed: otherwise two rounds with one seed would not meet the same data."""
+def test_another_process_generates_the_same_states() -> None:
+    """Its hash seed does not matter: two rounds with the same seed must use the same data."""
     program = (
         "import json; from memory.benchmarking.workloads import agent_states;"
         "print(json.dumps(agent_states(3, 2, seed=11)))"
@@ -64,6 +64,6 @@ def test_another_process_makes_the_same_states() -> None:
 
 
 @pytest.mark.parametrize("complexity", [0, -1, 1.5, True, "2", None])
-def test_a_complexity_that_is_none_is_refused(complexity: Any) -> None:
+def test_an_invalid_complexity_is_refused(complexity: Any) -> None:
     with pytest.raises(InvalidBenchmarkConfig, match=r"complexity is .*: use a whole number ≥ 1"):
         generate_test_state(complexity)
