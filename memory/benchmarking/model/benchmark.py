@@ -142,6 +142,8 @@ def import_benchmarks(name: str) -> ModuleType:
 
 def load_benchmark(case: Case) -> Benchmark:
     """Load the benchmark of a case into this process."""
+    if not case.source and not case.module:
+        raise BrokenBenchmark(f"{case.name} has neither a file nor a module: start a new run")
     module = load_file(Path(case.source)) if case.source else import_module(case.module or "")
     for benchmark in benchmarks_of(module, case.category, case.source):
         if benchmark.name == case.benchmark:
