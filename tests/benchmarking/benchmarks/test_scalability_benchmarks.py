@@ -130,7 +130,7 @@ def test_too_many_processes_are_not_started(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("target", ["Forgetful", "Talkative"])
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_wrong_answers_are_not_measured(target: str, parallel: int) -> None:
-    with pytest.raises(AssertionError, match="agentmemory returned (other content|nothing) to agent"):
+    with pytest.raises(AssertionError, match=r"agentmemory returned (other content|nothing) to agent"):
         benchmark_agent_scaling([3], [parallel], bench=bench(place_of(target)))
 
 
