@@ -75,4 +75,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    sys.argv[0] = "membench"  # a run stores its command, to be repeated
     sys.exit(main())

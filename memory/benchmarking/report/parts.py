@@ -293,10 +293,10 @@ def verdict_tables(comparison: Comparison) -> Markup:
                     _folded(f"{len(found) - MOST_VERDICTS} more",
                             verdict_table(found[MOST_VERDICTS:], f"More figures that {verdict}"))
                 )  # fmt: skip
-    undecided = in_order(comparison, "inconclusive")
-    if undecided:
-        shown = verdict_table(undecided[:200], "Undecided figures")
-        parts.append(_folded(f"{count(len(undecided), 'figure')} undecided", shown))
+    inconclusive = in_order(comparison, "inconclusive")
+    if inconclusive:
+        shown = verdict_table(inconclusive[:200], "Inconclusive figures")
+        parts.append(_folded(f"{count(len(inconclusive), 'figure')} inconclusive", shown))
     return join(parts)
 
 

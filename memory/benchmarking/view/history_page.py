@@ -13,6 +13,7 @@ from memory.benchmarking.errors import BenchmarkError
 from memory.benchmarking.model.files import read_result, read_run
 from memory.benchmarking.model.paths import leaf_of
 from memory.benchmarking.report.charts import Axis, Chart, Drawn, Line, Panel, Point, with_fitting_y
+from memory.benchmarking.report.gather import short_name
 from memory.benchmarking.report.markup import Markup, element, join
 from memory.benchmarking.report.parts import count, mark, note, table
 from memory.benchmarking.report.svg import draw, shapes
@@ -173,7 +174,7 @@ def _chart(series: Series) -> Chart:
     chart = Chart(
         title=f"{series.name} {series.path}",
         x=Axis("run", scale="names", names=names),
-        y=Axis(leaf_of(series.path), series.unit, low=_lowest(series)),
+        y=Axis(short_name(leaf_of(series.path)), series.unit, low=_lowest(series)),
         panels=(_panel(series),),
         width=WIDTH,
     )

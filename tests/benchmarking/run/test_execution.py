@@ -310,7 +310,7 @@ def test_run_json_describes_the_run(finished: tuple[Path, Run]) -> None:
     assert run.status == "complete"
     assert run.seed == run.config["seed"] == 5
     assert run.rounds == run.config["rounds"] == 3
-    assert run.command.startswith("cli.py run --path")
+    assert run.command.startswith("membench run --path")
     assert run.finished_at >= run.started_at
     assert [ref.rounds for ref in run.results] == [3] * 4
     assert [(ref.category, ref.benchmark, ref.target) for ref in run.results] == [
