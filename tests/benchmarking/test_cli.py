@@ -1,4 +1,4 @@
-"""The command line: what it prints, what it loads, how it complains, and its exit codes."""
+"""The command line: output, imports, error messages and exit codes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEAVY = {"numpy", "pandas", "matplotlib", "scipy", "rich", "psutil", "pyarrow", 
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Commands in this process find their files in the test's own folder, and leave no module behind."""
+    """Run the commands of a test in its own folder, and remove the modules that they load."""
     monkeypatch.chdir(tmp_path)
     yield
     for name in [name for name in sys.modules if name.startswith("membench_file_")]:
@@ -37,7 +37,7 @@ def good(tmp_path: Path) -> Path:
 
 
 def complaint(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    """The one line that a command in this process ends with."""
+    """Return the single error line of a command that runs in this process."""
     try:
         code = main([str(argument) for argument in arguments])
     except SystemExit as end:
@@ -57,7 +57,7 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     [["--help"], ["run", "--help"], ["list"], ["list", "--json"], ["list", "--verbose"], ["--version"]],
     ids=" ".join,
 )
-def test_a_quick_answer_loads_no_library(arguments: list[str], tmp_path: Path) -> None:
+def test_help_and_list_load_no_heavy_library(arguments: list[str], tmp_path: Path) -> None:
     program = f"""
 import sys
 from memory.benchmarking.cli import main
@@ -74,7 +74,7 @@ print(*sys.modules, file=sys.stderr)
     assert done.stdout
 
 
-def test_three_ways_to_the_same_command(tmp_path: Path) -> None:
+def test_the_command_can_be_started_in_three_ways(tmp_path: Path) -> None:
     ways = [COMMAND, (sys.executable, str(ROOT / "scripts" / "benchmark.py"))]
     installed = Path(sys.executable).with_name("membench")
     if installed.exists():
@@ -94,7 +94,7 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == f"membench {memory.__version__}\n"
 
 
-def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
+def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*COMMAND, "list", "--verbose"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -108,7 +108,9 @@ def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
 # -- list -------------------------------------------------------------------------------------
 
 
-def test_the_list_says_what_there_is(good: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_has_benchmarks_targets_and_profiles(
+    good: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["list", "--path", str(good)]) == 0
     out = capsys.readouterr().out
     assert re.search(r"^storage\n(  .+\n)*  read_latency +How long one memory", out, re.MULTILINE)
@@ -126,9 +128,7 @@ def test_the_long_list_has_parameters_and_defaults(good: Path, capsys: pytest.Ca
     assert "targets:" not in out
 
 
-def test_the_list_for_machines_holds_any_default(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_list_as_json_can_hold_any_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path / "odd.py", "def benchmark_x(a=(1, 2), b=print, c={1: 2}, d=b'x'): pass")
     assert main(["list", "--json", "--path", str(file), "--category", "odd"]) == 0
     (listed,) = json.loads(capsys.readouterr().out)["benchmarks"]
@@ -198,7 +198,7 @@ def test_a_broken_file_does_not_hide_the_others(tmp_path: Path, capsys: pytest.C
 def test_bad_input_is_one_line_with_the_value_and_what_to_do(
     arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # So that what is wrongly accepted is seen at once, and not after a whole run.
+    # If a wrong value is accepted, fail at once and not after a whole run.
     harmless = ["--dry-run"] if arguments[:1] == ["run"] and "--resume" not in arguments else []
     line = complaint(capsys, *arguments, *harmless)
     assert message in line
@@ -209,7 +209,7 @@ def test_bad_input_is_one_line_with_the_value_and_what_to_do(
 
 
 def planned(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
-    """The plan of a run in this process, as JSON."""
+    """Return the plan of a run, as JSON."""
     assert main(["run", "--dry-run", "--json", *map(str, arguments)]) == 0
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     return document
@@ -268,7 +268,7 @@ def test_categories_benchmarks_and_targets_may_be_repeated(
         ("c.toml", 'profile = "quick"\nrounds = 7\n[storage]\nbatch_sizes = [3]\n[good]\nsize = 9\n'),
     ],
 )
-def test_a_configuration_file_and_what_counts_more(
+def test_options_override_the_configuration_file(
     name: str, content: str, good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / name).write_text(content)
@@ -300,9 +300,7 @@ def test_parameters_from_a_file(good: Path, tmp_path: Path, capsys: pytest.Captu
         assert params_of(plan) == {"good.good": {"size": size}}
 
 
-def test_a_setting_of_a_category_that_is_not_there_is_named(
-    good: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_setting_of_an_unknown_category_is_named(good: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = complaint(capsys, "run", "--path", good, "--set", "god.size=1", "--dry-run")
     assert line == "god is not a setting or a category: did you mean 'good'?"
 
@@ -359,7 +357,7 @@ def test_the_default_folder_is_shared_by_run_and_results(good: Path, tmp_path: P
     assert Path(done.out.strip()).name in listed.out
 
 
-def test_an_output_folder_with_a_space_can_be_resumed_as_it_is_said(tmp_path: Path) -> None:
+def test_the_printed_resume_command_works_for_a_folder_with_a_space(tmp_path: Path) -> None:
     file = write(
         tmp_path / "some.py", "def benchmark_b(): raise SystemExit(3)\ndef benchmark_a(): return {'a': 1}"
     )

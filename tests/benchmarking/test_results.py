@@ -1,4 +1,4 @@
-"""Results on disk: what is saved is loaded, found, compared and plotted; damage is named."""
+"""Results on disk are saved, loaded, found, compared and plotted; damaged files are named."""
 
 from __future__ import annotations
 
@@ -123,7 +123,9 @@ some_trees = st.dictionaries(
 
 
 @given(tree=some_trees)
-def test_what_is_saved_is_loaded(tmp_path_factory: pytest.TempPathFactory, tree: dict[str, Any]) -> None:
+def test_a_saved_result_is_loaded_unchanged(
+    tmp_path_factory: pytest.TempPathFactory, tree: dict[str, Any]
+) -> None:
     results = BenchmarkResults(tmp_path_factory.mktemp("results"))
     file = results.save_result("storage", "anything", tree, {"note": "x"})
     loaded = results.load_result(file)
@@ -149,7 +151,7 @@ def test_any_name_is_found_again_under_that_name_or_refused(
     "name",
     ["", " ", "..", ".hidden", "a/b", "a\\b", "../../x", "a\nb", "a\0b", "x_20250101_101010", 7, None],
 )
-def test_a_name_that_leads_elsewhere_is_refused(results: BenchmarkResults, name: Any) -> None:
+def test_a_name_that_would_leave_the_folder_is_refused(results: BenchmarkResults, name: Any) -> None:
     with pytest.raises(InvalidResult, match="category"):
         results.save_result(name, "x", {"value": 1})
     with pytest.raises(InvalidResult, match="benchmark"):
@@ -158,7 +160,9 @@ def test_a_name_that_leads_elsewhere_is_refused(results: BenchmarkResults, name:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_a_figure_that_is_none_is_refused_with_its_path(results: BenchmarkResults, value: float) -> None:
+def test_a_value_that_is_no_figure_is_refused_with_its_path(
+    results: BenchmarkResults, value: float
+) -> None:
     with pytest.raises(InvalidResult, match=r"a/b is .*finite"):
         results.save_result("storage", "x", {"a": {"b": value}})
     with pytest.raises(InvalidResult, match=r"a/1 is .*finite"):
@@ -203,7 +207,7 @@ def test_numbers_of_numpy_and_timings_are_numbers(results: BenchmarkResults) -> 
     assert {"a_ms", "n", "timed/p50_ms"} <= set(loaded.metrics)
 
 
-def test_what_is_not_available_keeps_its_reason(results: BenchmarkResults) -> None:
+def test_an_unavailable_figure_keeps_its_reason(results: BenchmarkResults) -> None:
     file = results.save_result(
         "storage", "x", {"stm": {"p50_ms": 1.0}, "im": not_available("no such tier")}
     )
@@ -249,7 +253,7 @@ def test_results_are_listed_oldest_first_and_by_name_alone(results: BenchmarkRes
         results.list_results(run="zz99")
 
 
-def test_a_copied_run_is_as_good_as_the_first(results: BenchmarkResults, tmp_path: Path) -> None:
+def test_a_copied_run_can_be_read(results: BenchmarkResults, tmp_path: Path) -> None:
     folder = make_run(results.output_dir)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -277,7 +281,7 @@ def test_a_copied_run_is_as_good_as_the_first(results: BenchmarkResults, tmp_pat
         ("_5/5_5/value", {}, None, "_5/5_5", "value"),
     ],
 )  # fmt: skip
-def test_a_path_tells_parameters_tier_and_part(
+def test_a_path_gives_parameters_tier_and_part(
     path: str, parameters: dict[str, float], tier: str | None, part: str, metric: str
 ) -> None:
     place = read_path(path)
@@ -383,7 +387,7 @@ def test_a_damaged_file_is_named_and_the_others_still_load(
     assert results.problems == []
 
 
-def test_nothing_but_damage_is_an_error_and_no_empty_answer(results: BenchmarkResults) -> None:
+def test_only_damaged_files_is_an_error_and_not_an_empty_table(results: BenchmarkResults) -> None:
     file = results.save_result("storage", "x", SPEC_RESULT)
     cut(file.path)
     with pytest.raises(DamagedResult, match="no result can be read"):
@@ -409,7 +413,7 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
 
 
 def lines_of(fig: Any) -> dict[str, int]:
-    """Label to how many panels have it."""
+    """Return the number of panels that have each label."""
     found: dict[str, int] = {}
     for axes in fig.get_axes():
         for label in axes.get_legend_handles_labels()[1]:
@@ -438,7 +442,7 @@ def test_values_over_many_decades_get_a_logarithmic_scale(results: BenchmarkResu
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
 
 
-def test_figures_without_an_axis_stand_below_each_other(results: BenchmarkResults) -> None:
+def test_figures_without_an_axis_are_listed_below_each_other(results: BenchmarkResults) -> None:
     figures = {
         f"{tier}/disk_bytes": figure(1500.0 * (n + 1)) for n, tier in enumerate(("stm", "im", "ltm"))
     }
@@ -449,7 +453,7 @@ def test_figures_without_an_axis_stand_below_each_other(results: BenchmarkResult
     assert [each[0].get_xdata()[0] for each in axes.containers] == pytest.approx([1.5, 3.0, 4.5])
 
 
-def test_times_are_drawn_in_the_unit_that_people_read(results: BenchmarkResults) -> None:
+def test_times_are_drawn_in_a_readable_unit(results: BenchmarkResults) -> None:
     figures = {f"batch_{n}/p50_ms": figure(0.002 * n) for n in (1, 2, 4)}
     make_run(results.output_dir, results=[make_result(figures)])
     fig = results.plot_comparison(["latest"], "p50_ms")
@@ -457,7 +461,7 @@ def test_times_are_drawn_in_the_unit_that_people_read(results: BenchmarkResults)
     assert list(fig.get_axes()[0].containers[0][0].get_ydata()) == pytest.approx([2, 4, 8])
 
 
-def test_an_interval_that_reaches_far_does_not_squeeze_the_figures(results: BenchmarkResults) -> None:
+def test_a_wide_interval_does_not_squeeze_the_figures(results: BenchmarkResults) -> None:
     wide = {
         f"batch_{n}/p50_ms": Figure(value=n, low=n / 100, high=n * 1e6, rounds=[n, n]) for n in (10, 11)
     }
@@ -466,12 +470,12 @@ def test_an_interval_that_reaches_far_does_not_squeeze_the_figures(results: Benc
     assert axes.get_ylim()[1] < 30
 
 
-def test_the_colours_of_paper_and_pages_are_the_same() -> None:
+def test_plots_and_pages_have_the_same_colours() -> None:
     found = re.findall(r"--series-\d: light-dark\((#\w{6}),", asset("style.css"))
     assert tuple(found) == COLOURS
 
 
-def test_a_pdf_holds_fonts_that_publishers_take(results: BenchmarkResults) -> None:
+def test_a_pdf_has_fonts_that_publishers_accept(results: BenchmarkResults) -> None:
     make_run(results.output_dir)
     data = results.save_plot(results.plot_comparison(["latest"], "p50_ms"), "paper.pdf").read_bytes()
     assert b"/Type3" not in data
@@ -531,7 +535,7 @@ def test_an_axis_that_the_metric_does_not_have_is_named(results: BenchmarkResult
         results.plot_comparison(["latest"], "p50_ms", "b")
 
 
-def test_a_plot_of_no_known_kind_is_refused(results: BenchmarkResults) -> None:
+def test_a_plot_of_an_unknown_format_is_refused(results: BenchmarkResults) -> None:
     make_run(results.output_dir)
     fig = results.plot_comparison(["latest"], "p50_ms")
     with pytest.raises(InvalidBenchmarkConfig, match=r"\.png, \.svg or \.pdf"):

@@ -1,4 +1,4 @@
-"""`membench results`: what people and machines get to see."""
+"""`membench results`: its output for people and for programs."""
 
 from __future__ import annotations
 
@@ -118,14 +118,14 @@ def test_list_names_files_that_are_cut_short_and_shows_the_rest(
     assert str(third / "run.json") in shown.err
 
 
-def test_list_of_damage_alone_fails(results: Command, folder: Path, capsys: Output) -> None:
+def test_list_fails_if_every_run_is_damaged(results: Command, folder: Path, capsys: Output) -> None:
     file = BenchmarkResults(folder).save_result("storage", "x", {"p50_ms": 1})
     file.path.write_bytes(b"")
     assert results("list") == 1
     assert "cut short" in capsys.readouterr().err
 
 
-def test_list_for_machines_has_all_runs(results: Command, folder: Path, capsys: Output) -> None:
+def test_list_as_json_has_all_runs(results: Command, folder: Path, capsys: Output) -> None:
     for number in range(22):
         make_run(folder, f"202608{number + 1:02}_101500_ab12", [make_result({"p50_ms": figure(1)})])
     assert results("list", "--json") == 0
@@ -196,7 +196,7 @@ def test_show_fits_eighty_columns(results: Command, folder: Path, capsys: Output
     assert any("12 more lines" in line for line in lines)
 
 
-def test_show_tells_a_wide_interval_as_a_factor(results: Command, folder: Path, capsys: Output) -> None:
+def test_show_prints_a_wide_interval_as_a_factor(results: Command, folder: Path, capsys: Output) -> None:
     figures = {
         f"batch_{batch}/{leaf}": Figure(value=10.0, low=10 / factor, high=10 * factor)
         for batch in (1, 2)
@@ -215,7 +215,7 @@ def test_show_tells_a_wide_interval_as_a_factor(results: Command, folder: Path, 
     assert text.count("×÷?: too few rounds") == 1
 
 
-def test_show_explains_only_signs_that_are_there(results: Command, folder: Path, capsys: Output) -> None:
+def test_show_explains_only_the_signs_it_uses(results: Command, folder: Path, capsys: Output) -> None:
     figures = {f"batch_{batch}/p50_ms": Figure(value=10.0, low=0.1, high=1000.0) for batch in (1, 2)}
     make_run(folder, results=[make_result(figures)])
     results("show")
@@ -269,7 +269,7 @@ def test_show_gives_the_bytes_of_a_codec_beside_its_recall(
     assert ["neighbour_recall_at_10", "bytes_per_vector"] in [line.split()[:2] for line in lines]
 
 
-def test_show_makes_room_for_the_table_of_the_headline(
+def test_show_keeps_the_lines_closest_to_the_headline(
     results: Command, folder: Path, capsys: Output
 ) -> None:
     kinds = [f"kind_of_{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
@@ -311,7 +311,7 @@ def test_show_prints_the_notes_of_a_result(results: Command, folder: Path, capsy
     assert "growth" not in text
 
 
-def test_show_is_not_flooded_by_texts(results: Command, folder: Path, capsys: Output) -> None:
+def test_show_limits_the_notes(results: Command, folder: Path, capsys: Output) -> None:
     made = make_result({"p50_ms": figure(1)})
     made.results |= {f"answer_{number}": f"answer number {number} " * 100 for number in range(30)}
     make_run(folder, results=[made])
@@ -326,7 +326,7 @@ def test_show_is_not_flooded_by_texts(results: Command, folder: Path, capsys: Ou
     assert text.count("number") == 3000
 
 
-def test_show_all_metrics_leaves_nothing_out(results: Command, folder: Path, capsys: Output) -> None:
+def test_show_all_metrics_lists_every_figure(results: Command, folder: Path, capsys: Output) -> None:
     make_run(folder)
     results("show", "--all-metrics")
     lines = capsys.readouterr().out.splitlines()
@@ -360,7 +360,7 @@ def test_show_takes_a_file_a_part_of_an_id_and_a_result_saved_by_hand(
         results("show", "zz99")
 
 
-def test_show_for_machines_has_the_whole_record(results: Command, folder: Path, capsys: Output) -> None:
+def test_show_as_json_has_the_whole_record(results: Command, folder: Path, capsys: Output) -> None:
     make_run(folder)
     assert results("show", "--json") == 0
     document = json.loads(capsys.readouterr().out)
@@ -368,12 +368,12 @@ def test_show_for_machines_has_the_whole_record(results: Command, folder: Path, 
     assert len(document["results"][0]["result"]["metrics"]) == 48
 
 
-def test_show_of_nothing_says_what_to_do(results: Command) -> None:
+def test_show_without_results_says_what_to_do(results: Command) -> None:
     with pytest.raises(NothingMeasured, match="membench run"):
         results("show")
 
 
-def test_show_passes_over_damage_and_names_it(results: Command, folder: Path, capsys: Output) -> None:
+def test_show_skips_damaged_files_and_names_them(results: Command, folder: Path, capsys: Output) -> None:
     run = make_run(folder, results=[make_result({"p50_ms": figure(1)}), make_result({"p50_ms": figure(2)})])
     (damaged, _) = sorted((run / "storage").glob("*.json"))
     damaged.write_bytes(b"{}")
@@ -383,7 +383,9 @@ def test_show_passes_over_damage_and_names_it(results: Command, folder: Path, ca
     assert str(damaged) in shown.err
 
 
-def test_no_name_from_a_file_commands_the_terminal(results: Command, folder: Path, capsys: Output) -> None:
+def test_names_from_files_can_not_send_control_codes(
+    results: Command, folder: Path, capsys: Output
+) -> None:
     hostile = "\x1b[31mred\x1b]0;title\x07"
     failure = Failure(case=hostile, round=1, reason="exception", message=hostile, log=hostile)
     result = make_result(
@@ -402,7 +404,7 @@ def test_no_name_from_a_file_commands_the_terminal(results: Command, folder: Pat
 # -- export, report, rm -----------------------------------------------------------------------
 
 
-def test_the_command_knows_every_format() -> None:
+def test_the_command_offers_every_format() -> None:
     assert tuple(WRITERS) == EXPORT_FORMATS
 
 
@@ -427,9 +429,7 @@ def test_report_prints_the_path_of_the_page(results: Command, folder: Path, caps
     assert "Run 20260801_101500_ab12" in path.read_text()
 
 
-def test_report_names_damage_once_and_in_plain_words(
-    results: Command, folder: Path, capsys: Output
-) -> None:
+def test_report_names_each_damaged_file_once(results: Command, folder: Path, capsys: Output) -> None:
     run = make_run(folder, results=[make_result({"p50_ms": figure(1)}), make_result({"p50_ms": figure(2)})])
     damaged = sorted((run / "storage").glob("*.json"))[0]
     damaged.write_bytes(b"{}")
@@ -438,7 +438,7 @@ def test_report_names_damage_once_and_in_plain_words(
     assert line.startswith(f"warning: left out: {damaged}")
 
 
-def test_rm_removes_what_was_named_and_nothing_else(results: Command, folder: Path, capsys: Output) -> None:
+def test_rm_deletes_only_the_named_runs(results: Command, folder: Path, capsys: Output) -> None:
     first = make_run(folder, "20260801_101500_ab12")
     second = make_run(folder, "20260802_101500_cd34")
     assert results("rm", first.name, "--yes") == 0
@@ -447,7 +447,7 @@ def test_rm_removes_what_was_named_and_nothing_else(results: Command, folder: Pa
     assert second.exists()
 
 
-def test_rm_with_one_wrong_name_removes_nothing(results: Command, folder: Path) -> None:
+def test_rm_with_one_wrong_name_deletes_nothing(results: Command, folder: Path) -> None:
     first = make_run(folder)
     for wrong in ("ab12", "latest", "..", "storage"):
         with pytest.raises(UnknownName):
@@ -455,7 +455,7 @@ def test_rm_with_one_wrong_name_removes_nothing(results: Command, folder: Path) 
     assert first.exists()
 
 
-def test_rm_asks_and_refuses_where_nobody_can_answer(
+def test_rm_asks_for_confirmation_and_refuses_without_a_terminal(
     results: Command, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
     run = make_run(folder)

@@ -1,4 +1,4 @@
-"""The harness of the browser tests: it finds what it is there to find."""
+"""The helpers of the browser tests find the problems that they look for."""
 
 from __future__ import annotations
 
@@ -35,17 +35,13 @@ def test_a_good_page_is_found_good(browser: Browser, tmp_path: Path) -> None:
         ("nowhere.at.all()", "script: nowhere is not defined"),
     ],
 )
-def test_what_a_script_complains_about_is_heard(
-    browser: Browser, tmp_path: Path, script: str, told: str
-) -> None:
+def test_script_errors_are_reported(browser: Browser, tmp_path: Path, script: str, told: str) -> None:
     browser.open(page_of(tmp_path, f"<script>{script}</script>"))
     assert browser.errors == [told]
     browser.errors.clear()
 
 
-def test_a_request_that_would_leave_the_machine_is_seen_and_goes_nowhere(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_requests_to_other_machines_are_blocked_and_reported(browser: Browser, tmp_path: Path) -> None:
     browser.open(page_of(tmp_path, "<img alt='' src='https://example.com/dot.png'>"))
     assert browser.left_the_machine == ["https://example.com/dot.png"]
     assert "ERR_NAME_NOT_RESOLVED" in browser.errors[0]
@@ -53,7 +49,7 @@ def test_a_request_that_would_leave_the_machine_is_seen_and_goes_nowhere(
     browser.left_the_machine.clear()
 
 
-def test_what_a_screen_reader_can_not_read_is_found(browser: Browser, tmp_path: Path) -> None:
+def test_accessibility_problems_are_found(browser: Browser, tmp_path: Path) -> None:
     page = browser.open(page_of(tmp_path, "<button></button><p style='color: #ccc'>pale</p>"))
     found = violations(page)
     assert {each.partition(":")[0] for each in found} == {"button-name", "color-contrast"}
@@ -65,7 +61,7 @@ def test_a_page_that_is_too_wide_is_found(browser: Browser, tmp_path: Path) -> N
 
 
 def test_without_a_browser_the_tests_are_skipped_and_named_at_the_end(tmp_path: Path) -> None:
-    """In a test session of its own, with two processes, that finds no browser."""
+    """Run a separate test session, with two processes, that finds no browser."""
     if any(Path(path).is_file() for path in chromium.APPLICATIONS):
         pytest.skip("the browser of this system is found without PATH")
     done = subprocess.run(

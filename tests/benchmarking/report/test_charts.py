@@ -1,4 +1,4 @@
-"""Charts: every point is where its axis says, every text a text, all data in a table."""
+"""Charts: points are at their places, names are escaped, and a table has all data."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ def test_a_larger_figure_is_drawn_higher_and_a_larger_size_further_right() -> No
     assert [y for _, y in points] == sorted((y for _, y in points), reverse=True)
 
 
-def test_sizes_of_one_factor_are_drawn_at_one_distance() -> None:
+def test_a_logarithmic_axis_has_equal_steps_for_equal_factors() -> None:
     (first, second, third) = (x for x, _ in drawn_points(chart(*lines("stm"))))
     assert second - first == pytest.approx(third - second, abs=0.2)
 
 
-def test_a_chart_that_lies_draws_names_down_and_figures_to_the_right() -> None:
+def test_a_horizontal_chart_draws_names_down_and_figures_to_the_right() -> None:
     names = Axis("", scale="names", names=("stm", "im", "ltm"))
     line = Line("bytes", (Point(0, 100), Point(1, 200), Point(2, 400)))
     points = drawn_points(chart(line, x=names, y=Axis("bytes", "B"), horizontal=True))
@@ -97,7 +97,7 @@ def test_a_chart_that_lies_draws_names_down_and_figures_to_the_right() -> None:
     assert [y for _, y in points] == sorted(y for _, y in points)
 
 
-def test_every_point_says_what_it_is_also_without_a_script() -> None:
+def test_every_point_has_a_description_even_without_a_script() -> None:
     texts = Seen(draw(made := chart(*lines("stm", "im")), made.panels[0])).texts
     assert "stm, batch size 100: 100 /s (0–200)" in texts
     assert "im, batch size 1,000: 2,000 /s (1,000–3,000)" in texts
@@ -128,7 +128,7 @@ def test_the_table_holds_every_point_with_its_interval() -> None:
     assert len([tag for tag, _ in table.elements if tag == "tr"]) == 1 + len(SIZES.ticks)
 
 
-def test_a_figure_has_its_words_its_legend_and_its_data() -> None:
+def test_a_figure_has_findings_a_legend_and_its_data() -> None:
     made = chart(*lines("stm", "im"), findings=("Twice as quick.",), note="Higher is better.")
     seen = Seen(figure(made))
     assert {"Writing", "Twice as quick.", "Higher is better.", "The data as a table"} <= set(seen.texts)
@@ -143,7 +143,7 @@ def test_a_figure_has_its_words_its_legend_and_its_data() -> None:
         ["<script>x</script>", '"><img src=x>', "</svg>", "]]>", "\x00\x1b[2J", "\u2028", "\ud800"]
     )
 )
-def test_every_name_stays_a_text(hostile: str) -> None:
+def test_names_with_markup_are_escaped(hostile: str) -> None:
     def made(name: str) -> Seen:
         point = (Point(10, 1, text=name),)
         line = Line(name, (Point(10, 1), Point(20, 2)))
@@ -171,7 +171,7 @@ def test_every_name_stays_a_text(hostile: str) -> None:
     ),
     st.booleans(),
 )
-def test_whatever_was_measured_is_drawn_inside_of_the_frame(found: list, horizontal: bool) -> None:
+def test_every_point_is_drawn_inside_the_frame(found: list, horizontal: bool) -> None:
     ticks = tuple(float(number) for number in range(len(found)))
     x = Axis("x", scale="names", names=tuple("abcdefgh"[: len(found)])) if horizontal else Axis("x")
     points = tuple(
@@ -208,7 +208,7 @@ def test_whatever_was_measured_is_drawn_inside_of_the_frame(found: list, horizon
         (Axis("share", scale="nines"), [0.5, 0.999], ["min", "50 %", "90 %", "99 %", "99.9 %"], "share"),
     ],
 )  # fmt: skip
-def test_an_axis_is_marked_in_units_that_people_read(
+def test_axis_ticks_use_readable_units(
     axis: Axis, values: list[float], texts: list[str], label: str
 ) -> None:
     made = lay_out_axis(axis, values, 0, 300)
@@ -216,7 +216,7 @@ def test_an_axis_is_marked_in_units_that_people_read(
     assert made.label == label
 
 
-def test_a_figure_that_reaches_to_zero_does_not_squeeze_a_logarithmic_axis() -> None:
+def test_an_interval_down_to_zero_does_not_squeeze_a_logarithmic_axis() -> None:
     wide = Line("a", (Point(10, 5, 1e-9, 1e9), Point(100, 8), Point(1000, 300)))
     ys = [y for _, y in drawn_points(chart(wide, y=Axis("ms", "ms", "log")))]
     assert max(ys) - min(ys) > HEIGHT / 4
@@ -238,7 +238,7 @@ def test_thinning_keeps_both_ends_and_the_order(count: int, most: int) -> None:
     assert list(kept) == sorted(kept, key=lambda point: point.x)
 
 
-def test_lines_of_one_name_are_told_apart_by_their_source() -> None:
+def test_lines_with_the_same_name_differ_by_source() -> None:
     one, other = lines("all")[0], lines("all", source=1)[0]
     both = chart(one, other)
     assert both.colour_of(one) != both.colour_of(other)
@@ -251,6 +251,6 @@ def test_short_numbers() -> None:
     assert found == ["0", "0.05", "1", "999", "1k", "1234", "12k", "2.5M", "3G", "1e-07"]
 
 
-def test_there_is_a_shape_for_every_mark() -> None:
+def test_every_marker_has_a_shape() -> None:
     ids = {each["id"] for tag, each in Seen(shapes()).elements if tag == "path"}
     assert ids == {f"m{number}" for number in range(7)}

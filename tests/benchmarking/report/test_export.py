@@ -1,4 +1,4 @@
-"""Results for other tools, in the forms that those tools read."""
+"""Exported results have the formats that other tools read."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def one_result(metrics: dict[str, Figure], **changes: Any) -> LoadedResult:
 
 
 @pytest.mark.parametrize("format", WRITERS)
-def test_every_format_is_written_whole(results: BenchmarkResults, format: str) -> None:
+def test_every_format_is_written(results: BenchmarkResults, format: str) -> None:
     assert len(exported(results, format)) > 1000
 
 
@@ -95,7 +95,7 @@ def test_json_has_runs_and_results_in_one_document(results: BenchmarkResults) ->
     ]
 
 
-def test_pytest_benchmark_gets_an_entry_per_time_with_our_rounds_as_its_own(
+def test_pytest_benchmark_has_an_entry_for_each_time_with_its_rounds(
     results: BenchmarkResults,
 ) -> None:
     document = json.loads(exported(results, "pytest-benchmark"))
@@ -163,7 +163,7 @@ def test_a_wrong_format_suggests_the_nearest() -> None:
         export([], "parket")
 
 
-def test_nothing_is_not_exported() -> None:
+def test_exporting_no_results_is_an_error() -> None:
     with pytest.raises(NothingMeasured):
         export([], "csv")
 

@@ -1,4 +1,4 @@
-"""What pages are made of: whatever a name holds, it stays text."""
+"""HTML is built correctly, and every text is escaped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memory.benchmarking.report.markup import Markup, asset, element, join, with
 
 
 class Seen(HTMLParser):
-    """The elements, attributes and texts that a browser would find."""
+    """Collects the elements, attributes and texts of a page, as a browser parses them."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ HOSTILE = st.text() | st.sampled_from(
 
 
 @given(HOSTILE, HOSTILE)
-def test_a_text_stays_a_text_and_a_value_a_value(text: str, value: str) -> None:
+def test_texts_and_attributes_are_escaped(text: str, value: str) -> None:
     seen = Seen(element("td", text, title=value))
     assert seen.tags == [("td", [("title", value)])]
     assert seen.text == text
@@ -68,8 +68,8 @@ def test_attributes_have_the_names_of_html() -> None:
 
 
 @pytest.mark.parametrize("name", ["style.css", "theme.js"])
-def test_the_assets_are_part_of_the_package_and_can_stand_inside_of_a_page(name: str) -> None:
+def test_the_assets_are_in_the_package_and_can_be_inlined(name: str) -> None:
     text = asset(name)
     assert text == files("memory.benchmarking.report").joinpath(name).read_text(encoding="utf-8")
-    assert "</" not in text  # it would end the element that it stands in
+    assert "</" not in text  # it would end the element around it
     assert "http" not in text

@@ -1,4 +1,4 @@
-"""The report in a real browser: seen in both colours, on narrow screens, by key, by ear, and on paper."""
+"""The report in a real browser: both colour schemes, narrow screens, keyboard, screen reader, print."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from result_builders import THROUGHPUT, figure, make_result, make_run, storage_f
 from memory.benchmarking.model.records import Failure
 from memory.benchmarking.results import BenchmarkResults
 
-RELOADS = 10  # a page's storage is written behind it: the very next page may not see it yet
+RELOADS = 10  # the browser writes a page's storage later: the next page may not see it yet
 FIRST, SECOND = "20260801_101500_ab12", "20260802_101500_cd34"
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>\u2028"
 FAILURE = Failure(case="storage.read_latency@agentmemory", round=2, reason="timeout", message=HOSTILE)
@@ -25,7 +25,7 @@ def results(tmp_path: Path) -> BenchmarkResults:
 
 
 def some_results(scale: float) -> list[Any]:
-    """Of ours, of a user's own, and of one with names that try to break out."""
+    """Results of built-in benchmarks, of a user's own, and of one with markup in its names."""
     own = {f"users_{n}/p50_ms": figure(n * scale) for n in (1, 10, 100)}
     hostile = {f"{HOSTILE} {n}/p50_ms": figure(scale) for n in (1, 2)}
     return [
@@ -54,7 +54,7 @@ def both(results: BenchmarkResults) -> Path:
 
 
 @pytest.mark.parametrize(("width", "dark"), [(NARROW, True), (WIDE, False)])
-def test_everyone_can_use_it_in_both_colours_and_on_every_screen(
+def test_the_report_is_accessible_in_both_colour_schemes_and_on_every_screen(
     browser: Browser, report: Path, width: int, dark: bool
 ) -> None:
     page = browser.open(report, width=width, dark=dark)
@@ -64,14 +64,14 @@ def test_everyone_can_use_it_in_both_colours_and_on_every_screen(
 
 
 @pytest.mark.parametrize(("width", "dark"), [(NARROW, False), (WIDE, True)])
-def test_everyone_can_use_the_comparison(browser: Browser, both: Path, width: int, dark: bool) -> None:
+def test_the_comparison_is_accessible(browser: Browser, both: Path, width: int, dark: bool) -> None:
     page = browser.open(both, width=width, dark=dark)
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     assert violations(page) == []
     assert not scrolls_sideways(page)
 
 
-def test_a_name_with_markup_is_read_and_not_run(browser: Browser, report: Path) -> None:
+def test_a_name_with_markup_is_shown_and_not_run(browser: Browser, report: Path) -> None:
     page = browser.open(report)
     asked = []
     page.on("dialog", lambda dialog: asked.append(dialog.message))
@@ -81,7 +81,7 @@ def test_a_name_with_markup_is_read_and_not_run(browser: Browser, report: Path) 
     assert asked == []
 
 
-def test_the_value_under_the_pointer_is_told(browser: Browser, report: Path) -> None:
+def test_a_tooltip_shows_the_value_under_the_pointer(browser: Browser, report: Path) -> None:
     page = browser.open(report)
     point = page.locator("#storage\\.write_throughput svg.plot .pt").first
     point.scroll_into_view_if_needed()
@@ -93,7 +93,7 @@ def test_the_value_under_the_pointer_is_told(browser: Browser, report: Path) -> 
     assert not tooltip.is_visible()
 
 
-def test_what_is_told_stays_with_its_point_when_the_page_scrolls(browser: Browser, report: Path) -> None:
+def test_the_tooltip_stays_at_its_point_when_the_page_scrolls(browser: Browser, report: Path) -> None:
     page = browser.open(report)
     page.locator("#storage\\.write_throughput svg.plot").first.focus()
     page.keyboard.press("ArrowRight")
@@ -110,7 +110,7 @@ def test_what_is_told_stays_with_its_point_when_the_page_scrolls(browser: Browse
     assert abs(page.evaluate(above_the_point) - before) < 1
 
 
-def test_arrow_keys_go_along_a_line_and_to_the_next(browser: Browser, report: Path) -> None:
+def test_arrow_keys_move_along_a_line_and_to_the_next_one(browser: Browser, report: Path) -> None:
     page = browser.open(report)
     plot = page.locator("#storage\\.write_throughput svg.plot").first
     plot.focus()
@@ -128,7 +128,7 @@ def test_arrow_keys_go_along_a_line_and_to_the_next(browser: Browser, report: Pa
     assert not tooltip.is_visible()
 
 
-def test_a_line_can_be_switched_off_and_on_by_key(browser: Browser, report: Path) -> None:
+def test_a_line_can_be_hidden_and_shown_with_the_keyboard(browser: Browser, report: Path) -> None:
     page = browser.open(report)
     chart = page.locator("#storage\\.write_throughput figure").first
     key = chart.get_by_role("button", name="im", exact=True)
@@ -142,7 +142,7 @@ def test_a_line_can_be_switched_off_and_on_by_key(browser: Browser, report: Path
     assert line.is_visible()
 
 
-def test_a_run_can_be_switched_off_on_the_whole_page(browser: Browser, both: Path) -> None:
+def test_a_run_can_be_hidden_on_the_whole_page(browser: Browser, both: Path) -> None:
     page = browser.open(both)
     box = page.get_by_role("checkbox", name=f"{SECOND} · agentmemory")
     lines = page.locator(f"figure g[data-s='{box.get_attribute('data-source-switch')}']")
@@ -155,7 +155,7 @@ def test_a_run_can_be_switched_off_on_the_whole_page(browser: Browser, both: Pat
     assert lines.evaluate_all(visible) == shown
 
 
-def test_the_colours_can_be_switched_and_stay_so(browser: Browser, report: Path) -> None:
+def test_the_colour_scheme_can_be_switched_and_is_remembered(browser: Browser, report: Path) -> None:
     page = browser.open(report)
     background = "getComputedStyle(document.body).backgroundColor"
     line = "getComputedStyle(document.querySelector('svg.plot .stroke')).stroke"
@@ -170,7 +170,7 @@ def test_the_colours_can_be_switched_and_stay_so(browser: Browser, report: Path)
     pytest.fail("the choice was forgotten")
 
 
-def test_it_is_printed_in_light_colours_with_its_legends(browser: Browser, report: Path) -> None:
+def test_the_page_prints_in_light_colours_with_its_legends(browser: Browser, report: Path) -> None:
     page = browser.open(report, dark=True)
     page.emulate_media(media="print")
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(26, 29, 33)"
@@ -179,7 +179,7 @@ def test_it_is_printed_in_light_colours_with_its_legends(browser: Browser, repor
     assert len(page.pdf(format="A4")) > 10_000
 
 
-def test_the_first_key_leads_past_the_bar(browser: Browser, report: Path) -> None:
+def test_the_first_tab_stop_skips_the_bar(browser: Browser, report: Path) -> None:
     page = browser.open(report)
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
@@ -187,7 +187,7 @@ def test_the_first_key_leads_past_the_bar(browser: Browser, report: Path) -> Non
     assert page.evaluate("document.activeElement.id") == "content"
 
 
-def test_without_a_script_all_of_it_is_there(browser: Browser, report: Path) -> None:
+def test_without_scripts_the_page_is_complete(browser: Browser, report: Path) -> None:
     context = browser.without_scripts()
     page = context.new_page()
     page.goto(report.resolve().as_uri())

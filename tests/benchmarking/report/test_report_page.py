@@ -1,4 +1,4 @@
-"""The page of results: complete, correct, alone, and every text a text."""
+"""The report page is complete, correct and self-contained, and all its texts are escaped."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WITHOUT_END = ("meta", "input")
 
 
 class Reader(HTMLParser):
-    """Elements and texts of a page; notices tags that are not closed in order."""
+    """Collects the elements and texts of a page; fails on tags that are not closed in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ def read(path: Path) -> Reader:
 # -- what is on it ----------------------------------------------------------------------------
 
 
-def test_the_page_says_what_ran_where_and_what_came_out(results: BenchmarkResults) -> None:
+def test_the_page_shows_what_ran_on_which_machine_and_the_results(results: BenchmarkResults) -> None:
     headline = f"complexity_5/batch_100/stm/{THROUGHPUT}"
     result = make_result(
         storage_figures(),
@@ -104,7 +104,7 @@ def test_the_page_says_what_ran_where_and_what_came_out(results: BenchmarkResult
     assert seen.texts.count("p99_ms") == 8
 
 
-def test_every_figure_stands_there_with_its_interval(results: BenchmarkResults) -> None:
+def test_the_page_has_every_figure_with_its_interval(results: BenchmarkResults) -> None:
     make_run(results.output_dir)
     text = read(results.generate_report()).text
     for value in storage_figures().values():
@@ -113,7 +113,7 @@ def test_every_figure_stands_there_with_its_interval(results: BenchmarkResults) 
     assert text.count("/s (") >= 8
 
 
-def test_the_same_failure_is_told_once_with_all_that_it_cost(results: BenchmarkResults) -> None:
+def test_the_same_error_is_shown_once_with_all_failed_rounds(results: BenchmarkResults) -> None:
     many = [
         Failure(case=f"storage.{name}@agentmemory", round=0, reason="exception", message="NameError: x")
         for name in ("a", "b", "c")
@@ -125,7 +125,7 @@ def test_the_same_failure_is_told_once_with_all_that_it_cost(results: BenchmarkR
     assert "storage.c@agentmemory, round 1" in text
 
 
-def test_the_command_can_be_repeated_where_the_revision_is_whole(results: BenchmarkResults) -> None:
+def test_the_page_shows_how_to_repeat_a_run_of_a_clean_revision(results: BenchmarkResults) -> None:
     clean = Environment(
         **{name: getattr(ENVIRONMENT, name) for name in ENVIRONMENT.__struct_fields__}
         | {"git_dirty": False}
@@ -148,7 +148,7 @@ def moments(meter: float, count: int = 10) -> list[MachineState]:
     ]  # fmt: skip
 
 
-def test_a_busy_machine_a_leak_and_lost_things_stand_out(results: BenchmarkResults) -> None:
+def test_a_busy_machine_a_leak_and_lost_data_are_insights(results: BenchmarkResults) -> None:
     lost = make_result(
         {"ltm/content_exact_rate": figure(0.98)},
         category="memory_transition", benchmark="transition_accuracy",
@@ -169,7 +169,7 @@ def test_a_busy_machine_a_leak_and_lost_things_stand_out(results: BenchmarkResul
     assert "storage.odd (search) grows about as fast as its data: n^1.10" in text
 
 
-def test_a_quiet_whole_run_is_called_good(results: BenchmarkResults) -> None:
+def test_a_quiet_complete_run_is_called_good(results: BenchmarkResults) -> None:
     fine = make_result(
         {"ltm/content_exact_rate": Figure(value=1.0, rounds=[1.0, 1.0])},
         category="memory_transition", benchmark="transition_accuracy",
@@ -184,7 +184,7 @@ def test_a_quiet_whole_run_is_called_good(results: BenchmarkResults) -> None:
     assert "agent execution median 3.00 ms (goal: 50 ms)" in text
 
 
-def test_a_missed_goal_and_a_wide_interval_are_told(results: BenchmarkResults) -> None:
+def test_a_missed_goal_and_a_wide_interval_are_insights(results: BenchmarkResults) -> None:
     slow = make_result(
         {"entries_10/search/p50_ms": Figure(value=12, low=3, high=48, rounds=[6, 24])},
         category="memory_search", benchmark="short_query",
@@ -195,7 +195,7 @@ def test_a_missed_goal_and_a_wide_interval_are_told(results: BenchmarkResults) -
     assert "Wide intervals, because the rounds differ: memory_search.short_query (×÷ 4.0)" in text
 
 
-def test_what_is_not_to_be_trusted_stands_out_first_and_nothing_is_called_good(
+def test_a_warning_comes_first_and_nothing_is_called_good(
     results: BenchmarkResults,
 ) -> None:
     figures = {f"scifact/{by}/all_questions/recall_at_5": figure(0.8) for by in ("target", "bm25")}
@@ -221,7 +221,7 @@ def test_each_data_set_has_its_own_sentence_beside_bm25(results: BenchmarkResult
         assert f"Of the passages that answer a question of {name}, {value} are among the first five" in text
 
 
-def test_an_interval_that_says_nothing_is_told_in_words_and_explained(results: BenchmarkResults) -> None:
+def test_an_interval_that_is_too_wide_is_replaced_and_explained(results: BenchmarkResults) -> None:
     wide = make_result({"create/p50_ms": Figure(value=0.722, low=2e-10, high=2e9, rounds=[0.1, 5.0])})
     make_run(results.output_dir, results=[wide])
     seen = read(results.generate_report())
@@ -235,7 +235,7 @@ def test_an_interval_that_says_nothing_is_told_in_words_and_explained(results: B
 # -- in words ---------------------------------------------------------------------------------
 
 
-def test_what_a_benchmark_says_in_words_is_on_its_section(results: BenchmarkResults) -> None:
+def test_the_notes_of_a_benchmark_are_in_its_section(results: BenchmarkResults) -> None:
     said = make_result({"p50_ms": figure(1)}, benchmark="mine")
     said.results |= {
         "growth": "search p50 grows like n^0.31",
@@ -250,7 +250,7 @@ def test_what_a_benchmark_says_in_words_is_on_its_section(results: BenchmarkResu
     assert seen.texts[seen.texts.index("notes") + 1] == "sha256: 0123abcd"
 
 
-def test_what_a_chart_tells_is_not_told_again(results: BenchmarkResults) -> None:
+def test_a_finding_of_a_chart_is_not_repeated_as_a_note(results: BenchmarkResults) -> None:
     codecs = make_result(
         {
             f"navigation/codecs/{codec}/{leaf}": figure(value)
@@ -274,7 +274,7 @@ def test_what_a_chart_tells_is_not_told_again(results: BenchmarkResults) -> None
     assert "Notes:" not in seen.texts
 
 
-def test_what_several_runs_say_is_told_apart(results: BenchmarkResults) -> None:
+def test_notes_of_several_runs_name_their_run(results: BenchmarkResults) -> None:
     for run_id, ruler in ((FIRST, "right: 0.6"), (SECOND, "right: 0.7")):
         made = make_result({"p50_ms": figure(1)})
         made.results |= {"ruler": ruler, "note": "the same in both"}
@@ -289,7 +289,7 @@ def test_what_several_runs_say_is_told_apart(results: BenchmarkResults) -> None:
 # -- alone and safe ---------------------------------------------------------------------------
 
 
-def test_the_page_stands_alone(results: BenchmarkResults) -> None:
+def test_the_page_loads_no_other_file(results: BenchmarkResults) -> None:
     make_run(results.output_dir, FIRST)
     make_run(results.output_dir, SECOND)
     for path in (results.generate_report(), results.compare_report([FIRST, SECOND])):
@@ -314,7 +314,7 @@ def test_the_policy_allows_our_style_and_scripts_and_nothing_else(results: Bench
         assert set(rule.split()[1:]) == hashes
 
 
-def test_an_address_leads_to_something_on_the_page(results: BenchmarkResults) -> None:
+def test_every_link_leads_to_a_part_of_the_page(results: BenchmarkResults) -> None:
     odd = make_result({"p50_ms": figure(1)}, category="my own", benchmark="a b&c")
     make_run(results.output_dir, FIRST, results=[make_result(storage_figures()), odd])
     make_run(results.output_dir, SECOND, results=[make_result(storage_figures(2)), odd])
@@ -343,7 +343,7 @@ def test_an_address_leads_to_something_on_the_page(results: BenchmarkResults) ->
         ]
     )
 )
-def test_every_name_stays_a_text(hostile: str) -> None:
+def test_names_with_markup_are_escaped(hostile: str) -> None:
     def made(name: str) -> tuple[Reader, Reader]:
         result = make_result(
             {f"one {name}/p50_ms": figure(1), f"two {name}/p50_ms": figure(2), f"{name}/p99_ms": figure(2)},
@@ -370,7 +370,7 @@ def test_every_name_stays_a_text(hostile: str) -> None:
         assert shape(seen) == shape(plain)
 
 
-def test_a_name_can_not_lead_the_page_out_of_its_folder(results: BenchmarkResults) -> None:
+def test_a_name_can_not_write_the_page_outside_its_folder(results: BenchmarkResults) -> None:
     folder = make_run(results.output_dir)
     path = results.generate_report(run=str(folder))
     assert path.parent == results.output_dir / "reports"
@@ -391,9 +391,7 @@ def test_the_page_shows_the_newest_run_and_what_was_saved_by_hand(results: Bench
     assert "1 result saved by hand" in text
 
 
-def test_a_run_is_reported_by_its_id_where_it_was_asked_for(
-    results: BenchmarkResults, tmp_path: Path
-) -> None:
+def test_a_run_is_reported_by_its_id_at_the_given_path(results: BenchmarkResults, tmp_path: Path) -> None:
     for number in range(1, 3):
         make_run(results.output_dir, f"2026080{number}_101500_ab12")
     path = results.generate_report(run="20260801", path=tmp_path / "sub" / "page.html")
@@ -402,7 +400,7 @@ def test_a_run_is_reported_by_its_id_where_it_was_asked_for(
     assert "20260802" not in path.read_text()
 
 
-def test_runs_on_one_page_can_be_switched_and_stand_in_one_table(results: BenchmarkResults) -> None:
+def test_runs_on_one_page_can_be_hidden_and_share_one_table(results: BenchmarkResults) -> None:
     for run_id, scale in ((FIRST, 1), (SECOND, 3)):
         made = make_result(storage_figures(scale), headline=f"complexity_1/batch_10/stm/{THROUGHPUT}")
         make_run(results.output_dir, run_id, results=[made])
@@ -412,7 +410,7 @@ def test_runs_on_one_page_can_be_switched_and_stand_in_one_table(results: Benchm
     assert "9,490 /s (9,010–9,960)" in seen.texts
 
 
-def test_results_by_hand_of_one_benchmark_are_told_apart_by_their_time(results: BenchmarkResults) -> None:
+def test_results_by_hand_of_one_benchmark_are_named_by_their_time(results: BenchmarkResults) -> None:
     for stamp in ("20260801_101500", "20260801_111500"):
         results.save_result("storage", "mine", {"batch_10": {"p50_ms": 1.5}}, timestamp=stamp)
     text = read(results.generate_report()).text
@@ -420,12 +418,12 @@ def test_results_by_hand_of_one_benchmark_are_told_apart_by_their_time(results: 
     assert "saved by hand 2026-08-01 11:15:00" in text
 
 
-def test_a_run_of_failures_alone_has_a_page_that_says_so(results: BenchmarkResults) -> None:
+def test_a_run_with_only_failures_has_a_page(results: BenchmarkResults) -> None:
     make_run(results.output_dir, results=[], failures=[FAILURE])
     assert "1 round failed" in results.generate_report(run="latest").read_text()
 
 
-def test_a_report_of_nothing_is_an_error_that_says_what_to_do(results: BenchmarkResults) -> None:
+def test_a_report_without_results_is_an_error_that_says_what_to_do(results: BenchmarkResults) -> None:
     with pytest.raises(NothingMeasured, match="membench run"):
         results.generate_report()
     make_run(results.output_dir)
@@ -442,7 +440,7 @@ def slower_and_before(results: BenchmarkResults) -> None:
 
 
 @pytest.mark.parametrize("name", [FIRST, "ab12", "main"])
-def test_a_baseline_brings_a_verdict_to_every_figure(results: BenchmarkResults, name: str) -> None:
+def test_a_baseline_adds_a_verdict_to_every_figure(results: BenchmarkResults, name: str) -> None:
     slower_and_before(results)
     set_baseline(results.output_dir, "main", results.output_dir / FIRST)
     seen = read(results.generate_report(run=SECOND, baseline=name))
@@ -466,12 +464,12 @@ def test_a_figure_has_the_verdict_of_its_own_target(results: BenchmarkResults) -
     assert "regressed" not in after[after.index("same") :]
 
 
-def test_an_older_run_that_is_the_baseline_is_not_said_to_be_missing(results: BenchmarkResults) -> None:
+def test_the_baseline_is_not_counted_as_a_run_that_is_left_out(results: BenchmarkResults) -> None:
     slower_and_before(results)
     assert "older run" not in read(results.generate_report(baseline=FIRST)).text
 
 
-def test_what_stands_out_is_that_of_the_run_and_not_of_its_baseline(results: BenchmarkResults) -> None:
+def test_insights_are_those_of_the_run_and_not_of_its_baseline(results: BenchmarkResults) -> None:
     for run_id, meter in ((FIRST, 3.0), (SECOND, 1.0)):
         make_run(results.output_dir, run_id, moments=moments(meter))
     text = read(results.generate_report(baseline=FIRST)).text
@@ -479,7 +477,7 @@ def test_what_stands_out_is_that_of_the_run_and_not_of_its_baseline(results: Ben
     assert "Other programs used the machine" not in text
 
 
-def test_a_baseline_that_is_none_is_an_error(results: BenchmarkResults) -> None:
+def test_an_unknown_baseline_is_an_error(results: BenchmarkResults) -> None:
     slower_and_before(results)
     with pytest.raises(UnknownName, match="no run 'main'"):
         results.generate_report(baseline="main")
@@ -487,7 +485,7 @@ def test_a_baseline_that_is_none_is_an_error(results: BenchmarkResults) -> None:
         results.generate_report(run=SECOND, baseline=SECOND)
 
 
-def test_a_comparison_of_runs_begins_with_what_differs(results: BenchmarkResults) -> None:
+def test_a_comparison_of_runs_starts_with_the_differences(results: BenchmarkResults) -> None:
     slower_and_before(results)
     seen = read(results.compare_report([FIRST, SECOND]))
     assert seen.text.index("Differences") < seen.text.index("write_throughput")
@@ -540,7 +538,7 @@ def test_three_runs_stand_side_by_side(results: BenchmarkResults) -> None:
     assert seen.text.count("Judged: ") == 2
 
 
-def test_another_environment_is_told_and_nothing_judged(results: BenchmarkResults) -> None:
+def test_another_environment_is_named_and_nothing_is_judged(results: BenchmarkResults) -> None:
     slower_and_before(results)
     other = Environment(
         **{name: getattr(ENVIRONMENT, name) for name in ENVIRONMENT.__struct_fields__}
@@ -562,7 +560,7 @@ def test_another_environment_is_told_and_nothing_judged(results: BenchmarkResult
         (["latest", "latest@redis"], r"no target 'redis'.*agentmemory"),
     ],
 )
-def test_a_comparison_of_what_is_not_there_is_an_error_that_names_it(
+def test_comparing_an_unknown_run_is_an_error_that_names_it(
     results: BenchmarkResults, names: list[str], message: str
 ) -> None:
     slower_and_before(results)

@@ -1,4 +1,4 @@
-"""Figures and tables as people read them."""
+"""Figures and tables as plain text."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_figure_without_bounds_is_shown_alone() -> None:
         (-6.39, -144.0, 131.0, "ns", "-144 to 131"),
     ],
 )
-def test_bounds_that_say_nothing_are_not_shown(
+def test_bounds_that_are_too_wide_are_not_shown(
     value: float, low: float, high: float, unit: str, text: str
 ) -> None:
     assert interval_text(value, low, high, unit) == text
@@ -121,7 +121,7 @@ def test_a_table_fits_its_width_and_never_cuts_a_figure() -> None:
     assert "…" in text
 
 
-def test_an_empty_table_is_nothing() -> None:
+def test_a_table_without_rows_is_empty() -> None:
     assert table([]) == ""
 
 
@@ -131,5 +131,5 @@ def test_a_cut_text_is_never_wider_than_asked(text: str, width: int) -> None:
 
 
 @given(st.text())
-def test_no_control_sign_reaches_the_terminal(text: str) -> None:
+def test_control_characters_are_replaced(text: str) -> None:
     assert clean(text).isprintable()

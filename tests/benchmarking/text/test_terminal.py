@@ -1,4 +1,4 @@
-"""What a terminal shows: no sign is an error, machines get every byte, and small plots tell the truth."""
+"""Terminal output: any encoding works, programs get exact bytes, and small plots are correct."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def on_a_terminal(*arguments: object, cwd: Path, columns: int = 100, **changes: str | None) -> str:
-    """What a command shows on a real (pseudo) terminal."""
+    """Return what a command prints on a pseudo terminal."""
     ours, theirs = pty.openpty()
     environment = surroundings(**{"TERM": "xterm-256color", "COLUMNS": str(columns)} | changes)
     process = subprocess.Popen(
@@ -64,7 +64,7 @@ def on_a_terminal(*arguments: object, cwd: Path, columns: int = 100, **changes: 
 # -- results show -----------------------------------------------------------------------------
 
 
-def test_a_terminal_gets_bars_and_small_lines(folder: Path) -> None:
+def test_a_terminal_gets_bars_and_sparklines(folder: Path) -> None:
     show = ("results", "show", "--output-dir", "results")
     assert f"\x1b[36m{sparkline([1, 2, 3])}\x1b[0m" in on_a_terminal(*show, "--all-metrics", cwd=folder)
     text = on_a_terminal(*show, cwd=folder, NO_COLOR="1")
@@ -91,7 +91,7 @@ def test_no_colour_means_no_colour_and_still_bars(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"TERM": "dumb"}, {"PYTHONIOENCODING": "ascii"}])
-def test_a_terminal_that_can_not_draw_gets_words_only(folder: Path, changes: dict[str, str]) -> None:
+def test_a_terminal_that_can_not_draw_gets_plain_text(folder: Path, changes: dict[str, str]) -> None:
     environment = {"NO_COLOR": "1"} | changes
     text = on_a_terminal("results", "show", "--output-dir", "results", cwd=folder, **environment)
     assert not set(BLOCKS) & set(text)
@@ -103,7 +103,11 @@ def test_nothing_is_wider_than_the_terminal(folder: Path, columns: int) -> None:
     text = on_a_terminal(
         "results", "show", "--output-dir", "results", cwd=folder, columns=columns, NO_COLOR="1"
     )
-    whole = ("file", "command", "packages")  # paths and commands are not cut: they are there to be copied
+    whole = (
+        "file",
+        "command",
+        "packages",
+    )  # paths and commands are not shortened, so that they can be copied
     wide = [
         line
         for line in text.splitlines()
@@ -131,7 +135,7 @@ def test_a_bar_takes_no_room_from_a_second_figure(tmp_path: Path) -> None:
     assert "█" in wide
 
 
-def test_the_same_failure_is_told_once(tmp_path: Path) -> None:
+def test_the_same_error_is_printed_once(tmp_path: Path) -> None:
     failures = [
         Failure(case=f"storage.{n}@agentmemory", round=0, reason="exception", message="NameError: x")
         for n in range(9)
@@ -148,7 +152,7 @@ def test_the_same_failure_is_told_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "cp437", "utf-8"])
 @pytest.mark.parametrize("arguments", [["results", "show"], ["results", "list"], ["list", "--verbose"]])
-def test_no_encoding_of_the_terminal_is_an_error(folder: Path, encoding: str, arguments: list[str]) -> None:
+def test_every_encoding_of_the_terminal_works(folder: Path, encoding: str, arguments: list[str]) -> None:
     env = surroundings(PYTHONIOENCODING=encoding, PYTHONUTF8="0")
     more = ["--output-dir", "results"] if arguments[0] == "results" else []
     done = subprocess.run(
@@ -158,7 +162,7 @@ def test_no_encoding_of_the_terminal_is_an_error(folder: Path, encoding: str, ar
     done.stdout.decode(encoding)
 
 
-def test_signs_are_replaced_by_what_is_nearest() -> None:
+def test_unencodable_characters_are_replaced() -> None:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii")
     replace_unencodable(stream)
@@ -167,7 +171,7 @@ def test_signs_are_replaced_by_what_is_nearest() -> None:
     assert raw.getvalue() == b"1.2 us +-5 % x/2 - 3-4 ... > ? ?"
 
 
-def test_machines_get_json_in_utf_8_whatever_the_terminal_is(folder: Path) -> None:
+def test_json_is_utf_8_whatever_the_terminal_is(folder: Path) -> None:
     make_run(folder / "results", "20260802_101500_cd34", [make_result({"µ — 日/p50_us": figure(1)})])
     env = surroundings(PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     for arguments in (["results", "show", "--json"], ["results", "list", "--json"]):
@@ -182,7 +186,7 @@ def test_machines_get_json_in_utf_8_whatever_the_terminal_is(folder: Path) -> No
             assert shown["result"]["units"]["p50_us"]["unit"] == "µs"
 
 
-def test_what_is_no_terminal_does_not_draw() -> None:
+def test_a_stream_that_is_no_terminal_can_not_draw() -> None:
     assert not can_draw(io.StringIO())
     assert not can_draw(sys.__stdin__ if sys.__stdin__ and not sys.__stdin__.isatty() else io.StringIO())
 
@@ -201,7 +205,7 @@ def test_a_longer_bar_is_a_larger_value(one: float, other: float, of: float, wid
 
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=20))
-def test_a_small_line_has_a_letter_for_each_number_in_their_order(values: list[float]) -> None:
+def test_a_sparkline_has_one_character_for_each_number_in_order(values: list[float]) -> None:
     known = [value for value in values if abs(value) < float("inf")]
     line = sparkline(values)
     assert len(line) == len(known)

@@ -1,5 +1,6 @@
-"""The pages of `membench view` for everyone: by key, on a narrow screen, in the dark, for a screen reader,
-without scripts; and with names that somebody else chose."""
+"""Accessibility of `membench view`: keyboard, narrow screens, dark colours, screen readers, no scripts.
+
+Also: names with markup."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ViewServer]:
         yield server
 
 
-def test_the_colours_are_switched_and_stay(browser: Browser, few: ViewServer) -> None:
+def test_the_colour_scheme_is_switched_and_remembered(browser: Browser, few: ViewServer) -> None:
     page = sign_in(browser, few)
     back = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(back)
@@ -40,7 +41,7 @@ def test_the_colours_are_switched_and_stay(browser: Browser, few: ViewServer) ->
     assert page.evaluate(back) == light
 
 
-def test_the_system_decides_until_somebody_does(browser: Browser, few: ViewServer) -> None:
+def test_the_system_chooses_the_colours_until_the_user_does(browser: Browser, few: ViewServer) -> None:
     light, dark = (
         sign_in(browser, few, dark=is_dark).evaluate("getComputedStyle(document.body).backgroundColor")
         for is_dark in (False, True)
@@ -48,7 +49,7 @@ def test_the_system_decides_until_somebody_does(browser: Browser, few: ViewServe
     assert light != dark
 
 
-def test_everything_can_be_done_by_key(browser: Browser, few: ViewServer) -> None:
+def test_everything_can_be_done_with_the_keyboard(browser: Browser, few: ViewServer) -> None:
     page = sign_in(browser, few)
     press = page.keyboard.press
 
@@ -61,7 +62,7 @@ def test_everything_can_be_done_by_key(browser: Browser, few: ViewServer) -> Non
     assert focused() == "Skip to the content"
     press("Enter")
     press("Tab")
-    page.keyboard.type("ab1")  # the search is the first thing of the content
+    page.keyboard.type("ab1")  # the search field is the first tab stop of the content
     assert page.input_value("#text") == "ab1"
     for run in ("20260803_101500_ab13", "20260802_101500_ab12"):
         for _ in range(40):
@@ -99,7 +100,7 @@ PAGES = {
 @pytest.mark.parametrize(
     ("width", "dark"), [(WIDE, False), (NARROW, True)], ids=["wide", "narrow and dark"]
 )
-def test_nothing_serious_keeps_anyone_from_using_a_page(
+def test_no_page_has_serious_accessibility_problems(
     browser: Browser, few: ViewServer, name: str, width: int, dark: bool
 ) -> None:
     page = sign_in(browser, few, PAGES[name], width=width, dark=dark)
@@ -109,7 +110,7 @@ def test_nothing_serious_keeps_anyone_from_using_a_page(
     assert violations(page) == []
 
 
-def test_without_scripts_there_is_still_everything(running_browser: Any, few: ViewServer) -> None:
+def test_without_scripts_every_page_still_works(running_browser: Any, few: ViewServer) -> None:
     context = running_browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(few.link)
@@ -120,7 +121,7 @@ def test_without_scripts_there_is_still_everything(running_browser: Any, few: Vi
 
 
 def hostile_runs(folder: Path) -> None:
-    """Names that hold markup, wherever a name can be."""
+    """A run with markup in every place where a name can be."""
     name = HOSTILE.replace("/", "∕")
     metrics = {f"{name}/{name}_ms": figure(1.0), "plain_ms": figure(2.0)}
     for number, scale in enumerate((1.0, 2.0)):
@@ -143,7 +144,7 @@ def hostile_runs(folder: Path) -> None:
         )
 
 
-def test_a_hostile_name_stays_text(browser: Browser, tmp_path: Path) -> None:
+def test_a_name_with_markup_is_shown_as_text(browser: Browser, tmp_path: Path) -> None:
     hostile_runs(tmp_path)
     with serving(tmp_path) as server:
         page = sign_in(browser, server)
@@ -160,5 +161,5 @@ def test_a_hostile_name_stays_text(browser: Browser, tmp_path: Path) -> None:
             page.goto(address(server, path.replace("#", "%23")))
             assert page.locator("img").count() == 0
             assert page.title() != "hacked"
-            assert "onerror" in page.content()  # it is there, and it is text
+            assert "onerror" in page.content()  # it is on the page, as text
         browser.errors[:] = [error for error in browser.errors if "404" not in error]

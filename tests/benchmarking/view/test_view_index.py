@@ -1,4 +1,4 @@
-"""Which runs `membench view` knows of, and what a list shows of them."""
+"""The index of runs of `membench view`, and the filter of its list."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_what_changes_on_disk_is_read_again_and_nothing_else(tmp_path: Path) -> 
     first, version = index.lines(), index.version
     assert index.lines() is first
     assert index.version == version
-    # A change that can't be seen from outside: whoever reads the file all the same would notice it.
+    # Change the file, but neither its time nor its size: only reading it again would show the change.
     path = folders[0] / "run.json"
     before = path.stat()
     with open(path, "r+b") as file:
@@ -54,7 +54,7 @@ def test_what_changes_on_disk_is_read_again_and_nothing_else(tmp_path: Path) -> 
     assert [line.profile for line in index.lines()] == ["standard", "QUICK"]
 
 
-def test_a_run_that_is_removed_is_gone(tmp_path: Path) -> None:
+def test_a_deleted_run_disappears(tmp_path: Path) -> None:
     folder = make_run(tmp_path, FIRST)
     make_run(tmp_path, SECOND)
     index = RunIndex(tmp_path)
@@ -65,7 +65,7 @@ def test_a_run_that_is_removed_is_gone(tmp_path: Path) -> None:
         index.line(FIRST)
 
 
-def test_a_part_of_an_id_is_no_id(tmp_path: Path) -> None:
+def test_a_part_of_an_id_is_not_accepted(tmp_path: Path) -> None:
     make_run(tmp_path, FIRST)
     index = RunIndex(tmp_path)
     assert index.line(FIRST).id == FIRST
@@ -82,7 +82,7 @@ def test_a_part_of_an_id_is_no_id(tmp_path: Path) -> None:
             index.line(name)
 
 
-def test_folders_that_are_no_runs_are_left_out(tmp_path: Path) -> None:
+def test_folders_without_a_run_are_ignored(tmp_path: Path) -> None:
     make_run(tmp_path, FIRST)
     (tmp_path / "storage").mkdir()
     (tmp_path / ".scratch").mkdir()
@@ -94,10 +94,10 @@ def test_folders_that_are_no_runs_are_left_out(tmp_path: Path) -> None:
 # -- going on ---------------------------------------------------------------------------------
 
 
-def test_a_run_is_going_on_as_long_as_a_process_holds_its_lock(tmp_path: Path) -> None:
+def test_a_run_is_running_while_a_process_holds_its_lock(tmp_path: Path) -> None:
     folder = make_run(tmp_path, FIRST, status="running")
     index = RunIndex(tmp_path)
-    assert index.line(FIRST).status == "interrupted"  # no lock at all
+    assert index.line(FIRST).status == "interrupted"  # there is no lock
     with open(folder / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert index.line(FIRST).status == "running"
@@ -105,7 +105,7 @@ def test_a_run_is_going_on_as_long_as_a_process_holds_its_lock(tmp_path: Path) -
     assert index.line(FIRST).status == "interrupted"  # its process is gone
     assert index.version > version
     with open(folder / ".lock") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # looking keeps nobody from taking it up
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the index must not hold the lock
 
 
 def test_progress_counts_rounds_once(tmp_path: Path) -> None:
@@ -114,14 +114,14 @@ def test_progress_counts_rounds_once(tmp_path: Path) -> None:
     key = run.cases[0].key
     moment = MachineState(case=key, round=0, started_at=0, seconds=1, busy_percent=0, wall_to_cpu=None)
     failure = Failure(case=key, round=1, reason="crash", message="")
-    # A run that was resumed has moments of both attempts.
+    # A resumed run lists a round of both attempts.
     run.moments, run.failures = [moment, moment], [failure]
     write_run(folder, run)
     line = RunIndex(tmp_path).line(FIRST)
     assert (line.done, line.total) == (2, 3)
 
 
-def test_what_goes_on_now_is_seen_from_its_scratch_folder(tmp_path: Path) -> None:
+def test_running_rounds_are_those_with_a_scratch_folder(tmp_path: Path) -> None:
     make_run(tmp_path, FIRST)
     line = RunIndex(tmp_path).line(FIRST)
     assert running_rounds(line) == []
@@ -156,12 +156,12 @@ def test_runs_are_chosen_by_each_field(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", ["0", "-1", "x", "7", "99999999999999", "１"])
-def test_a_page_that_is_none_still_shows_runs(tmp_path: Path, page: str) -> None:
+def test_an_invalid_page_number_still_shows_runs(tmp_path: Path, page: str) -> None:
     make_run(tmp_path, FIRST)
     assert FIRST in App(tmp_path).page(f"/?page={quote(page)}").body
 
 
-def test_an_address_brings_back_its_choice() -> None:
+def test_an_address_restores_its_filter() -> None:
     choice = RunFilter(text="a&b=<c>", profile="ü", status="failed", since="2026-01-01", page=3)
     asked = parse_qs(urlsplit(choice.address(3)).query)
     assert RunFilter.from_query(asked) == choice
@@ -177,7 +177,7 @@ def test_all_benchmarks_of_all_runs_are_known(tmp_path: Path) -> None:
 def test_a_run_takes_little_memory(tmp_path: Path) -> None:
     count = 200
     make_many_runs(tmp_path, count, with_results=False)
-    RunIndex(tmp_path).lines()  # what is loaded only once is not counted
+    RunIndex(tmp_path).lines()  # do not count what is allocated only once
     tracemalloc.start()
     try:
         index = RunIndex(tmp_path)

@@ -1,5 +1,6 @@
-"""The pages of `membench view` in a real browser. What holds for every page is checked by the fixture: no
-complaint of the console, no error of a script, no request that leaves the machine."""
+"""The pages of `membench view` in a real browser.
+
+The fixture checks every page: no console errors, no script errors, no requests to other machines."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ViewServer]:
 # -- open -------------------------------------------------------------------------------------
 
 
-def test_the_link_opens_the_list_and_its_token_leaves_the_address(
+def test_the_link_opens_the_list_and_removes_the_token_from_the_address(
     browser: Browser, many: ViewServer
 ) -> None:
     page = browser.open(many.link)
@@ -68,12 +69,12 @@ def test_the_link_opens_the_list_and_its_token_leaves_the_address(
 def test_a_wrong_link_shows_why_and_nothing_else(browser: Browser, many: ViewServer) -> None:
     page = browser.open(address(many, "/?token=wrong"))
     assert "This link is not valid" in page.inner_text("h1")
-    # The browser itself tells of the status, and that is all it tells.
+    # The only console message is the one about the status, from the browser itself.
     assert [error for error in browser.errors if "403" not in error] == []
     browser.errors.clear()
 
 
-def test_pages_lead_to_pages(browser: Browser, many: ViewServer) -> None:
+def test_pages_link_to_each_other(browser: Browser, many: ViewServer) -> None:
     page = sign_in(browser, many)
     newest = listed(page)
     follow(page, "text=Older")
@@ -91,14 +92,14 @@ def test_pages_lead_to_pages(browser: Browser, many: ViewServer) -> None:
 # -- filter -----------------------------------------------------------------------------------
 
 
-def test_the_list_follows_what_is_typed_and_chosen(browser: Browser, many: ViewServer) -> None:
+def test_the_list_is_filtered_while_the_user_types(browser: Browser, many: ViewServer) -> None:
     page = sign_in(browser, many)
     page.select_option("#profile", "quick")
     wait_for_count(page, f"40 of {RUNS} runs")
     page.select_option("#status", "failed")
     wait_for_count(page, f"1 of {RUNS} runs")
     assert "status=failed" in page.url
-    page.reload()  # the address holds the choice
+    page.reload()  # the address holds the filter
     wait_for_count(page, f"1 of {RUNS} runs")
     page.select_option("#status", "")
     page.fill("#text", "QUICK  storage_3")
@@ -163,7 +164,7 @@ def test_the_history_shows_where_the_level_changed(browser: Browser, many: ViewS
     assert "improved" in page.inner_text(".note")
 
 
-def test_the_values_of_a_chart_are_told_on_the_arrow_keys(browser: Browser, many: ViewServer) -> None:
+def test_arrow_keys_show_the_values_of_a_chart(browser: Browser, many: ViewServer) -> None:
     page = sign_in(browser, many, history_address(CASE, METRIC))
     page.focus("svg.plot")
     page.keyboard.press("ArrowRight")
@@ -183,7 +184,7 @@ def benchmark_slow(bench=None):
 """
 
 
-def test_a_run_is_followed_while_it_goes_on(browser: Browser, tmp_path: Path) -> None:
+def test_the_page_of_a_running_run_updates_itself(browser: Browser, tmp_path: Path) -> None:
     results, gate = tmp_path / "results", tmp_path / "gate"
     results.mkdir()
     file = write(tmp_path / "waiting.py", SLOW.format(gate=str(gate)))
@@ -210,7 +211,7 @@ def test_a_run_is_followed_while_it_goes_on(browser: Browser, tmp_path: Path) ->
         assert "How long calls take" in page.inner_text("#waiting\\.slow")
 
 
-def test_a_run_whose_process_was_killed_is_not_shown_as_going_on(browser: Browser, tmp_path: Path) -> None:
+def test_a_run_whose_process_was_killed_is_not_shown_as_running(browser: Browser, tmp_path: Path) -> None:
     run = make_run(tmp_path, status="running")
     (run / ".lock").touch()
     with serving(tmp_path) as server:
@@ -219,19 +220,19 @@ def test_a_run_whose_process_was_killed_is_not_shown_as_going_on(browser: Browse
         assert f"membench run --resume {run.name}" in page.inner_text(".note")
 
 
-def test_a_new_run_appears_and_a_removed_one_goes(browser: Browser, tmp_path: Path) -> None:
+def test_new_runs_appear_and_deleted_runs_disappear(browser: Browser, tmp_path: Path) -> None:
     first = make_run(tmp_path, "20260801_101500_ab11")
     with serving(tmp_path) as server:
         page = sign_in(browser, server)
         page.focus("#text")
         make_run(tmp_path, "20260802_101500_ab12")
         page.wait_for_selector("text=20260802_101500_ab12")
-        assert page.evaluate("document.activeElement.id") == "text"  # whoever types is not disturbed
+        assert page.evaluate("document.activeElement.id") == "text"  # the focus stays
         os.rename(first, tmp_path.parent / f"{tmp_path.name}-removed")
         page.wait_for_selector("text=20260801_101500_ab11", state="detached")
 
 
-def test_an_ended_view_says_so(browser: Browser, tmp_path: Path) -> None:
+def test_a_stopped_server_is_reported(browser: Browser, tmp_path: Path) -> None:
     make_run(tmp_path)
     with viewing(tmp_path) as view:
         page = browser.open(view.link)

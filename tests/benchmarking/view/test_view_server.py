@@ -1,4 +1,4 @@
-"""Who gets an answer from `membench view`, and what a browser may do with it."""
+"""Access rules and answers of the server of `membench view`."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ViewServer]:
 # -- who may ask ------------------------------------------------------------------------------
 
 
-def test_it_can_be_reached_from_this_machine_only(server: ViewServer) -> None:
+def test_the_server_listens_on_this_machine_only(server: ViewServer) -> None:
     assert server.server_address[0] == "127.0.0.1"
 
 
-def test_without_the_token_there_is_nothing_to_see(server: ViewServer) -> None:
+def test_without_the_token_every_page_is_refused(server: ViewServer) -> None:
     for path in ("/", f"/run/{RUN}", "/history", "/?token=", "/?token=wrong", "/nowhere"):
         answer = ask(server, path, signed_in=False)
         assert answer.status == 403
@@ -52,7 +52,7 @@ def test_a_wrong_cookie_is_no_token(server: ViewServer, cookie: str) -> None:
     assert ask(server, signed_in=False, headers=sent).status == 403
 
 
-def test_the_link_lets_in_and_gives_a_cookie_that_other_sites_can_not_use(server: ViewServer) -> None:
+def test_the_link_sets_a_cookie_that_other_sites_can_not_use(server: ViewServer) -> None:
     answer = ask(server, server.link.partition(str(server.server_port))[2], signed_in=False)
     assert answer.status == 200
     name, *rules = answer.headers["set-cookie"].split("; ")
@@ -60,11 +60,11 @@ def test_the_link_lets_in_and_gives_a_cookie_that_other_sites_can_not_use(server
     assert {"HttpOnly", "SameSite=Strict"} <= set(rules)
 
 
-def test_a_wrong_token_in_the_link_counts_even_for_who_was_let_in_before(server: ViewServer) -> None:
+def test_a_wrong_token_is_refused_even_with_a_valid_cookie(server: ViewServer) -> None:
     assert ask(server, "/?token=wrong").status == 403
 
 
-def test_every_server_has_a_token_of_its_own(server: ViewServer, tmp_path: Path) -> None:
+def test_every_server_has_its_own_token(server: ViewServer, tmp_path: Path) -> None:
     with serving(tmp_path) as other:
         assert other.token != server.token
         assert len(other.token) >= 32
@@ -74,14 +74,14 @@ def test_every_server_has_a_token_of_its_own(server: ViewServer, tmp_path: Path)
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "", "localhost"]
 )
-def test_a_name_that_was_made_to_point_here_gets_no_answer(server: ViewServer, host: str) -> None:
-    """DNS rebinding: the browser would send the cookie, the Host header gives it away."""
+def test_a_foreign_host_name_is_refused(server: ViewServer, host: str) -> None:
+    """Against DNS rebinding: the browser would send the cookie, but the Host header is foreign."""
     answer = ask(server, headers={"Host": host.format(port=server.server_port)})
     assert answer.status == 403
     assert RUN not in answer.body
 
 
-def test_localhost_is_this_machine_too(server: ViewServer) -> None:
+def test_localhost_is_accepted(server: ViewServer) -> None:
     assert ask(server, headers={"Host": f"localhost:{server.server_port}"}).status == 200
 
 
@@ -89,7 +89,7 @@ def test_localhost_is_this_machine_too(server: ViewServer) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "NONSENSE"])
-def test_it_can_only_be_looked_at(server: ViewServer, method: str) -> None:
+def test_only_get_and_head_are_allowed(server: ViewServer, method: str) -> None:
     answer = ask(server, f"/run/{RUN}", method=method)
     assert answer.status == 405
     assert answer.headers["allow"] == "GET, HEAD"
@@ -111,14 +111,14 @@ def test_head_is_get_without_the_page(server: ViewServer) -> None:
         f"/run/{RUN}/log/run.json", "/%ff%fe", "/run/%ff",
     ],
 )  # fmt: skip
-def test_no_address_leads_out_of_the_runs(server: ViewServer, path: str) -> None:
+def test_no_address_reads_files_outside_the_runs(server: ViewServer, path: str) -> None:
     answer = ask(server, path)
     assert answer.status == 404
     assert "nobody may read this" not in answer.body
     assert "All runs" in answer.body
 
 
-def test_a_log_can_be_read_and_a_link_out_of_the_folder_can_not(tmp_path: Path) -> None:
+def test_a_log_is_shown_but_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     case = "storage.write_throughput@agentmemory"
     failures = [
         Failure(case=case, round=number, reason="crash", message="gone", log=f"logs/{name}")
@@ -147,7 +147,7 @@ def test_an_address_of_a_thousand_fields_is_refused(server: ViewServer) -> None:
 @pytest.mark.parametrize(
     "path", ["/", f"/run/{RUN}", "/history", "/nowhere", "/style.css", "/theme.js", "/live.js"]
 )
-def test_every_answer_has_the_rules(server: ViewServer, path: str) -> None:
+def test_every_answer_has_the_security_headers(server: ViewServer, path: str) -> None:
     answer = ask(server, path)
     rules = dict(rule.split(" ", 1) for rule in answer.headers["content-security-policy"].split("; "))
     assert rules["default-src"] == "'none'"
@@ -161,7 +161,7 @@ def test_every_answer_has_the_rules(server: ViewServer, path: str) -> None:
     assert answer.headers["server"] == "membench"
 
 
-def test_what_has_not_changed_is_not_sent_again(server: ViewServer) -> None:
+def test_an_unchanged_page_is_not_sent_again(server: ViewServer) -> None:
     first = ask(server)
     again = ask(server, headers={"If-None-Match": first.headers["etag"]})
     assert (again.status, again.body) == (304, "")
@@ -186,7 +186,7 @@ def test_a_page_with_a_bug_says_so_and_the_others_still_work(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_ends_at_once_and_without_a_word_also_with_a_connection_open(
+def test_the_server_stops_at_once_even_with_an_open_connection(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     make_run(tmp_path, RUN)
@@ -202,7 +202,7 @@ def test_it_ends_at_once_and_without_a_word_also_with_a_connection_open(
     assert "Traceback" not in out
 
 
-def test_looking_changes_nothing(tmp_path: Path) -> None:
+def test_viewing_changes_no_file(tmp_path: Path) -> None:
     make_run(tmp_path, RUN)
     running = make_run(tmp_path, "20260801_101501_ab13", status="running")
     (running / ".lock").touch()
@@ -220,13 +220,13 @@ def test_a_port_that_is_taken_is_named(server: ViewServer, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "http", "１"])
-def test_what_is_no_port_is_named(tmp_path: Path, port: str) -> None:
+def test_an_invalid_port_is_named(tmp_path: Path, port: str) -> None:
     done = membench("view", "--no-open", f"--port={port}", cwd=tmp_path)
     assert done.code == 1
     assert f"{port!r} is not a port" in done.error
 
 
-def test_a_file_is_no_folder_of_results(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = membench("view", "--no-open", "--output-dir", "file", cwd=tmp_path)
     assert (done.code, "file is a file" in done.error) == (1, True)
@@ -273,14 +273,14 @@ def test_a_damaged_run_is_shown_as_such(tmp_path: Path, name: str) -> None:
         assert "Left out: " in page.body
 
 
-def test_a_folder_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
+def test_a_missing_folder_counts_as_empty(tmp_path: Path) -> None:
     with serving(tmp_path / "later") as server:
         assert "There are no runs in" in ask(server).body
         make_run(tmp_path / "later", RUN)
         assert RUN in ask(server).body
 
 
-def test_one_run_can_be_looked_at_by_its_own_folder(tmp_path: Path) -> None:
+def test_the_folder_of_one_run_can_be_viewed(tmp_path: Path) -> None:
     with serving(make_run(tmp_path, RUN)) as server:
         assert RUN in ask(server).body
         assert ask(server, f"/run/{RUN}").status == 200
