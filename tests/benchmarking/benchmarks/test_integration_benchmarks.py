@@ -65,7 +65,7 @@ def test_parts_that_do_something_else_are_noticed(bench: Bench, monkeypatch: pyt
     with pytest.raises(AssertionError, match="does not have its new content"):
         integration.benchmark_api_overhead(num_operations=5, bench=bench)
     monkeypatch.setattr(below_module.Below, "search", lambda *_, **__: [])
-    with pytest.raises(AssertionError, match="found other memories in stm"):
+    with pytest.raises(AssertionError, match="found different memories in stm"):
         integration.benchmark_api_overhead(num_operations=5, bench=bench)
 
 
