@@ -113,7 +113,9 @@ def test_the_list_has_benchmarks_targets_and_profiles(
 ) -> None:
     assert main(["list", "--path", str(good)]) == 0
     out = capsys.readouterr().out
-    assert re.search(r"^storage\n(  .+\n)*  read_latency +How long one memory", out, re.MULTILINE)
+    assert re.search(
+        r"^storage\n(  .+\n)*  read_latency +How long it takes to read one memory", out, re.MULTILINE
+    )
     assert re.search(r"^good\n  good +Writes something in capitals\.$", out, re.MULTILINE)
     assert "targets:   agentmemory, sqlite-baseline" in out
     assert "profiles:  quick, standard, full" in out

@@ -133,7 +133,7 @@ def test_in_a_file_the_benchmark_counts_more_than_the_category_in_either_order(
     assert storage.write_throughput.batch_sizes == [3]
 
 
-def test_a_file_says_what_differs_from_its_profile(tmp_path: Path) -> None:
+def test_a_file_holds_what_differs_from_its_profile(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text('profile = "quick"\nrounds = 7\n[storage]\nnum_samples = 5\n')
     config = BenchmarkConfig.load(path)
@@ -254,7 +254,7 @@ def test_settings_on_the_command_line() -> None:
         ),
     ],
 )
-def test_what_can_not_work_is_named_with_its_value(assignment: str, message: str) -> None:
+def test_an_invalid_assignment_is_an_error_with_its_value(assignment: str, message: str) -> None:
     config = BenchmarkConfig()
     before = config.to_dict()
     with pytest.raises(InvalidBenchmarkConfig) as problem:
@@ -263,7 +263,7 @@ def test_what_can_not_work_is_named_with_its_value(assignment: str, message: str
     assert config.to_dict() == before
 
 
-def test_attributes_that_are_no_setting_are_refused() -> None:
+def test_unknown_attributes_are_refused() -> None:
     config = BenchmarkConfig()
     with pytest.raises(InvalidBenchmarkConfig, match="did you mean 'rounds'"):
         config.roundz = 3
@@ -293,9 +293,7 @@ def test_attributes_that_are_no_setting_are_refused() -> None:
         ("a.json", b"\xff\xfe\x00".decode("latin-1"), "is not JSON"),
     ],
 )
-def test_a_file_that_can_not_be_used_is_named(
-    name: str, content: str, message: str, tmp_path: Path
-) -> None:
+def test_an_error_in_a_file_names_the_file(name: str, content: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text(content, encoding="latin-1")
     with pytest.raises((InvalidBenchmarkConfig, UnknownName), match=message) as problem:
@@ -304,7 +302,7 @@ def test_a_file_that_can_not_be_used_is_named(
     assert "\n" not in str(problem.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidBenchmarkConfig, match=f"there is no file {tmp_path}/none.json"):
         BenchmarkConfig.load(tmp_path / "none.json")
     with pytest.raises(InvalidBenchmarkConfig, match=f"{tmp_path} can't be read: Is a directory"):
@@ -312,7 +310,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("suffix", "value"), [(".toml", None), (".json", {1, 2}), (".toml", print)])
-def test_what_a_file_can_not_hold_is_said_and_nothing_is_written(
+def test_values_that_a_file_can_not_hold_are_an_error_and_nothing_is_written(
     suffix: str, value: object, tmp_path: Path
 ) -> None:
     config = BenchmarkConfig()
@@ -388,7 +386,7 @@ def parameters(config: BenchmarkConfig) -> Mapping[str, Any]:
     st.lists(assignments(), max_size=6),
     st.sampled_from([".json", ".toml"]),
 )
-def test_a_saved_configuration_says_the_same_again(
+def test_a_saved_configuration_loads_as_it_was(
     profile: str, changes: dict[str, Any], chosen: list[tuple[str, str | None, str, Any]], suffix: str
 ) -> None:
     config = BenchmarkConfig(profile)
@@ -404,7 +402,7 @@ def test_a_saved_configuration_says_the_same_again(
 
 @settings(deadline=None)
 @given(assignments())
-def test_a_value_set_as_text_is_the_value(chosen: tuple[str, str | None, str, Any]) -> None:
+def test_a_value_set_as_text_is_the_same_value(chosen: tuple[str, str | None, str, Any]) -> None:
     category, benchmark, name, value = chosen
     key = ".".join(part for part in (category, benchmark, name) if part)
     config = BenchmarkConfig()

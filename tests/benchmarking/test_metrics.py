@@ -35,12 +35,12 @@ from memory.benchmarking.run.discovery import discover
         ("mrr", "", "higher"),
     ],
 )
-def test_a_name_tells_unit_and_direction(leaf: str, unit: str, better: str) -> None:
+def test_a_name_gives_unit_and_direction(leaf: str, unit: str, better: str) -> None:
     metric = metric_of(leaf)
     assert (metric.unit, metric.better) == (unit, better)
 
 
-def test_a_benchmark_of_ours_says_so_where_a_figure_has_no_direction() -> None:
+def test_our_benchmarks_declare_every_figure_without_a_direction() -> None:
     """Otherwise a name that says nothing would keep a loss from ever being called a regression."""
     silent = {"total_time_seconds", "items_processed", "wall_to_cpu", "cpu_percent"}
     for benchmark in discover().benchmarks:
@@ -63,7 +63,7 @@ def test_a_rate_is_good_or_bad_by_what_it_counts(leaf: str, better: str) -> None
     assert metric_of(leaf).better == better
 
 
-def test_a_unit_says_more_than_how_the_name_begins() -> None:
+def test_the_ending_of_a_name_counts_more_than_its_start() -> None:
     assert metric_of("recall_ms") == Metric("ms", "lower")
     assert metric_of("precision_index_bytes") == Metric("B", "lower")
     assert metric_of("recall_percent") == Metric("%", "higher")
@@ -71,7 +71,7 @@ def test_a_unit_says_more_than_how_the_name_begins() -> None:
 
 @settings(deadline=None)
 @given(st.text(max_size=20))
-def test_what_is_declared_counts_before_the_name(leaf: str) -> None:
+def test_a_declared_metric_counts_more_than_its_name(leaf: str) -> None:
     declared = Metric("apples", "higher")
     assert metric_of(leaf, {leaf: declared}) == declared
     assert metric_of(leaf, {f"{leaf}x": declared}) == metric_of(leaf)

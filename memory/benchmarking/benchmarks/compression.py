@@ -197,8 +197,8 @@ _SIZE = Metric("B", "lower")
     charts=[
         LineChart(
             "How many times smaller than raw, by number of memories",
-            metric="raw_to_kept_ratio",
-            x="size",
+            "raw_to_kept_ratio",
+            "size",
             x_label="memories",
             label="times smaller",
             lines=["tier"],
@@ -380,8 +380,8 @@ _TRAINED = ("autoencoder", "pq", "pca")
         ),
         LineChart(
             "Time to train, by number of vectors",
-            metric="training_time_seconds",
-            x="size",
+            "training_time_seconds",
+            "size",
             x_label="vectors",
             label="time to train",
             lines=["part"],

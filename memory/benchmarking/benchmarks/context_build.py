@@ -85,11 +85,7 @@ def benchmark_baseline(
     expected_seconds={"quick": 0.5, "standard": 3.0, "full": 3.0},
     charts=[
         LineChart(
-            "Time to build a context, by number of sessions",
-            metric="p50_ms",
-            x="sessions",
-            lines=["part"],
-            fit=True,
+            "Time to build a context, by number of sessions", "p50_ms", "sessions", lines=["part"], fit=True
         )
     ],
 )
@@ -123,8 +119,8 @@ def benchmark_large_session_count(
     charts=[
         LineChart(
             "Time to build a context, by number of tools",
-            metric="p50_ms",
-            x="tools",
+            "p50_ms",
+            "tools",
             lines=["part"],
             panels=["sessions"],
         )

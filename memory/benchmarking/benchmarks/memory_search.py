@@ -87,8 +87,8 @@ def _charts(what: str) -> list[AnyChart]:
     return [
         LineChart(
             f"{what}, by number of memories",
-            metric="p50_ms",
-            x="entries",
+            "p50_ms",
+            "entries",
             x_label="memories",
             lines=["part"],
             fit=True,
@@ -283,12 +283,9 @@ def fill(target: Target, count: int, seed: int) -> str:
     goals={"p50_ms": GOAL_MS},
     charts=[
         LineChart(
-            "Searches per second, by number of threads",
-            metric="searches_per_second",
-            x="threads",
-            lines=["entries"],
+            "Searches per second, by number of threads", "searches_per_second", "threads", lines=["entries"]
         ),
-        LineChart("How long each search waits", metric="p50_ms", x="threads", lines=["entries"]),
+        LineChart("How long each search waits", "p50_ms", "threads", lines=["entries"]),
     ],
     scaling=Metric("×", "higher"),
 )

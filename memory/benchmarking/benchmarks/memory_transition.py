@@ -59,8 +59,8 @@ def _settings(clock: Any, **limits: int) -> Settings:
     charts=[
         LineChart(
             "Memories that came through, by importance",
-            metric="preservation_rate",
-            x="importance",
+            "preservation_rate",
+            "importance",
             label="preserved",
             lines=["tier"],
             share=True,
@@ -68,8 +68,8 @@ def _settings(clock: Any, **limits: int) -> Settings:
         ),
         LineChart(
             "Similarity with which a search finds them again",
-            metric="avg_similarity",
-            x="importance",
+            "avg_similarity",
+            "importance",
             label="similarity",
             lines=["tier"],
             share=True,
@@ -239,16 +239,16 @@ def _correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
     charts=[
         LineChart(
             "Time to move them all, by number of memories",
-            metric="transition_duration_seconds",
-            x="batch_size",
+            "transition_duration_seconds",
+            "batch_size",
             x_label="memories moved",
             label="time",
             fit=True,
         ),
         LineChart(
             "How long a reader waits, before and during the move",
-            metric=[f"read_{which}_{when}_ms" for which in ("p50", "p99") for when in ("before", "during")],
-            x="batch_size",
+            [f"read_{which}_{when}_ms" for which in ("p50", "p99") for when in ("before", "during")],
+            "batch_size",
             x_label="memories moved",
             label="time of a read",
         ),
@@ -455,8 +455,8 @@ def _slowdown(before: _Latencies, during: _Latencies) -> dict[str, Any]:
     charts=[
         LineChart(
             "Which tier holds memories of which importance",
-            metric="retention_rate",
-            x="importance",
+            "retention_rate",
+            "importance",
             label="share held",
             lines=["tier"],
             panels=["part"],

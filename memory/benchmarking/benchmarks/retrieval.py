@@ -42,8 +42,8 @@ def _add(target: Target, agent: str, contents: Sequence[Any], place: str | None)
     charts=[
         LineChart(
             "Time of a vector search, by number of memories",
-            metric="p50_ms",
-            x="size",
+            "p50_ms",
+            "size",
             x_label="memories",
             lines=["tier", "part"],
             fit=True,
@@ -126,8 +126,8 @@ _PART = Metric("", "neither")
     charts=[
         LineChart(
             "Precision and recall, by similarity threshold",
-            metric=["precision", "recall", "f1"],
-            x="threshold",
+            ["precision", "recall", "f1"],
+            "threshold",
             x_label="similarity threshold",
             label="share",
             share=True,

@@ -51,16 +51,16 @@ _PERCENTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
     charts=[
         LineChart(
             "Operations per second, by number of agents",
-            metric="operations_per_second",
-            x="agents",
+            "operations_per_second",
+            "agents",
             lines=["parallel"],
             panels=["part0"],
             note="Lines: how many agents work at the same time. Higher is better.",
         ),
         LineChart(
             "Scaling efficiency, by number of agents",
-            metric="scaling_efficiency",
-            x="agents",
+            "scaling_efficiency",
+            "agents",
             label="efficiency",
             lines=["parallel"],
             panels=["part0"],
@@ -218,8 +218,8 @@ _ROOM = Metric("B", "lower")
     charts=[
         LineChart(
             "Time of an operation, by number of memories",
-            metric="p50_ms",
-            x="size",
+            "p50_ms",
+            "size",
             x_label="memories",
             lines=["tier", "part"],
             without="tiers|first_search",
@@ -227,8 +227,8 @@ _ROOM = Metric("B", "lower")
         ),
         LineChart(
             "Space that one memory takes",
-            metric=["disk_bytes_per_memory", "rss_bytes_per_memory"],
-            x="size",
+            ["disk_bytes_per_memory", "rss_bytes_per_memory"],
+            "size",
             x_label="memories",
             label="space per memory",
         ),
@@ -479,16 +479,9 @@ _NOTHING_DROPPED = "No operation failed or was dropped."
             percentiles=True,
             note="Includes the time in the queue.",
         ),
+        TimelineChart("RAM over time", leaf="timeline", field="rss_mb", label="RSS", unit="MB"),
         TimelineChart(
-            "RAM of the process over time", leaf="timeline", field="rss_mb", label="RSS", unit="MB"
-        ),
-        TimelineChart(
-            "CPU of the process over time",
-            leaf="timeline",
-            field="cpu_percent",
-            label="CPU",
-            unit="%",
-            from_zero=True,
+            "CPU over time", leaf="timeline", field="cpu_percent", label="CPU", unit="%", from_zero=True
         ),
     ],
 )

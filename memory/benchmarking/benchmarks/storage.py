@@ -42,8 +42,8 @@ def _items(count: int, complexity: int, seed: int) -> list[Item]:
     charts=[
         LineChart(
             "Memories written per second, by batch size",
-            metric="throughput_ops_per_second",
-            x="batch_size",
+            "throughput_ops_per_second",
+            "batch_size",
             lines=["tier"],
             panels=["part", "complexity"],
         ),
@@ -122,8 +122,8 @@ def _write(
         PercentileChart("How long one read takes", label="time of a read", lines=["tier"], only="single"),
         LineChart(
             "Memories read per second, by batch size",
-            metric="throughput_ops_per_second",
-            x="batch_size",
+            "throughput_ops_per_second",
+            "batch_size",
             x_if_missing=1,
             lines=["tier"],
         ),

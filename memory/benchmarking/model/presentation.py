@@ -54,7 +54,11 @@ class Versus(msgspec.Struct, frozen=True, omit_defaults=True):
     """With `{figure}`, `{interval}`, `{reference}` and `{group}` (empty where there is one group)."""
 
 
-class ChartSpec(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
+class _Titled(msgspec.Struct, frozen=True, omit_defaults=True):
+    title: str
+
+
+class ChartSpec(_Titled, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     """A chart of a benchmark's figures. The fields that all charts have:
 
     title: what the chart shows
@@ -64,7 +68,6 @@ class ChartSpec(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     note: how to read the chart; by default which direction is better
     """
 
-    title: str
     label: str = ""
     only: str = ""
     without: str = ""
@@ -78,7 +81,7 @@ class ChartSpec(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
         )
 
 
-class LineChart(ChartSpec, frozen=True, omit_defaults=True, tag=True, kw_only=True):
+class LineChart(ChartSpec, frozen=True, omit_defaults=True, tag=True):
     """A metric over a parameter; several metrics are a line each.
 
     x: the parameter; `x_if_missing` is its value for figures whose path does not have it
@@ -95,7 +98,7 @@ class LineChart(ChartSpec, frozen=True, omit_defaults=True, tag=True, kw_only=Tr
     fit: bool = False
 
 
-class SeriesChart(ChartSpec, frozen=True, omit_defaults=True, tag=True, kw_only=True):
+class SeriesChart(ChartSpec, frozen=True, omit_defaults=True, tag=True):
     """Metrics whose names hold a number, such as `recall_at_10`, over that number.
 
     pattern: a regular expression for the metric's name, with one group for the number
@@ -109,7 +112,7 @@ class SeriesChart(ChartSpec, frozen=True, omit_defaults=True, tag=True, kw_only=
     percentiles: bool = False
 
 
-class BarChart(ChartSpec, frozen=True, omit_defaults=True, tag=True, kw_only=True):
+class BarChart(ChartSpec, frozen=True, omit_defaults=True, tag=True):
     """A bar for each value of the dimensions `names`; several metrics are bars beside each other.
 
     renamed: other names for bars and lines
@@ -122,7 +125,7 @@ class BarChart(ChartSpec, frozen=True, omit_defaults=True, tag=True, kw_only=Tru
     renamed: Mapping[str, str] = {}
 
 
-class PercentileChart(ChartSpec, frozen=True, omit_defaults=True, tag=True, kw_only=True):
+class PercentileChart(ChartSpec, frozen=True, omit_defaults=True, tag=True):
     """How the latencies of calls are distributed, from the raw samples.
 
     largest: a parameter of which only the largest value is drawn
@@ -132,7 +135,7 @@ class PercentileChart(ChartSpec, frozen=True, omit_defaults=True, tag=True, kw_o
     largest: str = ""
 
 
-class TimelineChart(ChartSpec, frozen=True, omit_defaults=True, tag=True, kw_only=True):
+class TimelineChart(ChartSpec, frozen=True, omit_defaults=True, tag=True):
     """Readings that a benchmark took while it ran: a list of objects with `seconds` and other fields."""
 
     leaf: str
@@ -141,14 +144,14 @@ class TimelineChart(ChartSpec, frozen=True, omit_defaults=True, tag=True, kw_onl
     from_zero: bool = False
 
 
-class ListChart(ChartSpec, frozen=True, omit_defaults=True, tag=True, kw_only=True):
+class ListChart(ChartSpec, frozen=True, omit_defaults=True, tag=True):
     """A list of numbers in their order, such as the loss of each epoch."""
 
     leaf: str
     x_label: str
 
 
-class ScatterChart(ChartSpec, frozen=True, omit_defaults=True, tag=True, kw_only=True):
+class ScatterChart(ChartSpec, frozen=True, omit_defaults=True, tag=True):
     """One metric against another, a named point for each place that has both.
 
     names: the dimensions that name a point

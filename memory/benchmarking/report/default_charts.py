@@ -26,7 +26,7 @@ def default_charts(gathered: Gathered, goals: Goals | None = None) -> list[Chart
         title = short_name(leaf).capitalize()
         spec: AnyChart
         if x:
-            spec = LineChart(f"{title}, by {plain(x)}", metric=leaf, x=x, lines=lines, panels=panels)
+            spec = LineChart(f"{title}, by {plain(x)}", leaf, x, lines=lines, panels=panels)
         else:
             spec = BarChart(title, metric=leaf, names=others or ["part"])
         chart = make_chart(spec, gathered, goals)

@@ -67,7 +67,7 @@ def test_an_invocation_is_timed_and_leaves_its_memories() -> None:
     assert found["peak_traced_bytes"] > 1000
 
 
-def test_a_message_that_went_astray_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_in_a_wrong_session_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
     def with_a_leak(*arguments: Any, **options: Any) -> Iterator[_agents.Loop]:
         with _agents.open_loop(*arguments, **options) as loop:
@@ -86,7 +86,7 @@ def test_a_message_that_went_astray_is_counted(monkeypatch: pytest.MonkeyPatch) 
     assert found["messages_astray"] > 0
 
 
-def test_astray_counts_what_is_missing_and_what_is_too_much() -> None:
+def test_astray_counts_missing_and_extra_messages() -> None:
     with _agents.open_loop(quick()) as loop:
         session = _agents.answered(loop.runtime.invoke("where?"), "where?")
         assert loop.astray(["where?"], [session]) == 0
@@ -112,7 +112,7 @@ def test_created_sessions_are_counted_and_kept() -> None:
         benchmark_large_tool_count,
     ],
 )
-def test_the_loop_of_this_project_runs_on_no_other_target(function: Callable[..., dict[str, Any]]) -> None:
+def test_the_agent_loop_needs_the_target_agentmemory(function: Callable[..., dict[str, Any]]) -> None:
     with pytest.raises(NotSupported, match=r"sqlite-baseline has no agent loop: .* runs on AgentMemory"):
         function(bench=quick("sqlite-baseline"))
 
@@ -149,7 +149,7 @@ def test_threads_share_a_store_that_can_be_shared() -> None:
     assert "scaling" not in without_one["entries_5"]["threads_2"]
 
 
-def test_a_store_that_threads_can_not_share_says_so() -> None:
+def test_a_store_that_threads_can_not_share_is_not_available() -> None:
     bench = quick("sqlite-baseline")
     found = benchmark_concurrent_search([5], iterations=3, threads=[1, 2], bench=bench)["entries_5"]
     assert found["threads_1"]["searches_per_second"] > 0
@@ -186,7 +186,7 @@ def test_contexts_are_built_at_each_size_in_four_ways() -> None:
     assert {f"{way}_us_per_tool" for way in ways} <= set(found["sessions_2"])
 
 
-def test_a_cold_context_is_read_from_the_file_and_counted_anew() -> None:
+def test_a_cold_context_is_read_from_the_file_and_counted_again() -> None:
     """`first` finds the history in RAM, and the process's counts of texts that were seen before."""
     with context_build.desk(quick(), 3) as place:
         next(place.conversations(1, 2)).build()  # as the warm-up: from here on the store knows its file
@@ -264,7 +264,7 @@ def alone(category: str, *arguments: str, cwd: Path) -> subprocess.CompletedProc
 
 
 @pytest.mark.parametrize("category", ALONE)
-def test_a_category_runs_by_itself(category: str, tmp_path: Path) -> None:
+def test_a_category_runs_as_a_program(category: str, tmp_path: Path) -> None:
     done = alone(category, "--iterations", "3", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     goal, names = ALONE[category]
@@ -297,7 +297,7 @@ def test_an_agent_that_does_not_answer_is_a_failure(
         benchmark_simple_invocation(iterations=2, bench=quick())
 
 
-def test_the_report_goes_where_it_is_wanted(tmp_path: Path) -> None:
+def test_the_report_is_written_to_the_given_place(tmp_path: Path) -> None:
     done = alone("agent_execution", "--iterations", "1", "--output", "new/place", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     file = tmp_path / "new" / "place" / "agent_execution_results.json"
@@ -307,14 +307,14 @@ def test_the_report_goes_where_it_is_wanted(tmp_path: Path) -> None:
     assert BenchmarkReport.load(tmp_path / "mine.json").results
 
 
-def test_wrong_iterations_are_one_line(tmp_path: Path) -> None:
+def test_wrong_iterations_give_an_error_of_one_line(tmp_path: Path) -> None:
     done = alone("agent_execution", "--iterations", "0", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr == "agent_execution: simple_invocation: iterations is 0: use a whole number ≥ 1\n"
     assert not list(tmp_path.iterdir())
 
 
-def test_a_goal_that_is_missed_is_said() -> None:
+def test_a_missed_goal_is_printed() -> None:
     report = BenchmarkReport(
         "x", (BenchmarkResult.of("quick", [0.001]), BenchmarkResult.of("slow", [0.02]))
     )
@@ -368,7 +368,7 @@ def compared(turns: int, cwd: Path) -> tuple[subprocess.CompletedProcess[str], d
     return done, json.loads(figures.read_text())
 
 
-def test_the_runtimes_are_compared_or_said_to_be_missing(tmp_path: Path) -> None:
+def test_the_runtimes_are_compared_or_named_as_missing(tmp_path: Path) -> None:
     done, found = compared(2, tmp_path)
     assert done.returncode in (0, 1), "whether the goal is reached is not for a test to decide"
     assert found["AgentMemory"]["invocations"] == 2

@@ -113,7 +113,7 @@ def test_an_unknown_kind_is_named() -> None:
 # -- embedding_quality ------------------------------------------------------------------------
 
 
-def test_every_codec_stands_in_the_table_and_every_tier() -> None:
+def test_the_table_has_every_codec_and_every_tier() -> None:
     found = quality()["dialogue"]
     assert set(found["codecs"]) == set(CODEC_NAMES)
     assert set(found["tiers"]) == {"stm", "im", "ltm"}
@@ -169,7 +169,7 @@ def test_several_kinds_are_also_measured_in_one_store() -> None:
     assert found["mixed"]["tiers"]["stm"]["neighbour_recall_at_10"].value == 1
 
 
-def test_vectors_that_lost_most_of_themselves_are_seen() -> None:
+def test_vectors_that_lost_most_of_their_values_have_low_quality() -> None:
     found = benchmark_embedding_quality(
         ["inventory"], samples=20, corpus_vectors=200, training_vectors=1, bench=bench(Blurred)
     )
@@ -178,7 +178,7 @@ def test_vectors_that_lost_most_of_themselves_are_seen() -> None:
     assert blurred["reconstruction_mse"] > 1e-4
 
 
-def test_neighbours_are_those_of_the_vector_as_it_was_among_those_as_they_are_kept() -> None:
+def test_neighbours_of_the_original_vector_are_searched_among_the_kept_vectors() -> None:
     samples, corpus = embedded(contents_of("dialogue", 5)), embedded(contents_of("dialogue", 60, 1))
     assert neighbours_kept(samples, corpus, corpus) == [1.0] * 5
     assert neighbours_kept(samples, corpus, -corpus) == [0.0] * 5
@@ -207,7 +207,7 @@ def ratio() -> dict[str, Any]:
     return benchmark_compression_ratio([60, 300], settle_memories=0, bench=bench())
 
 
-def test_what_is_kept_adds_up_and_the_ratios_follow() -> None:
+def test_kept_bytes_add_up_and_give_the_ratios() -> None:
     for size in ("size_60", "size_300"):
         found = ratio()[size]
         raw = found["raw_content_bytes_per_memory"] + found["raw_vector_bytes_per_memory"]
@@ -225,7 +225,7 @@ def test_what_is_kept_adds_up_and_the_ratios_follow() -> None:
     assert found["stm_to_ltm_ratio"] == pytest.approx(found["stm_to_im_ratio"] * found["im_to_ltm_ratio"])
 
 
-def test_room_that_settling_left_is_not_taken_for_compression() -> None:
+def test_free_pages_left_by_settling_do_not_count_as_compression() -> None:
     """Memories that fit into what was deleted before would seem to cost nothing."""
     sizes = benchmark_compression_ratio([100], settle_memories=500, bench=bench())["size_100"]
     for place in ("stm", "im", "ltm"):
@@ -234,7 +234,7 @@ def test_room_that_settling_left_is_not_taken_for_compression() -> None:
         assert tier["disk_bytes_per_memory"] > 0.9 * kept
 
 
-def test_memories_that_are_not_stored_are_seen_as_room_that_is_not_taken() -> None:
+def test_memories_that_are_not_stored_show_as_files_that_do_not_grow() -> None:
     lost = benchmark_compression_ratio([300], settle_memories=0, bench=bench(Forgetful))["size_300"]
     assert lost["stm"]["disk_bytes_per_memory"] < 0.5 * ratio()["size_300"]["stm"]["disk_bytes_per_memory"]
     assert isinstance(lost["stm_to_ltm_ratio"], NotAvailable)
@@ -268,7 +268,7 @@ def training() -> dict[str, Any]:
     return benchmark_training_efficiency([260], epochs=2, batch_size=32, bench=bench())
 
 
-def test_training_is_told_in_time_memory_and_loss() -> None:
+def test_training_gives_time_memory_and_loss() -> None:
     found = training()["size_260"]
     network = found["autoencoder"]
     assert len(network["loss_per_epoch"]) == 4

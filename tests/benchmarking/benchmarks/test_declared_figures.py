@@ -79,7 +79,7 @@ def test_every_benchmark_is_run_here() -> None:
 
 
 @pytest.mark.parametrize("benchmark", OURS.values(), ids=OURS)
-def test_the_figures_that_a_benchmark_declares_are_those_that_it_gives(benchmark: Benchmark) -> None:
+def test_a_benchmark_returns_exactly_the_figures_that_it_declares(benchmark: Benchmark) -> None:
     found = flatten_result(benchmark.function(**TINY[benchmark.full_name], bench=Bench(seconds=0.005)))
     figures = {path.rpartition("/")[2] for path in found.figures}
     # A figure that is n/a, or a word in its place, is given, too.

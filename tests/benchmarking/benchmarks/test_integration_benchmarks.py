@@ -40,7 +40,7 @@ def use(monkeypatch: pytest.MonkeyPatch, target: type) -> None:
 # -- the facade -------------------------------------------------------------------------------
 
 
-def test_every_verb_is_compared_with_its_parts(bench: Bench) -> None:
+def test_every_method_is_compared_with_its_parts(bench: Bench) -> None:
     found = integration.benchmark_api_overhead(num_operations=10, bench=bench)
     paths = flatten_result(found).figures
     by_tier = [f"{verb}/{tier}" for verb in ("get", "search") for tier in ("stm", "im", "ltm")]
@@ -60,7 +60,9 @@ def test_other_targets_have_no_facade(baseline: Bench) -> None:
         integration.benchmark_api_overhead(num_operations=5, bench=baseline)
 
 
-def test_parts_that_do_something_else_are_noticed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_with_other_results_than_the_facade_fail_the_benchmark(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(below_module.Below, "update", lambda *_: False)
     with pytest.raises(AssertionError, match="does not have its new content"):
         integration.benchmark_api_overhead(num_operations=5, bench=bench)
@@ -108,7 +110,9 @@ class ForgetfulTarget(SQLiteBaselineTarget):
         return super().add_one(item, place)
 
 
-def test_hooks_that_could_not_store_are_noticed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hooks_that_could_not_store_fail_the_benchmark(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     use(monkeypatch, ForgetfulTarget)
     monkeypatch.setattr(integration._TargetAsMemory, "add_ready", lambda *_: "would raise itself")
     with pytest.raises(AssertionError, match="1 calls were not stored"):
@@ -122,7 +126,7 @@ class SilentTarget(SQLiteBaselineTarget):
         return "1" if item.step == 3 else super().add_one(item, place)
 
 
-def test_a_target_that_stored_less_than_it_said_is_noticed(
+def test_a_target_that_stored_less_than_it_reported_fails_the_benchmark(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, SilentTarget)
@@ -159,7 +163,7 @@ def test_a_target_without_tiers_runs_too(baseline: Bench) -> None:
     assert isinstance(found["langgraph"]["as_store"], NotAvailable)
 
 
-def test_a_read_counts_for_the_tier_that_the_memory_was_in_then(bench: Bench) -> None:
+def test_a_read_counts_for_the_tier_of_the_memory_at_that_time(bench: Bench) -> None:
     with bench.target(settings=Settings(limits={"stm": 1})) as target:
         ids = target.add([Item("ann", "one"), Item("ann", "another")])
         reads = integration._ReadsByTier(target)
@@ -184,7 +188,7 @@ class Shelves(SQLiteBaselineTarget):
     capabilities = replace(SQLiteBaselineTarget.capabilities, tiers=("top", "bottom"))
 
 
-def test_where_a_target_read_is_not_guessed() -> None:
+def test_reads_by_tier_are_not_available_without_counters() -> None:
     target = Shelves()
     found = integration._accesses(target, integration._ReadsByTier(target), reads=4, writes=2)
     assert found["accesses"] == NotAvailable("shelves does not show from which tier it reads a memory")
@@ -203,7 +207,7 @@ class MuddledTarget(AgentMemoryTarget):
         return []
 
 
-def test_a_memory_that_gives_back_something_else_loses_the_reward(
+def test_a_memory_that_returns_wrong_content_gets_a_lower_reward(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, MuddledTarget)
@@ -214,7 +218,7 @@ def test_a_memory_that_gives_back_something_else_loses_the_reward(
     assert graph["as_store"]["reward"] == 1  # which goes past the target
 
 
-def test_a_framework_that_is_not_installed_is_said_to_be(
+def test_a_framework_that_is_not_installed_is_not_available(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -240,11 +244,11 @@ def test_the_same_seed_plays_the_same_episodes() -> None:
     assert rewards[0] == rewards[1] != rewards[2]
 
 
-def test_situations_are_told_in_words() -> None:
+def test_situations_are_described_in_words() -> None:
     assert situation([-2, 0, 0.1, -1]) == "cart far left, nearly standing, pole leaning right, falling left"
 
 
-def test_questions_are_about_facts_that_were_told() -> None:
+def test_questions_are_about_facts_that_were_stated() -> None:
     told: dict[str, str] = {}
     for number in range(30):
         for said, answer in graph_module.conversation(number, seed=5):

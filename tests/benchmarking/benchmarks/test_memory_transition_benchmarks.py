@@ -30,7 +30,7 @@ def test_everything_comes_through_both_transitions_unchanged() -> None:
             assert tier[f"importance_{level}"]["avg_similarity"] > 0.99
 
 
-def test_a_lost_field_is_seen() -> None:
+def test_a_lost_field_lowers_the_rates() -> None:
     found = benchmark_transition_accuracy(num_memories=20, bench=Bench(target=place_of("ForgetsSteps")))
     assert found["ltm"]["step_exact_rate"] == 0.5
     assert found["ltm"]["content_exact_rate"] == 1.0
@@ -64,13 +64,13 @@ def test_the_most_important_stay_highest_whatever_the_order_of_arrival(order: st
     assert retained == pytest.approx(2 / 6), "twelve places, ten memories above level 1"
 
 
-def test_a_memory_that_ignores_importance_is_seen() -> None:
+def test_a_memory_that_ignores_importance_scores_lower() -> None:
     bench = Bench(target=place_of("IgnoresImportance"))
     found = benchmark_importance_scoring(**SQUEEZED, arrival_orders=["falling"], bench=bench)["falling"]
     assert found["prioritisation_effectiveness"] < 0.9
 
 
-def test_what_cannot_be_squeezed_is_an_error() -> None:
+def test_limits_that_do_not_match_the_tiers_are_an_error() -> None:
     with pytest.raises(InvalidResult, match="tier_limits has 2 numbers"):
         benchmark_importance_scoring(tier_limits=[1, 2])
     with pytest.raises(InvalidResult, match="'sideways'"):
@@ -96,7 +96,7 @@ def test_a_mass_transition_is_timed_and_its_readers_are_watched() -> None:
             assert f"read_{name}_during_ms" not in found
 
 
-def test_a_percentile_of_too_few_is_not_told() -> None:
+def test_a_percentile_of_too_few_reads_is_not_available() -> None:
     few, many = _Latencies(), _Latencies()
     many.reads, many.writes = [1.0] * 99 + [5.0] * 101, [1.0] * 10
     few.reads, few.writes = [2.0] * 30, [1.0] * 4
@@ -116,7 +116,7 @@ def test_a_percentile_of_too_few_is_not_told() -> None:
     "benchmark",
     [benchmark_transition_accuracy, benchmark_transition_overhead, benchmark_importance_scoring],
 )
-def test_a_system_without_transitions_is_told_apart(benchmark: object) -> None:
+def test_a_system_without_transitions_is_not_supported(benchmark: object) -> None:
     assert callable(benchmark)
     with pytest.raises(NotSupported, match="sqlite-baseline has no transitions"):
         benchmark(bench=Bench(target="sqlite-baseline"))

@@ -26,7 +26,7 @@ def found() -> dict[str, Any]:
     return benchmark_retrieval_quality(**FEW)
 
 
-def test_the_target_beats_chance_and_stands_beside_the_plain_systems(found: dict[str, Any]) -> None:
+def test_the_target_beats_chance_and_is_listed_with_the_plain_systems(found: dict[str, Any]) -> None:
     systems = found["synthetic"]
     assert set(systems) == {"target", "bm25", "newest_first", "random", "sha256"}
     recall = {
@@ -37,7 +37,7 @@ def test_the_target_beats_chance_and_stands_beside_the_plain_systems(found: dict
     assert recall["bm25"] > recall["random"] + 0.2
 
 
-def test_every_figure_has_an_interval_that_holds_it(found: dict[str, Any]) -> None:
+def test_every_figure_lies_in_its_interval(found: dict[str, Any]) -> None:
     for group, figures in found["synthetic"]["target"].items():
         if group == "no_answer_separation":
             assert 0 <= figures <= 1
@@ -56,7 +56,7 @@ def test_categories_add_up_to_all_questions(found: dict[str, Any]) -> None:
     assert total["mrr"].value == pytest.approx(weighted / total["questions"])
 
 
-def test_a_bad_ranking_is_seen(found: dict[str, Any]) -> None:
+def test_a_bad_ranking_has_a_low_recall(found: dict[str, Any]) -> None:
     bad = benchmark_retrieval_quality(**FEW, bench=Bench(target=place_of("FindsTheWrongOnes")))
     worse = bad["synthetic"]["target"]["all_questions"]["recall_at_5"].value
     assert worse < found["synthetic"]["target"]["all_questions"]["recall_at_5"].value / 3
@@ -68,14 +68,14 @@ def test_the_same_conversations_are_asked_whatever_the_seed_of_the_round() -> No
     assert one == two
 
 
-def test_the_ruler_note_whether_it_can_be_trusted() -> None:
+def test_the_ruler_note_states_whether_the_figures_can_be_trusted() -> None:
     assert _ruler_note([0.6791]).startswith("right")
     assert _ruler_note([0.66]).startswith("NOT TO BE TRUSTED")
     assert _ruler_note([0.66, 0.6791]) == _ruler_note([0.6791, 0.66]) == _ruler_note([0.66])
     assert "needs the data set scifact" in benchmark_retrieval_quality(conversations=1, sessions=2)["ruler"]
 
 
-def test_a_small_scope_is_never_given_back_whole(tmp_path: Path) -> None:
+def test_a_search_never_returns_all_passages(tmp_path: Path) -> None:
     """Three passages, ten asked for: everything would be found by giving back everything."""
     turns = [
         {"speaker": "Ann", "dia_id": f"D1:{n}", "text": text} for n, text in enumerate(("a", "b", "c"))
@@ -116,7 +116,7 @@ def measured(*data_sets: Path | str) -> dict[str, Any]:
     )
 
 
-def test_data_sets_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+def test_data_sets_with_the_same_name_get_the_names_of_their_folders(tmp_path: Path) -> None:
     old, new = tiny(tmp_path / "old" / "talk.json", "cats"), tiny(tmp_path / "new" / "talk.json", "dogs")
     found = measured(old, new, tiny(tmp_path / "other.json", "a"))
     assert set(found) == {"old-talk", "new-talk", "other", "ruler"}
@@ -125,7 +125,7 @@ def test_data_sets_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["synthetic", "ruler"])
-def test_a_data_set_takes_no_name_that_the_results_have(name: str, tmp_path: Path) -> None:
+def test_a_data_set_can_not_replace_a_name_of_the_results(name: str, tmp_path: Path) -> None:
     found = measured("synthetic", tiny(tmp_path / "mine" / f"{name}.json", "cats"))
     assert set(found) == {"synthetic", f"mine-{name}", "ruler"}
     assert isinstance(found["ruler"], str)
@@ -141,13 +141,13 @@ def test_a_data_set_given_twice_is_refused_before_anything_is_measured(tmp_path:
         measured("synthetic", "synthetic")
 
 
-def test_a_name_that_is_nearly_known_is_suggested() -> None:
+def test_a_misspelt_name_gets_a_suggestion() -> None:
     for wrong, right in (("scifct", "scifact"), ("sintetic", "synthetic")):
         with pytest.raises(UnknownName, match=f"'{wrong}'.*did you mean '{right}'"):
             measured(wrong)
 
 
-def test_the_folder_one_is_in_is_a_data_set_with_a_name(
+def test_the_current_folder_is_a_data_set_with_a_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(write_beir(tmp_path / "science"))
@@ -156,20 +156,18 @@ def test_the_folder_one_is_in_is_a_data_set_with_a_name(
     assert set(measured("..")) == {"science", "ruler"}
 
 
-def test_scifact_is_known_by_its_judgements_whatever_its_folder_is_called(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scifact_is_recognised_by_its_judgements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_beir(tmp_path / "science")
     monkeypatch.setattr(quality, "SCIFACT_JUDGEMENTS", load_data_set(folder).judgements)
     assert measured(folder)["ruler"].startswith("NOT TO BE TRUSTED: stemmed BM25 has nDCG@10 1.000")
 
 
-def test_a_part_of_scifact_does_not_check_the_ruler_whatever_it_is_called(tmp_path: Path) -> None:
+def test_a_part_of_scifact_does_not_check_the_ruler(tmp_path: Path) -> None:
     found = measured(write_beir(tmp_path / "scifact"))
     assert found["ruler"].startswith("not checked")
 
 
-def test_conversations_follow_from_their_seed_and_hold_their_answers() -> None:
+def test_a_seed_gives_the_same_conversations_with_their_answers() -> None:
     one, two = synthetic_collections(2, 6, seed=1), synthetic_collections(2, 6, seed=2)
     assert one == synthetic_collections(2, 6, seed=1) != two
     for collection in one:

@@ -34,7 +34,7 @@ def test_vector_search_is_timed_in_every_place_with_its_growth(target: str, plac
 
 
 @pytest.mark.parametrize("target", ["agentmemory", "sqlite-baseline"])
-def test_clusters_are_found_again(target: str) -> None:
+def test_a_search_finds_the_clusters(target: str) -> None:
     found = benchmark_search_accuracy(**SMALL_CLUSTERS, bench=Bench(target=target))
     assert found["at_cluster_size"]["recall"] > 0.9
     assert found["at_cluster_size"]["precision"] == pytest.approx(found["at_cluster_size"]["recall"])
@@ -43,7 +43,7 @@ def test_clusters_are_found_again(target: str) -> None:
     assert recalls == sorted(recalls, reverse=True), "a higher threshold can't find more"
 
 
-def test_a_search_that_finds_the_wrong_ones_is_seen() -> None:
+def test_a_search_that_finds_wrong_memories_has_a_low_precision() -> None:
     bench = Bench(target=place_of("FindsTheWrongOnes"))
     found = benchmark_search_accuracy(**SMALL_CLUSTERS, bench=bench)
     assert found["at_cluster_size"]["recall"] < 0.1
@@ -61,7 +61,7 @@ def test_related_memories_are_found_in_all_tiers() -> None:
     assert found["cross_tier_to_slowest_tier"] == pytest.approx(found["all"]["p50_ms"] / slowest)
 
 
-def test_a_system_without_tiers_says_so_where_tiers_are_compared() -> None:
+def test_comparisons_of_tiers_are_not_available_without_tiers() -> None:
     found = benchmark_cross_tier_retrieval(
         **SMALL_TIERS, bench=Bench(target="sqlite-baseline", seconds=0.01)
     )

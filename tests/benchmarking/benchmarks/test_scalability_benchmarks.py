@@ -144,7 +144,7 @@ def test_wrong_answers_in_a_process_are_not_measured(tmp_path: Path) -> None:
 # -- memory_size_scaling --------------------------------------------------------------------------
 
 
-def test_each_size_is_measured_and_its_growth_told() -> None:
+def test_each_size_is_measured_and_the_growth_is_reported() -> None:
     found = benchmark_memory_size_scaling([60, 200, 400], bench=bench())
     assert [key for key in found if key.startswith("size_")] == ["size_60", "size_200", "size_400"]
     for size in (60, 200, 400):
@@ -162,7 +162,7 @@ def test_each_size_is_measured_and_its_growth_told() -> None:
     flatten_result(found)
 
 
-def test_a_size_holds_exactly_so_many_in_fixed_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_size_has_exactly_its_memories_in_fixed_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[dict[str, int]] = []
     close = AgentMemoryTarget.close
 
@@ -202,7 +202,7 @@ def test_what_a_target_can_not_do_has_a_reason() -> None:
     assert "size_30/disk_bytes_per_memory" in light.not_available
 
 
-def test_recall_falls_with_what_is_not_found() -> None:
+def test_recall_falls_with_every_answer_that_is_missing() -> None:
     found = benchmark_memory_size_scaling([100], bench=bench(place_of("HalfBlind")))
     assert found["size_100"]["recall_at_10"] == 0.5
 
@@ -248,7 +248,7 @@ def test_a_steady_load_is_served_and_watched() -> None:
     flatten_result(found)
 
 
-def test_a_long_run_has_a_leak_slope_and_a_short_one_says_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_run_has_a_leak_slope_and_a_short_one_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scalability, "_WHILE_CACHES_FILL", 100)
     monkeypatch.setattr(scalability, "_LEAST_FOR_A_LEAK", 500)
     monkeypatch.setattr(scalability, "_MOST_UNDONE", 1)  # how busy the machine is decides no test
@@ -270,7 +270,7 @@ def readings_of(done: int, rss_bytes: Callable[[int], float]) -> list[Reading]:
     return [Reading(0.0, place, round(rss_bytes(place)), 0.0) for place in places]
 
 
-def test_caches_that_fill_are_no_leak() -> None:
+def test_filling_caches_are_not_a_leak() -> None:
     def filling(done: int) -> float:
         return 1e8 + 100 * min(done, _WHILE_CACHES_FILL)
 
@@ -278,7 +278,7 @@ def test_caches_that_fill_are_no_leak() -> None:
     assert slope == Score(0.0, 0.0, 0.0)
 
 
-def test_the_slope_of_a_run_with_other_numbers_of_memories_is_not_shown() -> None:
+def test_there_is_no_slope_if_the_number_of_memories_changed() -> None:
     done = 2 * _LEAST_FOR_A_LEAK
     readings = readings_of(done, lambda place: 1e8 + 10 * place)
     for few in (loop_of(done), loop_of(done, dropped=100, failed=100)):
@@ -291,7 +291,7 @@ def test_the_slope_of_a_run_with_other_numbers_of_memories_is_not_shown() -> Non
         assert slope.reason.endswith("lower operation_rate")
 
 
-def test_a_leak_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leak_gives_a_positive_slope(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scalability, "_WHILE_CACHES_FILL", 100)
     monkeypatch.setattr(scalability, "_LEAST_FOR_A_LEAK", 500)
     monkeypatch.setattr(scalability, "_MOST_UNDONE", 1)
@@ -308,7 +308,7 @@ def test_lost_memories_show_as_errors() -> None:
 
 
 @pytest.mark.parametrize("searches", [True, False])
-def test_what_lives_stays_about_the_same(searches: bool) -> None:
+def test_the_number_of_memories_stays_about_the_same(searches: bool) -> None:
     living = lowest = _LIVE
     for kind in _mixed(5000, searches, 1):
         living += {"store": 1, "delete": -1}.get(kind, 0)

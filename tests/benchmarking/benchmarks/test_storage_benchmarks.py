@@ -68,7 +68,7 @@ def test_reads_are_timed_in_every_place_single_and_in_batches(
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_room_is_measured_on_disk_and_in_ram(
+def test_space_is_measured_on_disk_and_in_ram(
     name: str, bench: Callable[..., Bench], tmp_path: Path
 ) -> None:
     found = benchmark_memory_efficiency(20, [1], settle_memories=0, bench=bench(name))["complexity_1"]
@@ -94,7 +94,7 @@ def test_the_same_seed_stores_the_same(bench: Callable[..., Bench]) -> None:
     assert content(1, LIGHT) == content(1, "sqlite-baseline") != content(2, LIGHT)
 
 
-def test_what_a_sample_left_behind_is_not_the_room_of_the_memories(bench: Callable[..., Bench]) -> None:
+def test_space_left_by_settling_does_not_count_for_the_memories(bench: Callable[..., Bench]) -> None:
     found = benchmark_memory_efficiency(600, [1], settle_memories=600, bench=bench())["complexity_1"]
     room = {tier: found[tier]["disk_bytes_per_memory"] for tier in ("stm", "im", "ltm")}
     assert room["ltm"] < 0.8 * room["stm"], room
@@ -106,7 +106,7 @@ def test_a_benchmark_can_be_called_by_hand() -> None:
     assert set(found) == {"stm", "im", "ltm"}
 
 
-def test_figures_of_a_store_that_gives_back_something_else_mean_nothing(tmp_path: Path) -> None:
+def test_a_store_that_returns_wrong_content_fails_the_benchmark(tmp_path: Path) -> None:
     target = write(
         tmp_path / "forgetful.py",
         """
@@ -167,7 +167,7 @@ def test_every_storage_benchmark_gives_a_result_on_every_target(
         ("memory_efficiency", "agentmemory", "complexity_1/ltm/disk_bytes_per_memory", "B", "lower"),
     ],
 )  # fmt: skip
-def test_the_headline_is_the_figure_that_people_ask_for(
+def test_the_headline_is_the_most_important_figure(
     results: dict[tuple[str, str], Result],
     benchmark: str,
     target: str,

@@ -107,7 +107,7 @@ def real_run(tmp_path_factory: pytest.TempPathFactory) -> list[Gathered]:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_a_real_result_has_all_its_pictures(real_run: list[Gathered], name: str) -> None:
+def test_a_real_result_has_all_its_charts(real_run: list[Gathered], name: str) -> None:
     (each,) = (each for each in real_run if each.name == name)
     charts = pictures(each)
     assert len(charts) == len(built_in()[name].presentation.charts)
@@ -116,7 +116,7 @@ def test_a_real_result_has_all_its_pictures(real_run: list[Gathered], name: str)
         assert "" not in chart.names or len(chart.names) == 1
 
 
-def test_someone_elses_benchmark_of_our_name_is_drawn_too() -> None:
+def test_another_benchmark_with_one_of_our_names_gets_default_charts() -> None:
     other = gathered(
         {f"users_{n}/requests_per_second": figure(n) for n in (1, 5)}, name="storage.read_latency"
     )
@@ -181,13 +181,13 @@ def test_without_samples_or_with_damaged_ones_there_is_no_curve(tmp_path: Path) 
 
 def over_size(made: Gathered, goal: float | None = None, **changes: object) -> Chart:
     wanted = {"x_label": "memories", "label": "time", "lines": ("part",)} | changes
-    spec = LineChart("Cost", metric="p50_ms", x="size", **wanted)  # type: ignore[arg-type]
+    spec = LineChart("Cost", "p50_ms", "size", **wanted)  # type: ignore[arg-type]
     chart = make_chart(spec, made, {} if goal is None else {"p50_ms": Goal(goal)})
     assert chart is not None
     return chart
 
 
-def test_the_slope_is_that_of_the_rounds_and_said_in_words() -> None:
+def test_the_slope_is_that_of_the_rounds_with_a_sentence() -> None:
     def cost(size: int, exponent: float) -> Figure:
         rounds = [size**exponent * factor for factor in (0.9, 1.0, 1.1)]
         return Figure(value=rounds[1], low=rounds[0], high=rounds[2], rounds=rounds)
@@ -264,7 +264,7 @@ def test_one_figure_is_drawn_against_another_by_name() -> None:
     ]
 
 
-def test_a_timeline_is_drawn_as_means_and_what_is_no_reading_is_left_out() -> None:
+def test_a_timeline_is_drawn_as_means_without_invalid_readings() -> None:
     readings = [{"seconds": n / 10, "rss_mb": 100 + n} for n in range(1000)]
     made = gathered({"p50_ms": figure(1)}, timeline=[*readings, "odd", {"seconds": 5}, {"rss_mb": None}])
     spec = TimelineChart("RSS", leaf="timeline", field="rss_mb", label="RSS", unit="MB")
@@ -288,7 +288,7 @@ def test_bars_stand_in_the_order_of_the_tiers() -> None:
 # -- a user's own -----------------------------------------------------------------------------
 
 
-def test_an_own_benchmark_is_drawn_over_the_parameter_that_varies_most() -> None:
+def test_a_users_benchmark_is_drawn_over_the_parameter_with_the_most_values() -> None:
     made = gathered(
         {
             f"users_{users}/depth_{depth}/requests_per_second": figure(users / depth)
@@ -303,7 +303,7 @@ def test_an_own_benchmark_is_drawn_over_the_parameter_that_varies_most() -> None
     assert presentation_of(made).summary == ""
 
 
-def test_an_own_benchmark_without_parameters_is_drawn_as_bars() -> None:
+def test_a_users_benchmark_without_parameters_is_drawn_as_bars() -> None:
     (chart,) = pictures(gathered({"red/error_rate": figure(0.1), "blue/error_rate": figure(0.2)}))
     assert chart.horizontal
     assert chart.x.names == ("red", "blue")
@@ -323,7 +323,7 @@ def test_many_lines_become_panels() -> None:
     assert len(chart.panels) > 1
 
 
-def test_one_figure_alone_needs_no_picture() -> None:
+def test_a_single_figure_gets_no_chart() -> None:
     assert pictures(gathered({"p50_ms": figure(1)})) == []
 
 

@@ -39,7 +39,7 @@ def problem_of(found: BenchmarkCatalog) -> str:
     return str(problem)
 
 
-def test_our_own_are_found_by_their_prefix() -> None:
+def test_our_benchmarks_are_found_by_their_prefix() -> None:
     found = discover()
     assert not found.problems
     names = {each.full_name for each in found.benchmarks}
@@ -124,13 +124,13 @@ def test_an_error_of_many_lines_is_one_line() -> None:
 
 
 @pytest.mark.parametrize("name", ["none.py", "mine.txt", "."])
-def test_a_path_that_is_no_python_file_is_named(name: str, tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_python_file_is_named(name: str, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("def benchmark_x(): pass")
     message = problem_of(discover([tmp_path / name]))
     assert str((tmp_path / name).resolve()) in message
 
 
-def test_a_file_may_use_its_neighbours_also_while_it_runs(tmp_path: Path) -> None:
+def test_a_file_can_import_its_neighbours_also_while_it_runs(tmp_path: Path) -> None:
     write(tmp_path / "mine" / "neighbour_one.py", "FIGURE = 1.0")
     write(tmp_path / "mine" / "neighbour_two.py", "FIGURE = 2.0")
     file = write(
@@ -160,7 +160,7 @@ def test_a_folder_holds_benchmarks_and_their_helpers(tmp_path: Path) -> None:
     assert "helper" not in found.categories()
 
 
-def test_a_benchmark_of_one_name_in_two_places_is_named_with_both(tmp_path: Path) -> None:
+def test_a_benchmark_in_two_places_is_an_error_that_names_both(tmp_path: Path) -> None:
     one = write(tmp_path / "one" / "mine.py", "def benchmark_x(): pass")
     two = write(tmp_path / "two" / "mine.py", "def benchmark_x(): pass")
     assert problem_of(discover([one, two])) == (
@@ -180,7 +180,7 @@ def test_a_user_may_add_to_a_category_of_ours_but_not_replace_it(tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", sorted({ROUNDS, LOGS, "my file", "a.b", *setting_names()}))
-def test_a_category_can_not_have_a_name_that_a_run_needs_itself(name: str, tmp_path: Path) -> None:
+def test_a_category_can_not_have_a_name_that_a_run_uses(name: str, tmp_path: Path) -> None:
     file = write(tmp_path / f"{name}.py", "def benchmark_x(): pass")
     assert problem_of(discover([file])) == (
         f"{name!r} can't be the name of a category ({file}: rename the file)"
@@ -201,7 +201,7 @@ def test_a_wrong_name_names_the_nearest() -> None:
     assert [one] == found.select(["storage"], ["read_latency"])
 
 
-def test_a_module_of_one_name_in_two_folders_is_loaded_from_each(tmp_path: Path) -> None:
+def test_modules_with_the_same_name_are_loaded_from_both_folders(tmp_path: Path) -> None:
     one, two = (write(tmp_path / name / "same.py", f"FROM = {name!r}") for name in ("one", "two"))
     assert load_file(one).FROM == "one"  # type: ignore[attr-defined]
     assert load_file(two).FROM == "two"  # type: ignore[attr-defined]

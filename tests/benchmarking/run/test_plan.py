@@ -22,7 +22,7 @@ def runner(tmp_path: Path, source: str, **settings: Any) -> BenchmarkRunner:
     return BenchmarkRunner(config, paths=[write(tmp_path / "mine.py", source)])
 
 
-def test_every_benchmark_meets_every_target(tmp_path: Path) -> None:
+def test_every_benchmark_runs_on_every_target(tmp_path: Path) -> None:
     source = "def benchmark_x(): pass\ndef benchmark_y(): pass"
     cases = runner(tmp_path, source, targets=["sqlite-baseline", LIGHT]).plan(["mine"])
     assert [(case.name, case.target) for case in cases] == [
@@ -35,7 +35,7 @@ def test_every_benchmark_meets_every_target(tmp_path: Path) -> None:
     assert len({case.key for case in cases}) == 4
 
 
-def test_what_counts_from_the_strongest(tmp_path: Path) -> None:
+def test_the_order_in_which_values_count(tmp_path: Path) -> None:
     """--params, set for the benchmark, set for the category, the function's own default."""
     made = runner(tmp_path, "def benchmark_x(a=1, b=1, c=1, d=1): pass\ndef benchmark_y(d=1): pass")
     made.found  # noqa: B018 - adds their parameters to the configuration
@@ -46,7 +46,7 @@ def test_what_counts_from_the_strongest(tmp_path: Path) -> None:
     assert y.params == {"d": 4}
 
 
-def test_a_profile_feeds_the_benchmarks() -> None:
+def test_a_profile_gives_the_parameters() -> None:
     config = BenchmarkConfig("quick")
     config.storage.batch_sizes = [7]
     cases = {case.benchmark: case.params for case in BenchmarkRunner(config).plan(["storage"])}
@@ -77,7 +77,7 @@ def test_a_benchmark_declares_its_rounds_by_profile(profile: str, most: int | No
     assert case.most_rounds == most
 
 
-def test_defaults_are_written_down_as_json_values(tmp_path: Path) -> None:
+def test_defaults_are_stored_as_json_values(tmp_path: Path) -> None:
     (case,) = runner(tmp_path, "def benchmark_x(sizes=(1, 2), by_size={1: 'a'}, none=None): pass").plan(
         ["mine"]
     )
@@ -93,7 +93,7 @@ def test_defaults_are_written_down_as_json_values(tmp_path: Path) -> None:
         ("(size=print)", {}, "mine.x has a parameter that can't be written down: .*"),
     ],
 )
-def test_parameters_that_can_not_work_are_named(
+def test_invalid_parameters_are_named(
     source: str, params: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     made = runner(tmp_path, f"def benchmark_x{source}: pass")
@@ -107,7 +107,7 @@ def test_a_wrong_target_is_an_error_before_anything_runs(tmp_path: Path) -> None
         made.plan(["mine"])
 
 
-def test_an_empty_plan_is_no_success() -> None:
+def test_an_empty_plan_is_an_error() -> None:
     with pytest.raises(NothingMeasured, match="there is no benchmark to run"):
         make_cases([], BenchmarkConfig())
 
@@ -124,7 +124,7 @@ def case_named(number: int, most_rounds: int | None = None) -> Case:
     st.integers(1, 6),
     st.integers(0, 2**32 - 1),
 )
-def test_every_round_of_every_case_comes_once_and_turn_by_turn(
+def test_every_round_of_every_case_comes_once_first_rounds_first(
     most: list[int | None], rounds: int, seed: int
 ) -> None:
     cases = [case_named(number, limit) for number, limit in enumerate(most)]
@@ -147,7 +147,7 @@ def test_the_order_depends_on_the_seed() -> None:
 
 @settings(max_examples=30)
 @given(st.integers(0, 2**32 - 1))
-def test_seeds_are_the_same_again_and_differ_between_rounds(seed: int) -> None:
+def test_seeds_are_repeatable_and_differ_between_rounds(seed: int) -> None:
     seeds = [round_seed(seed, number) for number in range(50)]
     assert seeds == [round_seed(seed, number) for number in range(50)]
     assert len(set(seeds)) == 50
