@@ -101,6 +101,7 @@ def test_the_first_estimate_comes_from_previous_runs(tmp_path: Path) -> None:
     folder = make_run(tmp_path)
     run = read_run(folder)
     (case,) = run.cases
+    case = msgspec.structs.replace(case, module="memory.benchmarking.benchmarks.storage")
     estimator = Estimator(tmp_path, "quick")
     declared = msgspec.structs.replace(case, module="memory.benchmarking.benchmarks.storage")
     assert estimator.seconds(declared) == pytest.approx(1.3, abs=1.0), "as the benchmark declares"
