@@ -78,10 +78,10 @@ def conversation(number: int, seed: int) -> list[tuple[str, str | None]]:
         return person, thing, random.Random(f"value {seed} {person} {thing}").choice(_VALUES[thing])
 
     rng = random.Random(f"conversation {seed} {number}")
-    told = [fact(number, index) for index in range(_FACTS)]
+    facts = [fact(number, index) for index in range(_FACTS)]
     asked = [fact(rng.randrange(max(0, number - 10), number + 1), index) for index in range(_FACTS)]
     return [
-        *((f"My {person}'s favourite {thing} is {value}.", None) for person, thing, value in told),
+        *((f"My {person}'s favourite {thing} is {value}.", None) for person, thing, value in facts),
         *((f"What is my {person}'s favourite {thing}?", value) for person, thing, value in asked),
     ]
 
