@@ -205,3 +205,9 @@ def _check_declaration(benchmark: Benchmark) -> None:
             benchmark.sizes(profile)
         except InvalidBenchmarkConfig as problem:
             raise BrokenBenchmark(f"profile {profile}: {problem}") from None
+    try:
+        msgspec.convert(msgspec.to_builtins(benchmark.presentation), Presentation)
+    except (TypeError, ValueError) as problem:
+        raise BrokenBenchmark(
+            f"{benchmark.full_name}: goals, charts, notes or versus can't be used: {problem}"
+        ) from None

@@ -96,6 +96,8 @@ def test_a_file_is_a_category_and_its_functions_are_benchmarks(tmp_path: Path) -
             declared("profiles={'quick': {'siz': 1}}"),
             "mine.x: profile quick sets 'siz', which is not a parameter: did you mean 'size'",
         ),
+        (declared("goals={'p50_ms': 'fast'}"), "mine.x: goals, charts, notes or versus can't be used: "),
+        (declared("charts=['a line']"), "mine.x: goals, charts, notes or versus can't be used: .*charts"),
         (
             declared("profiles={'quick': {'size': 'a'}}"),
             "profile quick: mine.x.size is 'a': expected `int`, got `str`",
