@@ -50,7 +50,7 @@ def page(
     """Return the whole page. It also shows runs without results, with their failures.
 
     - `problems`: files that could not be read; they are named on the page.
-    - `older_runs`: how many runs the page leaves out; it says so.
+    - `older_runs`: how many runs the page leaves out; a note gives this number.
     - `baseline`: the comparison of the newest run with a baseline.
     """
     title = f"Benchmark results: {category}" if category else "Benchmark results"

@@ -84,7 +84,7 @@ def path_words(path: str) -> str:
     return f"{name}: {where}" if where else name
 
 
-# -- what stands out --------------------------------------------------------------------------
+# -- insights and failures --------------------------------------------------------------------
 
 
 def insight_list(found: Sequence[Insight]) -> Markup | None:
