@@ -77,6 +77,7 @@ class Screen:
 
 
 def show(arguments: argparse.Namespace) -> int:
+    """Print the figures of the chosen runs and files; return the exit code."""
     manager = BenchmarkResults(arguments.output_dir)
     runs, results = _selected(manager, arguments.refs or ["latest"])
     warn(manager.problems)

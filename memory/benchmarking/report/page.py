@@ -280,6 +280,7 @@ def insights_section(
 
 
 def environment_section(runs: Iterable[Run]) -> Markup | None:
+    """Return how to repeat each run, and the machine it ran on."""
     parts = [join((element("h3", f"Run {run.id}"), about_run(run))) for run in runs]
     if not parts:
         return None
@@ -287,6 +288,7 @@ def environment_section(runs: Iterable[Run]) -> Markup | None:
 
 
 def how_to_read() -> Markup:
+    """Return the section that explains figures, intervals and curves."""
     texts = (
         "A figure is the centre over its rounds; each round is a fresh process. The interval is Student's "
         "95 % interval over the rounds. It holds for this code on this machine at this time.",

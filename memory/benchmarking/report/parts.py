@@ -52,15 +52,18 @@ def table(
 
 
 def facts(named: Mapping[str, str]) -> Markup:
+    """Return names and values as a list; empty values are left out."""
     pairs = ((element("dt", name), element("dd", value)) for name, value in named.items() if value)
     return element("dl", join(pairs), class_="facts")
 
 
 def note(*texts: Child, tone: str = "") -> Markup:
+    """Return a paragraph that stands out. `tone` is good, warn, bad or empty."""
     return element("p", texts, class_=f"note {tone}".strip())
 
 
 def mark(text: str, tone: str = "") -> Markup:
+    """Return a short status word; see `note` for `tone`."""
     return element("span", text, class_=f"mark {tone}".strip())
 
 
@@ -88,6 +91,7 @@ def path_words(path: str) -> str:
 
 
 def insight_list(found: Sequence[Insight]) -> Markup | None:
+    """Return insights as a list, each with a sign and a link to its benchmark."""
     if not found:
         return None
     signs = {"bad": "✕", "warn": "!", "good": "✓", "": "·"}
@@ -301,6 +305,7 @@ def verdict_tables(comparison: Comparison) -> Markup:
 
 
 def verdict_table(found: Sequence[MetricVerdict], label: str) -> Markup:
+    """Return a table of verdicts. `label` is the name for screen readers."""
     rows = [
         element(
             "tr",

@@ -65,6 +65,7 @@ def parse_time(text: str) -> datetime | None:
 
 
 def started_text(run: Run) -> str:
+    """Return when a run started, in the time zone of its machine."""
     start = parse_time(run.started_at)
     return start.strftime("%Y-%m-%d %H:%M:%S") if start else run.started_at
 

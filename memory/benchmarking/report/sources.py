@@ -63,4 +63,5 @@ def _name_by_time(numbered: Numbered, number: int) -> str:
 
 
 def names(sources: Sequence[Source]) -> list[str]:
+    """Return the names of sources."""
     return [source.name for source in sources]

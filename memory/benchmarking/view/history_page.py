@@ -42,6 +42,7 @@ class _Metrics:
 
 
 def history_page(index: RunIndex, query: Mapping[str, Sequence[str]]) -> Page:
+    """Return the history of the metric that the fields of the address choose."""
     lines = index.lines()
     cases = {case_text(case): case for case in benchmarks_of(lines)}
     heading = element("h1", "History")

@@ -62,15 +62,18 @@ def _entry(text: str, href: str, page: Page) -> Markup:
 
 
 def run_address(run_id: str, *more: str) -> str:
+    """Return the address of a run, or of a part of it such as a log."""
     parts = [quote(part, safe="", errors="surrogateescape") for part in ("run", run_id, *more)]
     return "/" + "/".join(parts)
 
 
 def compare_address(*run_ids: str) -> str:
+    """Return the address of the comparison of runs."""
     return f"/compare?{urlencode([('run', run_id) for run_id in run_ids], errors='surrogateescape')}"
 
 
 def history_address(case: tuple[str, str, str], path: str) -> str:
+    """Return the address of the history of a figure. `case` is category, benchmark and target."""
     fields = {"case": case_text(case), "metric": path}
     return f"/history?{urlencode(fields, errors='surrogateescape')}"
 
@@ -82,6 +85,7 @@ def case_text(case: tuple[str, str, str]) -> str:
 
 
 def status_mark(line: RunLine) -> Markup:
+    """Return the status of a run with the number of its failed rounds."""
     rounds = count(line.failures, "round")
     if not line.failures:
         text = line.status

@@ -32,6 +32,7 @@ from memory.benchmarking.view.run_progress import progress_note, results_so_far
 
 
 def run_page(line: RunLine, lines: Sequence[RunLine], version: int) -> Page:
+    """Return the page of a run. `version` is that of the index; the cached report depends on it."""
     title = f"Run {line.id}"
     run: Run | None = None
     parts: list[Child] = [element("h1", title, " ", status_mark(line))]

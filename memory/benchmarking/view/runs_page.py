@@ -18,6 +18,7 @@ STATUSES = ("running", "complete", "failed", "interrupted", DAMAGED)
 
 
 def runs_page(lines: Sequence[RunLine], chosen: RunFilter, output_dir: Path) -> Page:
+    """Return the list of the runs that the filter `chosen` matches."""
     if not lines:
         text = (
             element("h1", "Runs"),
