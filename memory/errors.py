@@ -84,6 +84,10 @@ class StoreBusy(StoreError):
     """Another process held the write lock for longer than `busy_timeout_seconds`."""
 
 
+class CodecRetired(StoreError):
+    """Rows were encoded with a codec that another process has replaced. Encode them again."""
+
+
 class StoreClosed(StoreError):
     """The memory was closed before this call."""
 

@@ -141,10 +141,22 @@ class Transitions:
     def _move(self, agent: str, seqs: Sequence[int], source: Tier) -> int:
         target = _BELOW[source]
         readable = [seq for seq in seqs if (agent, seq) not in self._unreadable]
-        rows = [row for row in self._store.rows(agent, readable) if row.tier is source]
+        rows = [row for row in self._rows(agent, readable) if row.tier is source]
         moves = self._moves(rows, target) if rows else []
         yield_gil()
         return self._store.move(agent, moves, source, target) if moves else 0
+
+    def _rows(self, agent: str, seqs: Sequence[int]) -> list[Row]:
+        """Read rows; leave out those that are damaged in the file."""
+        try:
+            return self._store.rows(agent, seqs)
+        except StoreCorrupt as problem:
+            if len(seqs) > 1:
+                return [row for seq in seqs for row in self._rows(agent, [seq])]
+            # One damaged memory must not stop the others from moving.
+            self._unreadable.add((agent, seqs[0]))
+            _log.warning("a memory of %r stays in its tier: %s", agent, problem)
+            return []
 
     def _moves(self, rows: Sequence[Row], target: Tier) -> list[Move]:
         """Encode rows for another tier; leave out those that can't be decoded."""
@@ -177,6 +189,8 @@ class Transitions:
                     vector_codec=vector_codec,
                     vector=vector,
                     fine=fine,
+                    terms=row.terms,
+                    terms_codec=row.terms_codec,
                 )
             )
         return moves

@@ -190,7 +190,7 @@ class AgentIndex:
             block = self._blocks[position // BLOCK]
             if block is None or position >= known:
                 continue
-            _, codec, vector, fine, terms = by_seq[seq]
+            _, codec, vector, fine, terms, _ = by_seq[seq]
             place = position % BLOCK
             block.vectors.set(np.array([place]), self._decode([(codec, vector, fine)]))
             length = block.postings.replace(place, terms)

@@ -14,21 +14,27 @@ from typing import Any
 from memory.entry import ALL_TIERS, Tier
 from memory.storage._agent_numbers import AgentNumbers
 from memory.storage._rows import (
+    FEATURE_COLUMNS,
+    INDEX_COLUMNS,
     RECORD_COLUMNS,
     ROW_COLUMNS,
     TIERS,
     VARIABLES,
+    checksum_of,
+    damaged,
     fetch_slices,
+    has_types,
     in_parts,
+    is_intact,
     key_range,
+    old_columns,
     placeholders,
     to_index_columns,
     to_record,
     to_row,
+    with_key,
 )
 from memory.storage.base import (
-    NO_SESSION,
-    NO_STEP,
     AgentState,
     Change,
     ChangeKind,
@@ -40,10 +46,10 @@ from memory.storage.base import (
     StoredCodec,
 )
 from memory.storage.connections import Connections
-from memory.storage.schema import SEQ_MASK, TIER_MASK, TIER_SHIFT, key_of
+from memory.storage.schema import RETIRED, SEQ_MASK, TIER_MASK, TIER_SHIFT, codec_digest, key_of
 
 _GET = (
-    "SELECT key, kind, step, created_at, importance, body_codec, body"
+    "SELECT key, checksum, kind, step, created_at, importance, body_codec, body"
     " FROM memories WHERE agent = ? AND id = ?"
 )
 _TIER_OF_KEY = f"(key >> {TIER_SHIFT} & {TIER_MASK})"
@@ -51,13 +57,13 @@ _UNKNOWN_AGENT = AgentState(0, 0)
 
 # An agent's new rows are in three ranges of keys, one for each tier. One statement reads all three, so that
 # a move between two statements can't hide a row.
-_COLUMNS = f"key, created_at, IFNULL(step, {NO_STEP}), IFNULL(session, {NO_SESSION})"
-_FEATURES = "vector_codec, vector, fine, terms"
-_NEW_COLUMNS = " UNION ALL ".join([f"SELECT {_COLUMNS} FROM memories WHERE key > ? AND key <= ?"] * 3)
+_NEW_COLUMNS = " UNION ALL ".join([f"SELECT {INDEX_COLUMNS} FROM memories WHERE key > ? AND key <= ?"] * 3)
 _NEW_ROWS = (
-    " UNION ALL ".join([f"SELECT {_COLUMNS}, {_FEATURES} FROM memories WHERE key > ? AND key <= ?"] * 3)
+    " UNION ALL ".join([f"SELECT {FEATURE_COLUMNS} FROM memories WHERE key > ? AND key <= ?"] * 3)
     + " LIMIT ?"
 )
+# The name of an agent without memories was replaced by a hash.
+_AGENTS = "SELECT name FROM agents WHERE typeof(name) = 'text' ORDER BY no"
 _TIER_NUMBERS = tuple(map(int, Tier))
 _MAX_WITH_FEATURES = 256
 """`catch_up` reads up to this many new rows with their features; of more rows, only the columns."""
@@ -66,23 +72,46 @@ _MAX_WITH_FEATURES = 256
 class SQLiteReader:
     """The reading methods of `MemoryStore`, which documents them."""
 
-    def __init__(self, path: Path | None, connections: Connections, agent_numbers: AgentNumbers) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        connections: Connections,
+        agent_numbers: AgentNumbers,
+        *,
+        file_format: int,
+        was_migrated: bool,
+    ) -> None:
+        """`was_migrated`: whether the file was of format 1, so that rows may lack checksums."""
         self._path = path
         self._connections = connections
         self._agent_numbers = agent_numbers
+        # A file of format 1 that is opened read-only is read as it is.
+        same = file_format > 1
+        self._may_lack = was_migrated or not same
+        self._record_columns = RECORD_COLUMNS if same else old_columns(RECORD_COLUMNS)
+        self._row_columns = ROW_COLUMNS if same else old_columns(ROW_COLUMNS)
+        self._feature_columns = FEATURE_COLUMNS if same else old_columns(FEATURE_COLUMNS)
+        self._get = _GET if same else old_columns(_GET)
+        self._new_rows = _NEW_ROWS if same else old_columns(_NEW_ROWS)
+        self._codec_columns = f"number, purpose, data{', digest, trained_on, deleted' if same else ''}"
 
     def get_one(self, agent: str, id: str) -> Record | None:
         connection = self._connections.reader()  # a context manager would cost a third more
         try:
             agent_no = self._agent_numbers.get(agent) or self._agent_numbers.look_up(connection, agent)
-            found = connection.execute(_GET, (agent_no, id)).fetchone()
+            found = connection.execute(self._get, (agent_no, id)).fetchone()
         except sqlite3.Error as problem:
             self._connections.raise_translated(problem)
         finally:
             self._connections.release(connection)
         if found is None:
             return None
-        key, kind, step, created_at, importance, body_codec, body = found
+        key, checksum, kind, step, created_at, importance, body_codec, body = found
+        values = (id, *found[2:])
+        if checksum != with_key(checksum_of(values), key) and not (
+            checksum is None and self._may_lack and has_types(values)
+        ):
+            raise damaged(agent, id)
         tier = TIERS[key >> TIER_SHIFT & TIER_MASK]
         return Record(agent, id, key & SEQ_MASK, tier, kind, step, created_at, importance, body_codec, body)
 
@@ -90,10 +119,10 @@ class SQLiteReader:
         with self._connections.reading() as connection:
             agent_no = self._agent_numbers.look_up(connection, agent)
             return [
-                to_record(agent, values)
+                to_record(agent, values, self._may_lack)
                 for part in in_parts(ids)
                 for values in connection.execute(
-                    f"SELECT {RECORD_COLUMNS} FROM memories"
+                    f"SELECT {self._record_columns} FROM memories"
                     f" WHERE agent = ? AND id IN ({placeholders(len(part))})",
                     (agent_no, *part),
                 )
@@ -102,15 +131,18 @@ class SQLiteReader:
     def get_by_seq(
         self, agent: str, seqs: Sequence[int], tiers: Sequence[int] | None = None
     ) -> list[Record]:
-        records = [to_record(agent, row) for row in self._by_seq(agent, seqs, RECORD_COLUMNS, tiers)]
+        columns, lack = self._record_columns, self._may_lack
+        records = [to_record(agent, row, lack) for row in self._by_seq(agent, seqs, columns, tiers)]
         if tiers is not None and len(records) < len(seqs):
             found = {record.seq for record in records}
             moved = [seq for seq in seqs if seq not in found]
-            records += [to_record(agent, row) for row in self._by_seq(agent, moved, RECORD_COLUMNS)]
+            records += [to_record(agent, row, lack) for row in self._by_seq(agent, moved, columns)]
         return records
 
     def rows(self, agent: str, seqs: Sequence[int]) -> list[Row]:
-        return [to_row(agent, values) for values in self._by_seq(agent, seqs, ROW_COLUMNS)]
+        return [
+            to_row(agent, values, self._may_lack) for values in self._by_seq(agent, seqs, self._row_columns)
+        ]
 
     def in_range(
         self,
@@ -135,7 +167,7 @@ class SQLiteReader:
         direction = "DESC" if newest_first else "ASC"
         # Without INDEXED BY, SQLite may scan all rows of the agent.
         statement = (
-            f"SELECT {RECORD_COLUMNS} FROM memories INDEXED BY {index}"
+            f"SELECT {self._record_columns} FROM memories INDEXED BY {index}"
             f" WHERE {' AND '.join(['agent = ?', *conditions])}"
             f" ORDER BY {column} {direction}, key & {SEQ_MASK} {direction} LIMIT ?"
         )
@@ -144,7 +176,7 @@ class SQLiteReader:
             found = connection.execute(
                 statement, (agent_no, *bounds, -1 if limit is None else limit)
             ).fetchall()
-        return [to_record(agent, values) for values in found]
+        return [to_record(agent, values, self._may_lack) for values in found]
 
     def all_rows(self, agent: str | None = None) -> Iterator[Row]:
         rows = self._all_rows(agent)
@@ -154,9 +186,9 @@ class SQLiteReader:
     def _all_rows(self, agent: str | None) -> Iterator[Row]:
         # One transaction, so that rows that move or are replaced meanwhile are read once.
         with self._connections.reading() as connection:
-            names = "" if agent is None else " WHERE name = ?"
+            names = "typeof(name) = 'text'" if agent is None else "name = ?"
             for agent_no, name in connection.execute(
-                f"SELECT no, name FROM agents{names} ORDER BY no", () if agent is None else (agent,)
+                f"SELECT no, name FROM agents WHERE {names} ORDER BY no", () if agent is None else (agent,)
             ).fetchall():
                 keys = [
                     key
@@ -166,12 +198,16 @@ class SQLiteReader:
                 ]
                 for part in in_parts(keys):
                     found = connection.execute(
-                        f"SELECT {ROW_COLUMNS} FROM memories WHERE key IN ({placeholders(len(part))})", part
+                        f"SELECT {self._row_columns} FROM memories"
+                        f" WHERE key IN ({placeholders(len(part))})",
+                        part,
                     ).fetchall()
-                    yield from sorted((to_row(name, values) for values in found), key=attrgetter("seq"))
+                    yield from sorted(
+                        (to_row(name, values, self._may_lack) for values in found), key=attrgetter("seq")
+                    )
 
     def agents(self) -> list[str]:
-        return [name for (name,) in self._connections.fetch("SELECT name FROM agents ORDER BY no")]
+        return [name for (name,) in self._connections.fetch(_AGENTS)]
 
     def counts(self, agent: str | None = None) -> dict[Tier, int]:
         with self._connections.reading() as connection:
@@ -232,7 +268,7 @@ class SQLiteReader:
                 changes = self._changes(connection, agent_no, after_change)
             if changes:
                 state = AgentState(state.last_seq, changes[-1].number)
-            columns = self._new_columns(connection, agent_no, after_seq)
+            columns = self._new_columns(connection, agent, agent_no, after_seq)
         except sqlite3.Error as problem:
             self._connections.raise_translated(problem)
         finally:
@@ -259,16 +295,28 @@ class SQLiteReader:
         complete = bool(changes) and len(changes) == changes[-1].number - after_change
         return changes if complete else None
 
-    @staticmethod
-    def _new_columns(connection: sqlite3.Connection, agent_no: int, after_seq: int) -> IndexColumns:
+    def _new_columns(
+        self, connection: sqlite3.Connection, agent: str, agent_no: int, after_seq: int
+    ) -> IndexColumns:
         ranges = [bound for tier in Tier for bound in key_range(agent_no, tier, after_seq, SEQ_MASK)]
-        rows = connection.execute(_NEW_ROWS, (*ranges, _MAX_WITH_FEATURES + 1)).fetchall()
+        rows = connection.execute(self._new_rows, (*ranges, _MAX_WITH_FEATURES + 1)).fetchall()
         if len(rows) <= _MAX_WITH_FEATURES:
-            return _with_features(rows)
+            return self._with_features(agent, rows)
         return to_index_columns(fetch_slices(connection.execute(_NEW_COLUMNS, ranges)))
 
     def columns_of(self, agent: str, seqs: Sequence[int]) -> IndexColumns:
-        return _with_features(self._by_seq(agent, seqs, f"{_COLUMNS}, {_FEATURES}"))
+        return self._with_features(agent, self._by_seq(agent, seqs, self._feature_columns))
+
+    def _with_features(self, agent: str, rows: list[tuple[Any, ...]]) -> IndexColumns:
+        self._check(agent, rows)
+        return to_index_columns([[row[:4] for row in rows]] if rows else [], rows)
+
+    def _check(self, agent: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Raise StoreCorrupt if values of FEATURE_COLUMNS do not have their checksum."""
+        for row in rows:
+            if not is_intact(row, self._may_lack):
+                found = self._connections.fetch("SELECT id FROM memories WHERE key = ?", row[:1])
+                raise damaged(agent, found[0][0] if found else "?")
 
     def features(self, agent: str, first_seq: int, last_seq: int) -> Iterator[list[Features]]:
         slices = self._features(agent, first_seq, last_seq)
@@ -280,12 +328,14 @@ class SQLiteReader:
             if agent_no is None:
                 return
             for tier in Tier:
-                yield from fetch_slices(
+                for rows in fetch_slices(
                     connection.execute(
-                        f"SELECT key & {SEQ_MASK}, {_FEATURES} FROM memories WHERE key > ? AND key <= ?",
+                        f"SELECT {self._feature_columns} FROM memories WHERE key > ? AND key <= ?",
                         key_range(agent_no, tier, max(first_seq, 1) - 1, last_seq),
                     )
-                )
+                ):
+                    self._check(agent, rows)
+                    yield [(row[0] & SEQ_MASK, *row[4:9]) for row in rows]
 
     def stored_before(self, tier: Tier, timestamp: float, limit: int) -> dict[str, list[int]]:
         found = self._connections.fetch(
@@ -311,8 +361,14 @@ class SQLiteReader:
             ).fetchall()
 
     def codecs(self) -> list[StoredCodec]:
-        found = self._connections.fetch("SELECT number, purpose, data FROM codecs WHERE number > 15")
-        return [StoredCodec(number=number, purpose=purpose, data=data) for number, purpose, data in found]
+        found = self._connections.fetch(f"SELECT {self._codec_columns} FROM codecs WHERE number > 15")
+        codecs = []
+        for number, purpose, data, *rest in found:
+            digest, trained_on, deleted = rest or (codec_digest(purpose, data), 0, 0)
+            if purpose != RETIRED:
+                is_damaged = digest != codec_digest(purpose, data)
+                codecs.append(StoredCodec(number, purpose, data, trained_on, deleted, is_damaged))
+        return codecs
 
     @staticmethod
     def _state(connection: sqlite3.Connection, agent_no: int | None) -> AgentState:
@@ -354,10 +410,6 @@ class SQLiteReader:
             keys = [key_of(agent_no, tier, seq) for tier in _TIER_NUMBERS for seq in part]
             found += connection.execute(_by_key(columns, len(keys)), keys).fetchall()
         return found
-
-
-def _with_features(rows: list[tuple[Any, ...]]) -> IndexColumns:
-    return to_index_columns([[row[:4] for row in rows]] if rows else [], rows)
 
 
 @lru_cache(maxsize=256)

@@ -17,7 +17,7 @@ from memory.storage.base import NO_SESSION, NO_STEP, IndexColumns, Row
 _MAX_AGENTS = 64  # with _MAX_ROWS, bounds the RAM to 4,096 rows without their content
 _MAX_ROWS = 64  # of one agent; an index that is further behind reads the file
 
-_RecentRow: TypeAlias = tuple[int, int, float, int, int, int, bytes, bytes | None, bytes]
+_RecentRow: TypeAlias = tuple[int, int, float, int, int, int, bytes, bytes | None, bytes, int]
 """Seq, tier, created_at, step, session and the other fields of `Features`; the content is not kept."""
 
 
@@ -69,6 +69,7 @@ def _recent_row(row: Row, seq: int) -> _RecentRow:
         row.vector,
         row.fine,
         row.terms,
+        row.terms_codec,
     )
 
 

@@ -1,8 +1,13 @@
-"""Converts rows of the database to records and back; SQL helpers."""
+"""Converts rows of the database to records and back, and checks their checksums; SQL helpers.
+
+A row has two checksums: one of the columns of a record, one of the columns that a search index reads. So a
+read checks what it has read, and reads nothing more to check it.
+"""
 
 from __future__ import annotations
 
 import sqlite3
+import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -11,22 +16,117 @@ import msgspec
 import numpy as np
 
 from memory.entry import Tier
-from memory.storage.base import IndexColumns, Record, Row
+from memory.errors import StoreCorrupt, short
+from memory.storage.base import NO_SESSION, NO_STEP, IndexColumns, Record, Row
 from memory.storage.schema import SEQ_MASK, TIER_MASK, TIER_SHIFT, key_of
 
 ROWS_AT_ONCE = 4096  # rows fetched at a time from a query with many rows: bounds the RAM
 VARIABLES = 500  # placeholders in one statement; older builds of SQLite allow 999
 
-RECORD_COLUMNS = "key, id, kind, step, created_at, importance, body_codec, body"
+RECORD_COLUMNS = "key, checksum, id, kind, step, created_at, importance, body_codec, body"
 ROW_COLUMNS = (
-    f"{RECORD_COLUMNS}, stored_at, dated, digest, session, revision, terms, vector_codec, vector, fine"
+    f"{RECORD_COLUMNS}, features_checksum, stored_at, dated, digest, session, revision, vector_codec,"
+    " vector, fine, terms, terms_codec"
 )
+INDEX_COLUMNS = f"key, created_at, IFNULL(step, {NO_STEP}), IFNULL(session, {NO_SESSION})"
+FEATURE_COLUMNS = f"{INDEX_COLUMNS}, vector_codec, vector, fine, terms, terms_codec, features_checksum"
+INSERTED_COLUMNS = f"{ROW_COLUMNS}, agent, tier"
 TIERS = (Tier.STM, Tier.IM, Tier.LTM)
+_CHECKSUM_BITS = 0xFFFFFFFF
+_encode = msgspec.msgpack.Encoder().encode
 
 
-def to_record(agent: str, values: tuple[Any, ...]) -> Record:
-    """Return the record for the values of RECORD_COLUMNS."""
-    key, id_, kind, step, created_at, importance, body_codec, body = values
+def old_columns(statement: str) -> str:
+    """Return a statement for a file of format 1, which has no checksums and no codec of the terms."""
+    for name, value in (("features_checksum", "NULL"), ("checksum", "NULL"), ("terms_codec", "0")):
+        statement = statement.replace(name, value)
+    return statement
+
+
+def checksum_of(values: tuple[Any, ...]) -> int:
+    """Return the checksum of values of a row, without its key; `with_key` adds that."""
+    return zlib.crc32(_encode(values))
+
+
+def with_key(checksum: int, key: int) -> int:
+    """Return a checksum that also depends on the key, which is known only when the row is stored."""
+    return checksum ^ (key ^ key >> 31) & _CHECKSUM_BITS
+
+
+def record_checksum(row: Row) -> int:
+    """Return the checksum of a row's record, without its key."""
+    # SQLite returns floats from these two columns, whatever was stored.
+    created_at, importance = float(row.created_at), float(row.importance)
+    return checksum_of((row.id, row.kind, row.step, created_at, importance, row.body_codec, row.body))
+
+
+def features_checksum(row: Row) -> int:
+    """Return the checksum of what a search index reads of a row, without its key."""
+    return checksum_of(
+        (
+            float(row.created_at),
+            NO_STEP if row.step is None else row.step,
+            NO_SESSION if row.session is None else row.session,
+            row.vector_codec,
+            row.vector,
+            row.fine,
+            row.terms,
+            row.terms_codec,
+        )
+    )
+
+
+def is_intact(values: tuple[Any, ...], may_lack: bool) -> bool:
+    """Return whether the values of FEATURE_COLUMNS have their checksum.
+
+    may_lack: whether the file can have rows of format 1, which have no checksum
+    """
+    checksum = values[-1]
+    if checksum is None and may_lack:
+        _, created_at, step, session, codec, vector, fine, terms, terms_codec, _ = values
+        return (
+            isinstance(created_at, float)
+            and isinstance(vector, bytes)
+            and isinstance(terms, bytes)
+            and isinstance(fine, bytes | None)
+            and all(isinstance(number, int) for number in (step, session, codec, terms_codec))
+        )
+    return bool(checksum == with_key(checksum_of(values[1:-1]), values[0]))
+
+
+def damaged(agent: str, id: object) -> StoreCorrupt:
+    """Return the error for a row whose values do not have their checksum."""
+    return StoreCorrupt(
+        f"memory {short(id)} of agent {short(agent)} is damaged in the file: its checksum does not match; "
+        "restore the file from a copy, or delete this memory"
+    )
+
+
+def has_types(values: tuple[Any, ...]) -> bool:
+    """Return whether the values of a record without a checksum have the right types at least."""
+    id_, kind, step, created_at, importance, body_codec, body = values
+    return (
+        isinstance(id_, str)
+        and isinstance(kind, str)
+        and isinstance(step, int | None)
+        and isinstance(created_at, float)
+        and isinstance(importance, float)
+        and isinstance(body_codec, int)
+        and isinstance(body, bytes)
+        and body != b""
+    )
+
+
+def to_record(agent: str, values: tuple[Any, ...], may_lack: bool) -> Record:
+    """Return the record for the values of RECORD_COLUMNS, or raise StoreCorrupt.
+
+    may_lack: whether the file can have rows of format 1, which have no checksum
+    """
+    key, checksum, id_, kind, step, created_at, importance, body_codec, body = values
+    if checksum != with_key(checksum_of(values[2:]), key) and not (
+        checksum is None and may_lack and has_types(values[2:])
+    ):
+        raise damaged(agent, id_)
     return Record(
         agent,
         id_,
@@ -41,27 +141,43 @@ def to_record(agent: str, values: tuple[Any, ...]) -> Record:
     )
 
 
-def to_row(agent: str, values: tuple[Any, ...]) -> Row:
-    """Return the row for the values of ROW_COLUMNS."""
-    stored_at, dated, digest, session, revision, terms, vector_codec, vector, fine = values[8:]
-    return Row(
-        *msgspec.structs.astuple(to_record(agent, values[:8])),
+def to_row(agent: str, values: tuple[Any, ...], may_lack: bool) -> Row:
+    """Return the row for the values of ROW_COLUMNS, or raise StoreCorrupt."""
+    checksum, stored_at, dated, digest, session, revision = values[9:15]
+    vector_codec, vector, fine, terms, terms_codec = values[15:]
+    row = Row(
+        *msgspec.structs.astuple(to_record(agent, values[:9], may_lack)),
         stored_at=stored_at,
         dated=bool(dated),
         digest=digest,
         session=session,
         terms=terms,
+        terms_codec=terms_codec,
         vector_codec=vector_codec,
         vector=vector,
         fine=fine,
         revision=revision,
     )
+    if checksum != with_key(features_checksum(row), values[0]) and not (checksum is None and may_lack):
+        raise damaged(agent, row.id)
+    return row
 
 
-def to_values(row: Row, agent_no: int, seq: int) -> tuple[Any, ...]:
-    """Return the values of ROW_COLUMNS, then those of the columns agent and tier."""
+Checksums = tuple[int, int]
+"""Of a row: `record_checksum` and `features_checksum`."""
+
+
+def checksums_of(row: Row) -> Checksums:
+    return record_checksum(row), features_checksum(row)
+
+
+def to_values(row: Row, agent_no: int, seq: int, checksums: Checksums) -> tuple[Any, ...]:
+    """Return the values of INSERTED_COLUMNS."""
+    key = key_of(agent_no, row.tier, seq)
+    of_record, of_features = checksums
     return (
-        key_of(agent_no, row.tier, seq),
+        key,
+        with_key(of_record, key),
         row.id,
         row.kind,
         row.step,
@@ -69,15 +185,17 @@ def to_values(row: Row, agent_no: int, seq: int) -> tuple[Any, ...]:
         row.importance,
         row.body_codec,
         row.body,
+        with_key(of_features, key),
         row.stored_at,
         row.dated,
         row.digest,
         row.session,
         row.revision,
-        row.terms,
         row.vector_codec,
         row.vector,
         row.fine,
+        row.terms,
+        row.terms_codec,
         agent_no,
         row.tier,
     )
@@ -103,9 +221,9 @@ def fetch_slices(cursor: sqlite3.Cursor) -> Iterator[list[Any]]:
 def to_index_columns(
     parts: Iterable[Sequence[tuple[Any, ...]]], with_features: Sequence[tuple[Any, ...]] | None = None
 ) -> IndexColumns:
-    """Return columns for rows of (key, created_at, step, session), ordered by seq.
+    """Return columns for rows of INDEX_COLUMNS, ordered by seq.
 
-    `with_features` holds the same rows in the same order, each followed by the rest of its `Features`."""
+    `with_features` holds the values of FEATURE_COLUMNS of the same rows in the same order."""
     keys, times = [array("q")], [array("d")]
     steps, sessions = [array("q")], [array("q")]
     for part in parts:
@@ -120,7 +238,7 @@ def to_index_columns(
     features = None
     if with_features is not None:
         ordered = (with_features[place] for place in order.tolist())
-        features = [(row[0] & SEQ_MASK, *row[4:]) for row in ordered]
+        features = [(row[0] & SEQ_MASK, *row[4:9]) for row in ordered]
     return IndexColumns(
         seq=key & SEQ_MASK,
         tier=(key >> TIER_SHIFT & TIER_MASK).astype(np.uint8),

@@ -7,6 +7,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import blake2b
 from itertools import compress
 from typing import Any
 
@@ -14,21 +15,32 @@ import msgspec
 
 from memory._base.yielding import yield_gil
 from memory.entry import Tier
-from memory.errors import IdConflict
+from memory.errors import CodecRetired, IdConflict
 from memory.storage._agent_numbers import AgentNumbers
 from memory.storage._recent_rows import RecentRows
-from memory.storage._rows import ROW_COLUMNS, in_parts, placeholders, to_values
-from memory.storage.base import ChangeKind, Move, Row, StoredCodec
+from memory.storage._rows import (
+    INSERTED_COLUMNS,
+    Checksums,
+    checksum_of,
+    checksums_of,
+    in_parts,
+    placeholders,
+    to_values,
+    with_key,
+)
+from memory.storage._samples import SampleSets, pack_samples, place_of
+from memory.storage.base import NO_SESSION, NO_STEP, ChangeKind, Move, Row, Sample, StoredCodec
 from memory.storage.connections import Connections
-from memory.storage.schema import AGENT_SHIFT, SEQ_MASK, key_of
-from memory.storage.shared_versions import SharedVersions, changes_slot, writes_slot
+from memory.storage.schema import AGENT_SHIFT, RETIRED, SEQ_MASK, codec_digest, key_of
+from memory.storage.shared_versions import SharedVersions
 
 LOG_LENGTH = 1024
 """Changes that an agent's log keeps; an index that is further behind reads all rows of the agent again."""
 
 _MOVES_AT_ONCE = 16
 """Rows that a move updates between two points where it may yield to other threads."""
-_INSERT = f"INSERT INTO memories ({ROW_COLUMNS}, agent, tier) VALUES ({placeholders(19)})"
+_INSERT = f"INSERT INTO memories ({INSERTED_COLUMNS}) VALUES ({placeholders(22)})"
+_FIRST_STORED_CODEC = 16
 
 
 class SQLiteWriter:
@@ -45,24 +57,30 @@ class SQLiteWriter:
         self._agent_numbers = agent_numbers
         self._versions = versions
         self._recent_rows = recent_rows
+        self._samples = SampleSets()
+        self._name_key: bytes | None = None
 
     def add(self, rows: Sequence[Row]) -> list[int | None]:
         if not rows:
             return []
         is_new: list[bool] | None = None
         new = rows
+        checksums = [checksums_of(row) for row in rows]
+        codecs = _stored_codecs(rows)
         with self._connections.lock:
             with _VersionChange(self._versions) as change, self._connections.writing() as connection:
+                if codecs:
+                    _refuse_retired(connection, codecs)
                 try:
-                    numbers, seqs = self._insert(connection, rows)
+                    numbers, seqs = self._insert(connection, rows, checksums)
                 except sqlite3.IntegrityError:  # an id exists already: check all rows, add the new ones
                     connection.execute("ROLLBACK")
                     connection.execute("BEGIN IMMEDIATE")
                     is_new = self._which_are_new(connection, rows)
                     new = list(compress(rows, is_new))
-                    numbers, seqs = self._insert(connection, new)
+                    numbers, seqs = self._insert(connection, new, list(compress(checksums, is_new)))
                 for agent_no in numbers.values():
-                    change.begin(writes_slot(agent_no))
+                    change.begin(self._versions.writes_slot(agent_no))
             self._agent_numbers.update(numbers)
             self._keep_recent(numbers, new, seqs)
         if is_new is None:
@@ -80,18 +98,24 @@ class SQLiteWriter:
                 self._recent_rows.add(agent_no, list(compress(rows, own)), list(compress(seqs, own)))
 
     def _insert(
-        self, connection: sqlite3.Connection, rows: Sequence[Row]
+        self, connection: sqlite3.Connection, rows: Sequence[Row], checksums: Sequence[Checksums]
     ) -> tuple[dict[str, int], list[int]]:
         """Add rows under new seqs; return the numbers of their agents and each row's seq."""
+        if len(rows) == 1:
+            agent_no, first = self._reserve(connection, rows[0].agent, 1)
+            connection.execute(_INSERT, to_values(rows[0], agent_no, first, checksums[0]))
+            return {rows[0].agent: agent_no}, [first]
         agents = Counter([row.agent for row in rows])
         if len(agents) == 1:
             agent = rows[0].agent
             agent_no, first = self._reserve(connection, agent, len(rows))
-            values = [to_values(row, agent_no, seq) for seq, row in enumerate(rows, first)]
-            if len(values) == 1:
-                connection.execute(_INSERT, values[0])
-            else:
-                connection.executemany(_INSERT, values)
+            connection.executemany(
+                _INSERT,
+                [
+                    to_values(row, agent_no, seq, sums)
+                    for seq, (row, sums) in enumerate(zip(rows, checksums, strict=True), first)
+                ],
+            )
             return {agent: agent_no}, list(range(first, first + len(rows)))
         numbers: dict[str, int] = {}
         ranges: dict[str, Iterator[int]] = {}
@@ -101,7 +125,10 @@ class SQLiteWriter:
         seqs = [next(ranges[row.agent]) for row in rows]
         connection.executemany(
             _INSERT,
-            [to_values(row, numbers[row.agent], seq) for row, seq in zip(rows, seqs, strict=True)],
+            [
+                to_values(row, numbers[row.agent], seq, sums)
+                for row, seq, sums in zip(rows, seqs, checksums, strict=True)
+            ],
         )
         return numbers, seqs
 
@@ -113,6 +140,7 @@ class SQLiteWriter:
         with self._changing(old.agent) as (connection, agent_no):
             if agent_no is None:
                 return False
+            _refuse_retired(connection, _stored_codecs([new]))
             key = key_of(agent_no, old.tier, old.seq)
             removed = connection.execute(
                 "DELETE FROM memories WHERE key = ? AND revision = ?", (key, old.revision)
@@ -120,7 +148,8 @@ class SQLiteWriter:
             if not removed:
                 return False
             row = msgspec.structs.replace(new, revision=old.revision + 1)
-            connection.execute(_INSERT, to_values(row, agent_no, old.seq))
+            connection.execute(_INSERT, to_values(row, agent_no, old.seq, checksums_of(row)))
+            self._count_samples(connection, agent_no, [old.seq])
             self._log(connection, agent_no, ChangeKind.REPLACED, None, [old.seq])
             return True
 
@@ -136,7 +165,9 @@ class SQLiteWriter:
                     (agent_no, *part),
                 )
             ]
-            return self._delete(connection, agent_no, keys)
+            removed = self._delete(connection, agent_no, keys)
+            self._remove_agent(connection, agent, agent_no)
+            return removed
 
     def delete_agent(self, agent: str) -> int:
         with self._changing(agent) as (connection, agent_no):
@@ -150,40 +181,42 @@ class SQLiteWriter:
             (last_seq,) = connection.execute(
                 "SELECT last_seq FROM agents WHERE no = ?", (agent_no,)
             ).fetchone()
+            if removed:
+                self._count_samples(connection, agent_no, None)
             self._log(connection, agent_no, ChangeKind.CLEARED, None, [last_seq])
+            self._remove_agent(connection, agent, agent_no)
             return removed
 
     def move(self, agent: str, moves: Sequence[Move], source: Tier, target: Tier) -> int:
         with self._changing(agent) as (connection, agent_no):
             if agent_no is None:
                 return 0
+            _refuse_retired(connection, _stored_codecs(moves))
             by_seq = {move.seq: move for move in moves}
             current = [
-                by_seq[seq]
-                for seq, revision in self._revisions(connection, agent_no, source, by_seq)
+                (by_seq[seq], rest)
+                for seq, revision, *rest in self._fixed_columns(connection, agent_no, source, by_seq)
                 if by_seq[seq].revision == revision
             ]
             for part in in_parts(current, _MOVES_AT_ONCE):
                 yield_gil()
                 connection.executemany(
-                    "UPDATE memories SET key = ?, tier = ?, body_codec = ?, body = ?, vector_codec = ?,"
-                    " vector = ?, fine = ? WHERE key = ?",
+                    "UPDATE memories SET key = ?, checksum = ?, features_checksum = ?, tier = ?,"
+                    " body_codec = ?, body = ?, vector_codec = ?, vector = ?, fine = ?, terms = ?,"
+                    " terms_codec = ? WHERE key = ?",
                     [
-                        (
+                        _move_values(
+                            move,
+                            fixed,
+                            key_of(agent_no, source, move.seq),
                             key_of(agent_no, target, move.seq),
                             target,
-                            move.body_codec,
-                            move.body,
-                            move.vector_codec,
-                            move.vector,
-                            move.fine,
-                            key_of(agent_no, source, move.seq),
                         )
-                        for move in part
+                        for move, fixed in part
                     ],
                 )
             if current and source != target:
-                seqs = [move.seq for move in current]
+                seqs = [move.seq for move, _ in current]
                 self._log(connection, agent_no, ChangeKind.MOVED, target, seqs)
             return len(current)
 
@@ -191,7 +224,7 @@ class SQLiteWriter:
         with self._changing(agent) as (connection, agent_no):
             if agent_no is None:
                 return 0
-            present = [seq for seq, _ in self._revisions(connection, agent_no, tier, seqs)]
+            present = [found[0] for found in self._fixed_columns(connection, agent_no, tier, seqs)]
             removed = self._delete(connection, agent_no, [key_of(agent_no, tier, seq) for seq in present])
             connection.execute(
                 "UPDATE agents SET forgotten = forgotten + ? WHERE no = ?", (removed, agent_no)
@@ -214,16 +247,41 @@ class SQLiteWriter:
                         ],
                     )
 
-    def save_codec(self, purpose: str, data: bytes) -> StoredCodec:
+    def save_codec(
+        self, purpose: str, data: bytes, *, trained_on: int = 0, samples: Sequence[Sample] = ()
+    ) -> StoredCodec:
+        with self._connections.writing() as connection:
+            known = connection.execute(
+                "SELECT number, purpose, data, trained_on, deleted FROM codecs WHERE purpose = ?",
+                (purpose,),
+            ).fetchone()
+            if known is not None:
+                return StoredCodec(*known)
+            numbers = {agent: self._agent_numbers.look_up(connection, agent) for agent, _ in samples}
+            places = [place_of(no, seq) for agent, seq in samples if (no := numbers[agent]) is not None]
+            # A sample that was deleted while the codec was made: it counts as deleted since.
+            living = sum(
+                connection.execute(
+                    "SELECT COUNT(*) FROM memories WHERE key IN (?, ?, ?)",
+                    [key_of(numbers[agent] or 0, tier, seq) for tier in Tier],
+                ).fetchone()[0]
+                for agent, seq in samples
+            )
+            deleted = len(samples) - living
+            number = connection.execute(
+                "INSERT INTO codecs (purpose, digest, trained_on, deleted, samples, data)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                (purpose, codec_digest(purpose, data), trained_on, deleted, pack_samples(places), data),
+            ).lastrowid
+        return StoredCodec(int(number or 0), purpose, data, trained_on, deleted)
+
+    def retire_codec(self, number: int) -> None:
         with self._connections.writing() as connection:
             connection.execute(
-                "INSERT INTO codecs (purpose, data) VALUES (?, ?) ON CONFLICT DO NOTHING",
-                (purpose, data),
+                "UPDATE codecs SET purpose = ?, digest = x'', trained_on = 0, samples = x'', data = x''"
+                " WHERE number = ?",
+                (RETIRED, number),
             )
-            number, data = connection.execute(
-                "SELECT number, data FROM codecs WHERE purpose = ?", (purpose,)
-            ).fetchone()
-        return StoredCodec(number=number, purpose=purpose, data=data)
 
     def setting(self, name: str, default: str | None = None) -> str | None:
         found = self._connections.fetch("SELECT value FROM settings WHERE name = ?", (name,))
@@ -248,18 +306,22 @@ class SQLiteWriter:
         ):
             agent_no = self._agent_numbers.look_up(connection, agent)
             if agent_no is not None:
-                change.begin(changes_slot(agent_no))
-                change.begin(writes_slot(agent_no))
+                change.begin(self._versions.changes_slot(agent_no))
+                change.begin(self._versions.writes_slot(agent_no))
             yield connection, agent_no
 
     def _reserve(self, connection: sqlite3.Connection, agent: str, count: int) -> tuple[int, int]:
         """Return the agent's number and the first of `count` new seqs."""
         known = self._agent_numbers.get(agent)
         if known is not None:
-            (last_seq,) = connection.execute(
-                "UPDATE agents SET last_seq = last_seq + ? WHERE no = ? RETURNING last_seq", (count, known)
+            last_seq, kind = connection.execute(
+                "UPDATE agents SET last_seq = last_seq + ? WHERE no = ? RETURNING last_seq, typeof(name)",
+                (count, known),
             ).fetchone()
+            if kind == "blob":
+                self._restore_name(connection, agent)
             return known, last_seq - count + 1
+        self._restore_name(connection, agent)
         agent_no, last_seq = connection.execute(
             "INSERT INTO agents (name, last_seq) VALUES (?, ?)"
             " ON CONFLICT DO UPDATE SET last_seq = last_seq + excluded.last_seq"
@@ -292,16 +354,54 @@ class SQLiteWriter:
             seen[row.agent, row.id] = row.digest
         return new
 
+    def _restore_name(self, connection: sqlite3.Connection, agent: str) -> None:
+        """Give an agent that comes back its name and its old number; see `_remove_agent`."""
+        connection.execute(
+            "UPDATE agents SET name = ? WHERE name = ?", (agent, self._pseudonym(connection, agent))
+        )
+
+    def _remove_agent(self, connection: sqlite3.Connection, agent: str, agent_no: int) -> None:
+        """Remove the name and the change log of an agent that has no memories any more.
+
+        Its number stays: other processes have cached it, and must not find another agent under it. A hash
+        takes the place of the name, so that the same agent gets the same number when it comes back."""
+        low, high = agent_no << AGENT_SHIFT, (agent_no + 1) << AGENT_SHIFT
+        left = connection.execute(
+            "SELECT 1 FROM memories WHERE key >= ? AND key < ? LIMIT 1", (low, high)
+        ).fetchone()
+        if left is None:
+            (last,) = connection.execute(
+                "UPDATE agents SET name = ? WHERE no = ? RETURNING last_change",
+                (self._pseudonym(connection, agent), agent_no),
+            ).fetchone()
+            connection.execute("DELETE FROM changes WHERE agent = ? AND number < ?", (agent_no, last))
+
+    def _pseudonym(self, connection: sqlite3.Connection, agent: str) -> bytes:
+        """Return the hash of an agent's name under the key of this file."""
+        if self._name_key is None:
+            found = connection.execute("SELECT value FROM settings WHERE name = 'identity'").fetchone()
+            self._name_key = found[0].encode() if found else b""
+        return blake2b(agent.encode(), key=self._name_key, digest_size=16).digest()
+
+    def _count_samples(
+        self, connection: sqlite3.Connection, agent_no: int, seqs: Sequence[int] | None
+    ) -> None:
+        """Count by dictionary how many of its samples are among rows of an agent; None for all rows."""
+        for number, count in self._samples.count(connection, agent_no, seqs):
+            connection.execute("UPDATE codecs SET deleted = deleted + ? WHERE number = ?", (count, number))
+
     @staticmethod
-    def _revisions(
+    def _fixed_columns(
         connection: sqlite3.Connection, agent_no: int, tier: Tier, seqs: Iterable[int]
-    ) -> list[tuple[int, int]]:
-        """Return (seq, revision) of those rows that are in the tier."""
+    ) -> list[tuple[Any, ...]]:
+        """Return of the rows that are in the tier: seq, revision, and the columns that no move changes."""
         return [
-            (key & SEQ_MASK, revision)
+            (key & SEQ_MASK, *rest)
             for part in in_parts([key_of(agent_no, tier, seq) for seq in seqs])
-            for key, revision in connection.execute(
-                f"SELECT key, revision FROM memories WHERE key IN ({placeholders(len(part))})", part
+            for key, *rest in connection.execute(
+                "SELECT key, revision, id, kind, step, created_at, importance, session FROM memories"
+                f" WHERE key IN ({placeholders(len(part))})",
+                part,
             )
         ]
 
@@ -312,6 +412,7 @@ class SQLiteWriter:
             "DELETE FROM uses WHERE agent = ? AND seq = ?", [(agent_no, seq) for seq in seqs]
         )
         if seqs:
+            self._count_samples(connection, agent_no, seqs)
             self._log(connection, agent_no, ChangeKind.DELETED, None, seqs)
         return len(seqs)
 
@@ -335,6 +436,57 @@ class SQLiteWriter:
         connection.execute(
             "DELETE FROM changes WHERE agent = ? AND number <= ?", (agent_no, number - LOG_LENGTH)
         )
+
+
+def _stored_codecs(rows: Sequence[Row] | Sequence[Move]) -> set[int]:
+    """Return the numbers of all codecs in the file that rows refer to."""
+    numbers = {row.body_codec for row in rows}
+    numbers.update([row.vector_codec for row in rows])
+    numbers.update([row.terms_codec for row in rows])
+    return {number for number in numbers if number >= _FIRST_STORED_CODEC}
+
+
+def _refuse_retired(connection: sqlite3.Connection, numbers: set[int]) -> None:
+    """Raise CodecRetired if another process has deleted one of these codecs."""
+    if numbers:
+        found = connection.execute(
+            f"SELECT number FROM codecs WHERE number IN ({placeholders(len(numbers))}) AND purpose = ?",
+            (*numbers, RETIRED),
+        ).fetchone()
+        if found is not None:
+            raise CodecRetired(f"codec {found[0]} was replaced meanwhile: encode the memory again")
+
+
+def _move_values(move: Move, fixed: Sequence[Any], source: int, target: int, tier: Tier) -> tuple[Any, ...]:
+    """Return the values of a move's statement. `fixed` is what `_fixed_columns` returned."""
+    id_, kind, step, created_at, importance, session = fixed
+    of_record = checksum_of((id_, kind, step, created_at, importance, move.body_codec, move.body))
+    of_features = checksum_of(
+        (
+            created_at,
+            NO_STEP if step is None else step,
+            NO_SESSION if session is None else session,
+            move.vector_codec,
+            move.vector,
+            move.fine,
+            move.terms,
+            move.terms_codec,
+        )
+    )
+    return (
+        target,
+        with_key(of_record, target),
+        with_key(of_features, target),
+        tier,
+        move.body_codec,
+        move.body,
+        move.vector_codec,
+        move.vector,
+        move.fine,
+        move.terms,
+        move.terms_codec,
+        source,
+    )
 
 
 class _VersionChange:

@@ -4,10 +4,11 @@ A store keeps rows. It does not embed, compress, rank or decide. To write a new 
 `MemoryStore` and run it through `tests/storage/conformance.py`, whose docstring shows how.
 
 Terms:
-- An agent is a name. It exists from its first `add` on and stays known after its rows are deleted. For an
-  unknown agent, reads return nothing and changes count 0.
+- An agent is a name. It exists from its first `add` until `delete` or `delete_agent` removes its last row.
+  For an unknown agent, reads return nothing and changes count 0.
 - A row belongs to one agent and has an `id` that is unique among the agent's rows. It is in one tier.
-- `add` gives every row a `seq`: a number that grows from 1 for each agent and is never used again.
+- `add` gives every row a `seq`: a number that grows from 1 for each agent and is never used again, also
+  not after all rows of the agent were deleted.
 - Changes to existing rows (moved, deleted, replaced) are numbered 1, 2, 3 … for each agent and kept in a
   log of limited length.
 The search index keeps a copy of an agent's rows. To catch up, it reads the rows after the last seq that it
@@ -65,6 +66,8 @@ class Row(Record, frozen=True, kw_only=True, gc=False):
     """The number of the conversation that it belongs to, if any."""
     terms: bytes
     """The encoded words of the content, for the search by words."""
+    terms_codec: int = 0
+    """The number of the codec of `terms`; 0 for terms that are not compressed."""
     vector_codec: int
     vector: bytes
     fine: bytes | None
@@ -73,8 +76,8 @@ class Row(Record, frozen=True, kw_only=True, gc=False):
     """How often the row was replaced. A writer that sees the revision it has read sees the same row."""
 
 
-Features: TypeAlias = tuple[int, int, bytes, bytes | None, bytes]
-"""The columns that a search needs: seq, vector codec, vector, fine vector, terms."""
+Features: TypeAlias = tuple[int, int, bytes, bytes | None, bytes, int]
+"""The columns that a search needs: seq, vector codec, vector, fine vector, terms, codec of the terms."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,10 @@ class IndexColumns:
     `MemoryStore.features` then reads them in slices."""
 
 
+Sample: TypeAlias = tuple[str, int]
+"""A row that a codec was made of: agent and seq."""
+
+
 class Move(msgspec.Struct, frozen=True, kw_only=True):
     """The new form of one row that moves to another tier, made from one revision of the row."""
 
@@ -103,6 +110,8 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     vector_codec: int
     vector: bytes
     fine: bytes | None
+    terms: bytes
+    terms_codec: int = 0
 
 
 class ChangeKind(IntEnum):
@@ -125,12 +134,18 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     seqs: Sequence[int]
 
 
-class StoredCodec(msgspec.Struct, frozen=True, kw_only=True):
+class StoredCodec(msgspec.Struct, frozen=True):
     """A fitted codec or a dictionary, to which rows refer by its number (16 or higher)."""
 
     number: int
     purpose: str
     data: bytes
+    trained_on: int = 0
+    """How many memories the store held when it was made."""
+    deleted: int = 0
+    """How many of its samples were deleted or replaced since."""
+    is_damaged: bool = False
+    """Whether `data` is not what was stored."""
 
 
 class AgentState(msgspec.Struct, frozen=True, array_like=True):
@@ -236,7 +251,7 @@ class MemoryStore(Protocol):
 
     @abstractmethod
     def agents(self) -> list[str]:
-        """Return all agents that ever stored a memory, in the order of their first memory."""
+        """Return all agents that have a memory, in the order of their first memory."""
 
     @abstractmethod
     def counts(self, agent: str | None = None) -> dict[Tier, int]:
@@ -292,11 +307,22 @@ class MemoryStore(Protocol):
 
     @abstractmethod
     def codecs(self) -> list[StoredCodec]:
-        """Return all codecs that `save_codec` has stored."""
+        """Return all codecs that `save_codec` has stored and `retire_codec` has not deleted."""
 
     @abstractmethod
-    def save_codec(self, purpose: str, data: bytes) -> StoredCodec:
-        """Store a codec under a new number and return it; if the purpose has one already, return that."""
+    def save_codec(
+        self, purpose: str, data: bytes, *, trained_on: int = 0, samples: Sequence[Sample] = ()
+    ) -> StoredCodec:
+        """Store a codec under a new number and return it; if the purpose has one already, return that.
+
+        `samples` are the rows whose content `data` was made of. The store counts how many of them are
+        deleted or get other content afterwards."""
+
+    @abstractmethod
+    def retire_codec(self, number: int) -> None:
+        """Delete a codec that no row uses. Its number is not used again.
+
+        A write of rows that refer to it raises `CodecRetired`: another process may not know yet."""
 
     @abstractmethod
     def setting(self, name: str, default: str | None = None) -> str | None:

@@ -266,6 +266,8 @@ class Connections:
             if writing and not self.read_only:
                 level = "FULL" if self._disk else "NORMAL"
                 connection.execute(f"PRAGMA synchronous = {level}")
+                # Overwrite deleted content with zeros, in builds of SQLite that do not by default.
+                connection.execute("PRAGMA secure_delete = 1")
             else:
                 connection.execute("PRAGMA query_only = 1")
                 connection.execute(f"PRAGMA cache_size = -{_READER_CACHE_KIB}")

@@ -15,18 +15,11 @@ from pathlib import Path
 
 from memory.storage._new_files import new_file
 
-_AGENT_SLOTS = 4096  # agents whose numbers differ by a multiple of this share their slots
-_BYTES = 2 * _AGENT_SLOTS * 8
-
-
-def changes_slot(agent_no: int) -> int:
-    """Return the slot whose version changes when existing rows of the agent change."""
-    return agent_no % _AGENT_SLOTS
-
-
-def writes_slot(agent_no: int) -> int:
-    """Return the slot whose version changes with every write of the agent's rows, new rows included."""
-    return _AGENT_SLOTS + agent_no % _AGENT_SLOTS
+_AGENT_SLOTS = 512
+"""Agents whose numbers differ by a multiple of this share their slots. Then a write of one also makes the
+caches of the other stale: slower, but correct."""
+_OLD_AGENT_SLOTS = 4096  # in files of the first versions, which keep their layout
+_BYTES_A_SLOT = 8
 
 
 class SharedVersions:
@@ -38,21 +31,33 @@ class SharedVersions:
 
     def __init__(self, path: Path | None) -> None:
         """Open or create the file at `path`; None keeps the versions in this process only."""
+        self._agents = _AGENT_SLOTS
         if path is None:
-            self.slots = memoryview(bytearray(_BYTES)).cast("Q")
+            self.slots = memoryview(bytearray(_size(_AGENT_SLOTS))).cast("Q")
             return
         if not path.exists():
             with new_file(path) as draft:
                 # Written in full, not only extended. On a full disk, the first write to an unallocated
                 # part of a mapped file would kill the process.
-                draft.write_bytes(bytes(_BYTES))
+                draft.write_bytes(bytes(_size(_AGENT_SLOTS)))
         descriptor = os.open(path, os.O_RDWR)
         try:
-            if os.fstat(descriptor).st_size < _BYTES:  # truncated: start again from zeros
-                os.pwrite(descriptor, bytes(_BYTES), 0)
-            self.slots = memoryview(mmap.mmap(descriptor, _BYTES)).cast("Q")
+            found = os.fstat(descriptor).st_size
+            if found >= _size(_OLD_AGENT_SLOTS):
+                self._agents = _OLD_AGENT_SLOTS
+            elif found < _size(_AGENT_SLOTS):  # truncated: start again from zeros
+                os.pwrite(descriptor, bytes(_size(_AGENT_SLOTS)), 0)
+            self.slots = memoryview(mmap.mmap(descriptor, _size(self._agents))).cast("Q")
         finally:
             os.close(descriptor)
+
+    def changes_slot(self, agent_no: int) -> int:
+        """Return the slot whose version changes when existing rows of the agent change."""
+        return agent_no % self._agents
+
+    def writes_slot(self, agent_no: int) -> int:
+        """Return the slot whose version changes with every write of the agent's rows, new rows included."""
+        return self._agents + agent_no % self._agents
 
     def begin(self, slot: int) -> int:
         """Mark the slot before a commit and return the mark; all that was cached under it is now stale."""
@@ -68,6 +73,10 @@ class SharedVersions:
         now = self.slots[slot]
         if now == mark or not now & 1:
             self.slots[slot] = _random_version() & ~1
+
+
+def _size(agents: int) -> int:
+    return 2 * agents * _BYTES_A_SLOT
 
 
 def _random_version() -> int:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from memory.errors import StoreCorrupt, StoreFull, StoreReadOnly
+from memory.errors import StoreCorrupt, StoreFull, StoreReadOnly, StoreTooNew
 from memory.storage._agent_numbers import AgentNumbers
 from memory.storage._reader import SQLiteReader
 from memory.storage._recent_rows import RecentRows
@@ -17,8 +17,16 @@ from memory.storage._store_errors import StoreErrors
 from memory.storage._writer import SQLiteWriter
 from memory.storage.base import IndexColumns
 from memory.storage.connections import Connections
-from memory.storage.schema import check_file, create_file, create_tables
-from memory.storage.shared_versions import SharedVersions, changes_slot, writes_slot
+from memory.storage.schema import (
+    FORMAT_VERSION,
+    check_file,
+    create_file,
+    create_tables,
+    format_of,
+    migrate,
+    too_new,
+)
+from memory.storage.shared_versions import SharedVersions
 
 
 class SQLiteStore:
@@ -45,6 +53,7 @@ class SQLiteStore:
         """
         # Resolved once: a link and its file must share their versions, and the working folder may change.
         path = None if path is None else path.resolve()
+        self._path = path
         if path is not None:
             _prepare_file(path, read_only)
         self._connections = Connections(
@@ -56,6 +65,7 @@ class SQLiteStore:
         )
         try:
             self._check_tables(path)
+            file_format, was_migrated = self._bring_to_format(read_only)
             self._versions = _open_versions(path, read_only)
         except BaseException:
             self._connections.close()
@@ -63,7 +73,13 @@ class SQLiteStore:
         self._agent_numbers = AgentNumbers()
         self._recent_rows = RecentRows()
 
-        reader = SQLiteReader(path, self._connections, self._agent_numbers)
+        reader = SQLiteReader(
+            path,
+            self._connections,
+            self._agent_numbers,
+            file_format=file_format,
+            was_migrated=was_migrated,
+        )
         self.get_one = reader.get_one
         self.get = reader.get
         self.get_by_seq = reader.get_by_seq
@@ -94,6 +110,7 @@ class SQLiteStore:
         self.evict = writer.evict
         self.add_read_counts = writer.add_read_counts
         self.save_codec = writer.save_codec
+        self.retire_codec = writer.retire_codec
         self.setting = writer.setting
 
         self.shrink = Shrinker(self._connections).shrink
@@ -103,13 +120,29 @@ class SQLiteStore:
         agent_no = self._agent_numbers.get(agent)
         if self._versions is None or agent_no is None:
             return None
-        slot = writes_slot(agent_no) if new_rows else changes_slot(agent_no)
+        versions = self._versions
+        slot = versions.writes_slot(agent_no) if new_rows else versions.changes_slot(agent_no)
         # The function keeps the slots mapped, also after `close`.
         return partial(self._versions.slots.__getitem__, slot)
 
     def recent_rows(self, agent: str, after_seq: int, last_seq: int) -> IndexColumns | None:
         agent_no = self._agent_numbers.get(agent)
         return None if agent_no is None else self._recent_rows.take(agent_no, after_seq, last_seq)
+
+    def _bring_to_format(self, read_only: bool) -> tuple[int, bool]:
+        """Migrate an older file unless it is opened to read only.
+
+        Returns the file's format, and whether it was migrated once."""
+        with self._connections.reading() as connection:
+            version = format_of(connection)
+        if version < FORMAT_VERSION and not read_only:
+            with self._connections.writing() as connection:
+                migrate(connection)
+                version = format_of(connection)
+        if version > FORMAT_VERSION:
+            raise StoreTooNew(too_new(self._path, version))
+        found = self._connections.fetch("SELECT 1 FROM settings WHERE name = 'migrated'")
+        return version, bool(found)
 
     def _check_tables(self, path: Path | None) -> None:
         with self._connections.reading() as connection:
