@@ -530,7 +530,7 @@ class AgentMemorySystem:
         return {"reads": reads, "writes": self._writes, "searches": self._searcher.searches}
 
     def agents(self) -> list[str]:
-        """Return all agents that have ever stored a memory."""
+        """Return all agents that have a memory. A name is gone with the last memory."""
         return self._store.agents()
 
     def drop_caches(self, agent_id: str | None = None) -> None:
