@@ -160,9 +160,12 @@ class Bench:
         Args:
             operation: called without arguments, or with the next of `items`.
             items: passed one at a time, in order, again from the start after the last one.
-            calls: how often to call; by default as often as fits in `seconds`.
+            calls: how often to call, rounded up to whole samples; by default as often as fits in
+                `seconds`, and at least once for every item.
             work: how many items one call handles, for the throughput.
-            warm_up: calls before measuring; 0 for an operation that can't see an item twice.
+            warm_up: calls before measuring, about a tenth of the measuring by default. They use the first
+                items too. For an operation that can't see an item twice, pass 0: then each call is a
+                sample, and without `calls` each item is used exactly once.
             before_block: called before each block of calls, not timed.
             label: what the progress line shows.
         """

@@ -34,7 +34,7 @@ from memory.benchmarking.errors import (
     UnknownName,
 )
 from memory.benchmarking.measure.statistics import percentiles as quantiles_of
-from memory.benchmarking.measure.timing import BLOCKS, time_calls
+from memory.benchmarking.measure.timing import BLOCKS, check_whole, time_calls
 from memory.benchmarking.model.environment import available_cores
 from memory.benchmarking.model.files import encode_json, write_whole
 from memory.benchmarking.model.user_files import cause_of
@@ -74,8 +74,8 @@ class BenchmarkResult:
     def __post_init__(self) -> None:
         if not isinstance(self.benchmark_name, str) or not self.benchmark_name.strip():
             raise InvalidResult(f"benchmark_name is {self.benchmark_name!r}: use a text that is not empty")
-        _check_whole("iterations", self.iterations, 1, InvalidResult)
-        _check_whole("entries_created", self.entries_created, 0, InvalidResult)
+        check_whole("iterations", self.iterations, 1)
+        check_whole("entries_created", self.entries_created, 0)
         for name in ("mean", "median", "std_dev", "p95", "p99", "min", "max"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
@@ -251,11 +251,11 @@ class _Entry:
                 f"{self.name} is async: a call would only create a coroutine; "
                 "pass a function that runs it, such as lambda: asyncio.run(main())"
             )
-        _check_whole(f"{self.name}: iterations", self.iterations, 1, InvalidBenchmarkConfig)
-        _check_whole(f"{self.name}: warm_up", self.warm_up, 0, InvalidBenchmarkConfig)
+        check_whole(f"{self.name}: iterations", self.iterations, 1, InvalidBenchmarkConfig)
+        check_whole(f"{self.name}: warm_up", self.warm_up, 0, InvalidBenchmarkConfig)
         if not callable(self.entries_created):
             what = f"{self.name}: entries_created"
-            _check_whole(what, self.entries_created, 0, InvalidBenchmarkConfig)
+            check_whole(what, self.entries_created, 0, InvalidBenchmarkConfig)
 
     def measure(self) -> BenchmarkResult:
         counts: list[int] = []
@@ -340,8 +340,3 @@ def _environment() -> dict[str, str]:
         "machine": platform.machine(),
         "cores": str(available_cores()),
     }
-
-
-def _check_whole(name: str, value: object, least: int, error: type[ValueError]) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise error(f"{name} is {value!r}: use a whole number ≥ {least}")

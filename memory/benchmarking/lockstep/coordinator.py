@@ -41,11 +41,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 class Coordinator:
     """Tracks which sides have stopped, and lets them continue.
 
-    Args:
-        go: called with a side that may continue, and with its schedule if a timing begins.
-        rng: draws the order of the turns, and the core.
-        cores: the cores that a timing may be bound to; empty if the system can't bind.
-        together: whether both sides run at the same time outside of timings.
+    It calls `go` with a side that may continue, and with its schedule if a timing begins. `cores` are those
+    that a timing may be bound to. `together`: both sides may run at the same time outside of timings.
     """
 
     def __init__(

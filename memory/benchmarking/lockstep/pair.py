@@ -75,18 +75,8 @@ def run_pair(
 ) -> Pair:
     """Run one case on each side, in turns; no process is left running, whatever happens.
 
-    Args:
-        sides: base and current.
-        cases: the case of each side.
-        number: the number of the pair.
-        seed: for the data of both sides.
-        seconds: about how long one timing measures.
-        scratch: folder for the files of both sides.
-        limits: for each process.
-        together: whether both sides may run at the same time outside of timings.
-
-    Raises:
-        SideFailed: names the side that gave no figures.
+    `number` is that of the pair. `together`: both sides may run at the same time outside of timings.
+    Raises `SideFailed` if a side gave no figures.
     """
     rng = random.Random(f"{seed}/{number}/turns")
     jobs = [

@@ -66,14 +66,10 @@ def run_trials(
     goes_on: Callable[[int], bool],
     on_trial: Callable[[int, float], None],
 ) -> dict[float, Trials]:
-    """Run trials with each extra work in turn; return their counts by extra work.
+    """Run trials with each extra work in turn, until `goes_on` is false; return their counts.
 
-    Args:
-        subjects: each case with itself, all on one target.
-        rules: how `membench ab` decides.
-        make_engine: called with the sides and the number of the trial.
-        goes_on: called before each trial with the number of finished rounds over EXTRA_WORK.
-        on_trial: called after each trial with the number of trials so far and its extra work.
+    `make_engine` gets the sides and the number of the trial, `goes_on` how many trials of each kind are
+    done, `on_trial` how many trials are done and the extra work of the last one.
     """
     trials = {share: Trials() for share in EXTRA_WORK}
     number = 0

@@ -5,18 +5,16 @@
 
 from __future__ import annotations
 
-import io
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from memory.benchmarking.errors import DamagedResult, UnknownName, nearest
 from memory.benchmarking.lockstep.sequence import Measured
-from memory.benchmarking.model.files import encode_json, timestamp_now, write_whole
-from memory.benchmarking.model.records import FORMAT, Environment, Round
+from memory.benchmarking.model.files import compressed_arrays, encode_json, timestamp_now, write_whole
+from memory.benchmarking.model.records import FORMAT, Environment
 from memory.benchmarking.verdicts.records import Comparison
 
 AB = "ab"
@@ -90,29 +88,13 @@ def save(output_dir: Path, record: SavedComparison, measured: Mapping[str, Measu
 
 def blocks_of(measured: Mapping[str, Measured]) -> bytes:
     """Return a compressed NumPy file, arrays named `case/pair/side/path/what`; empty without timings."""
-    import numpy as np
-
-    arrays: dict[str, Any] = {}
-    for key, subject in measured.items():
-        for pair in (*subject.first, *subject.fresh):
-            for side, one in (("base", pair.base), ("current", pair.current)):
-                arrays |= _arrays(f"{key}/{one.number}/{side}", one)
-    if not arrays:
-        return b""
-    file = io.BytesIO()
-    np.savez_compressed(file, **arrays)
-    return file.getvalue()
-
-
-def _arrays(prefix: str, measured: Round) -> dict[str, Any]:
-    import numpy as np
-
-    arrays: dict[str, Any] = {}
-    for path, samples in measured.samples.items():
-        for what in _BLOCKS:
-            arrays[f"{prefix}/{path}/{what}"] = np.frombuffer(getattr(samples, what), "<i8")
-        arrays[f"{prefix}/{path}/calls_and_work"] = np.array([samples.calls_per_sample, samples.work])
-    return arrays
+    rounds = {
+        f"{key}/{one.number}/{side}": one
+        for key, subject in measured.items()
+        for pair in (*subject.first, *subject.fresh)
+        for side, one in (("base", pair.base), ("current", pair.current))
+    }
+    return compressed_arrays(rounds, _BLOCKS)
 
 
 def saved(output_dir: Path) -> list[Path]:

@@ -28,11 +28,7 @@ class Growth:
 
 
 def growth(costs: Mapping[float, float]) -> Growth | None:
-    """Fit a line to the logarithms of sizes and costs; None for a single size.
-
-    Args:
-        costs: size to cost, all above 0.
-    """
+    """Fit a line to the logarithms of a mapping from size to cost; None for a single size."""
     if any(size <= 0 or cost <= 0 for size, cost in costs.items()):
         raise InvalidResult(f"growth needs sizes and costs above 0: {dict(costs)}")
     if len(costs) < 2:

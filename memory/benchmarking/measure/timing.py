@@ -117,30 +117,23 @@ def time_calls(
     before_block: Callable[[], object] | None = None,
     turn_control: TurnControl | None = None,
 ) -> Timing:
-    """Call an operation many times and time it.
+    """Time an operation as `Bench.time` does, whose documentation explains most parameters.
 
     Args:
-        operation: called without arguments, or with the next of `items`.
-        items: passed one at a time, in order, again from the start after the last one.
-        calls: how often to call; rounded up to whole samples. Without it: for about `seconds`, and at
-            least once for every item.
-        seconds: about how long to measure if `calls` is not given.
-        work: how many items one call handles, for the throughput.
-        warm_up: how many calls to make before measuring; about a tenth of the measuring by default. The
-            warm-up uses the first items too. For an operation that can't see an item twice, pass 0: then
-            each call is a sample, and without `calls` each item is used exactly once.
+        seconds: about how long to measure if `calls` is not given; every item is used at least once.
         blocks: at most this many blocks; fewer if they would be too short.
         calls_per_sample: replaces the calibration.
-        before_block: called before each block (in lockstep before each turn), not timed.
         turn_control: divides the timing into turns and waits for them, in lockstep.
     """
-    _check(items, calls, seconds, work, warm_up, blocks, calls_per_sample)
+    request = _Request(items, calls, seconds, warm_up, blocks, calls_per_sample)
+    request.check()
+    check_whole("work", work, 1)
     stream = chain.from_iterable(repeat(items)) if items is not None else None
     wall: list[int] = []
     sizes, walls, cpus, shares = [], [], [], []
     with frozen_heap():
-        call_ns = _warm_up(operation, items, warm_up, seconds, calls)
-        plan = _plan(call_ns, items, calls, seconds, calls_per_sample, warm_up, blocks, turn_control)
+        call_ns = _warm_up(operation, request)
+        plan = _plan(call_ns, request, turn_control)
         turns = list(_turns(plan))
         for turn in turns:
             if before_block is not None:
@@ -170,44 +163,35 @@ def time_calls(
     )
 
 
-def _check(
-    items: Sequence[Any] | None,
-    calls: int | None,
-    seconds: float,
-    work: int,
-    warm_up: int | None,
-    blocks: int,
-    calls_per_sample: int | None,
-) -> None:
-    if items is not None and not len(items):
-        raise InvalidResult("items is empty: pass at least one item to time")
-    whole = {
-        "calls": (calls, 1),
-        "work": (work, 1),
-        "warm_up": (warm_up, 0),
-        "blocks": (blocks, 1),
-        "calls_per_sample": (calls_per_sample, 1),
-    }
-    for name, (value, least) in whole.items():
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InvalidResult(f"{name} is {value!r}: use a whole number ≥ {least}")
-    if not 0 < seconds < math.inf:
-        raise InvalidResult(f"seconds is {seconds!r}: use a number > 0")
+@dataclass(frozen=True)
+class _Request:
+    """The parameters of a timing that determine how often the operation is called."""
+
+    items: Sequence[Any] | None
+    calls: int | None
+    seconds: float
+    warm_up: int | None
+    blocks: int
+    calls_per_sample: int | None
+
+    def check(self) -> None:
+        if self.items is not None and not len(self.items):
+            raise InvalidResult("items is empty: pass at least one item to time")
+        for name, least in (("calls", 1), ("warm_up", 0), ("blocks", 1), ("calls_per_sample", 1)):
+            if getattr(self, name) is not None:
+                check_whole(name, getattr(self, name), least)
+        if not 0 < self.seconds < math.inf:
+            raise InvalidResult(f"seconds is {self.seconds!r}: use a number > 0")
 
 
-def _plan(
-    call_ns: float,
-    items: Sequence[Any] | None,
-    calls: int | None,
-    seconds: float,
-    calls_per_sample: int | None,
-    warm_up: int | None,
-    blocks: int,
-    turn_control: TurnControl | None,
-) -> TimingPlan:
-    per_sample, samples = _samples(call_ns, items, calls, seconds, calls_per_sample)
+def check_whole(name: str, value: object, least: int, error: type[ValueError] = InvalidResult) -> None:
+    """Raise an error unless a value is a whole number ≥ `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise error(f"{name} is {value!r}: use a whole number ≥ {least}")
+
+
+def _plan(call_ns: float, request: _Request, turn_control: TurnControl | None) -> TimingPlan:
+    per_sample, samples = _samples(call_ns, request)
     known = call_ns < math.inf
     if turn_control is not None:
         return turn_control.agree(
@@ -215,9 +199,10 @@ def _plan(
                 call_ns=call_ns if known else None,
                 calls_per_sample=per_sample,
                 samples=samples,
-                fixed=calls is not None or warm_up == 0,
+                fixed=request.calls is not None or request.warm_up == 0,
             )
         )
+    blocks = request.blocks
     if known:
         blocks = min(blocks, max(1, int(samples * per_sample * call_ns / SHORTEST_BLOCK_NS)))
     return TimingPlan(calls_per_sample=per_sample, samples=samples, blocks=blocks, turns=blocks)
@@ -230,14 +215,9 @@ def _turns(plan: TimingPlan) -> Iterator[list[int]]:
         yield list(islice(sizes, blocks))
 
 
-def _samples(
-    call_ns: float,
-    items: Sequence[Any] | None,
-    calls: int | None,
-    seconds: float,
-    calls_per_sample: int | None,
-) -> tuple[int, int]:
+def _samples(call_ns: float, request: _Request) -> tuple[int, int]:
     """Return how many calls make a sample, and how many samples to take."""
+    items, calls, calls_per_sample = request.items, request.calls, request.calls_per_sample
     known = call_ns < math.inf
     per_sample = calls_per_sample or 1
     if known and calls_per_sample is None:
@@ -249,7 +229,7 @@ def _samples(
             sizes = range(per_sample, min(2 * per_sample, calls) + 1)
             per_sample = next((size for size in sizes if calls % size == 0), min(per_sample, calls))
         return per_sample, -(-calls // per_sample)
-    wanted = max(int(seconds * 1e9 / call_ns), len(items) if items is not None else 0, 1)
+    wanted = max(int(request.seconds * 1e9 / call_ns), len(items) if items is not None else 0, 1)
     if known and calls_per_sample is None:
         per_sample = max(per_sample, -(-wanted // MOST_SAMPLES))
     return per_sample, -(-wanted // per_sample)
@@ -297,20 +277,15 @@ def time_block(
     return cpu, elapsed
 
 
-def _warm_up(
-    operation: Callable[..., object],
-    items: Sequence[Any] | None,
-    warm_up: int | None,
-    seconds: float,
-    calls: int | None,
-) -> float:
+def _warm_up(operation: Callable[..., object], request: _Request) -> float:
     """Make the warm-up calls; return the nanoseconds of a call at their end, infinity without calls.
 
     With `warm_up` None it takes a tenth of the measuring time, or of the calls, and at least one call.
     """
+    items, calls, warm_up = request.items, request.calls, request.warm_up
     by_default = 10_000 if calls is None else max(1, calls // 10)
     most = by_default if warm_up is None else warm_up
-    deadline = wall_ns() + int(seconds * 1e8)
+    deadline = wall_ns() + int(request.seconds * 1e8)
     stream = chain.from_iterable(repeat(items)) if items is not None else None
     done, batch = 0, 1
     took: list[float] = []

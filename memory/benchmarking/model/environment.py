@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from memory.benchmarking.measure.resources import load_psutil
 from memory.benchmarking.model.records import Environment
 
 _PACKAGES = ("numpy", "msgspec", "zstandard", "simsimd", "tokenizers", "wordllama", "PyStemmer")
@@ -58,8 +59,6 @@ def _cpu_model() -> str:
 
 
 def _memory_gb() -> float:
-    from memory.benchmarking.measure.resources import load_psutil
-
     return float(round(load_psutil().virtual_memory().total / 2**30))
 
 
@@ -77,8 +76,6 @@ def _versions() -> dict[str, str]:
 
 def _file_system(folder: Path) -> str:
     """Return the type of the file system of a folder: a RAM disk and a disk can't be compared."""
-    from memory.benchmarking.measure.resources import load_psutil
-
     folder = folder.resolve()
     mounts = {part.mountpoint: part.fstype for part in load_psutil().disk_partitions(all=True)}
     for parent in (folder, *folder.parents):

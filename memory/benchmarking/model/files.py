@@ -10,7 +10,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,23 +129,31 @@ def write_run(folder: Path, run: Run) -> None:
 
 def write_samples(path: Path, rounds: Iterable[Round]) -> None:
     """Write every sample of every round to a compressed NumPy file, with arrays named `round/path/what`."""
+    what = ("wall_ns", "block_samples", "block_wall_ns", "block_cpu_ns")
+    data = compressed_arrays({str(one.number): one for one in rounds}, what)
+    if data:
+        write_whole(path, data)
+
+
+def compressed_arrays(rounds: Mapping[str, Round], what: Iterable[str]) -> bytes:
+    """Return a NumPy file with these fields of all samples; empty without timings.
+
+    Arrays are named `key/path/what`, with the key of the round in `rounds`.
+    """
     import io
 
     import numpy as np
 
-    arrays = {}
-    for one in rounds:
-        for name, samples in one.samples.items():
-            for what in ("wall_ns", "block_samples", "block_wall_ns", "block_cpu_ns"):
-                array = np.frombuffer(getattr(samples, what), dtype="<i8")
-                arrays[f"{one.number}/{name}/{what}"] = array
-            arrays[f"{one.number}/{name}/calls_and_work"] = np.array(
-                [samples.calls_per_sample, samples.work], dtype="<i8"
-            )
-    if arrays:
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
-        write_whole(path, buffer.getvalue())
+    what, arrays = tuple(what), {}
+    for key, one in rounds.items():
+        for timing, samples in one.samples.items():
+            for name in what:
+                arrays[f"{key}/{timing}/{name}"] = np.frombuffer(getattr(samples, name), "<i8")
+            calls_and_work = np.array([samples.calls_per_sample, samples.work], "<i8")
+            arrays[f"{key}/{timing}/calls_and_work"] = calls_and_work
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+    return buffer.getvalue() if arrays else b""
 
 
 def read_times(path: Path, timings: Collection[str]) -> dict[str, list[tuple[int, Any]]]:

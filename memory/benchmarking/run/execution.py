@@ -138,7 +138,7 @@ class Execution:
             self._listener.began(self.run, total - len(jobs), total)
             executor = LocalExecutor(
                 workers=self.run.parallel,
-                timeout_seconds=self._setting("timeout_seconds", 600.0),
+                timeout_seconds=float(self.run.config.get("timeout_seconds") or 600.0),
                 memory_limit_bytes=self._memory_limit(),
                 on_start=self._listener.started,
                 on_event=self._listener.progressed,
@@ -183,10 +183,6 @@ class Execution:
                     scratch=str(self._scratch / f"{case.key}.{number}"),
                     answer=str((self.folder / ROUNDS / f"{case.key}.{number}.msgpack").resolve()),
                 )
-
-    def _setting(self, name: str, default: float) -> float:
-        value = self.run.config.get(name)
-        return float(value) if value is not None else default
 
     def _memory_limit(self) -> int:
         limit = self.run.config.get("memory_limit_mb")
@@ -271,15 +267,11 @@ class Execution:
             seconds=sum(one.seconds for one in rounds) / len(rounds),
         )
         others = [other for other in self.run.results if other.file != ref.file]
-        self.run.results = sorted([*others, ref], key=self._place_in_plan)
-        self._saved[case.key] = len(rounds)
-
-    def _place_in_plan(self, ref: ResultRef) -> int:
-        return next(
-            number
-            for number, case in enumerate(self.run.cases)
-            if (case.category, case.benchmark, case.target) == (ref.category, ref.benchmark, ref.target)
+        plan = [(one.category, one.benchmark, one.target) for one in self.run.cases]
+        self.run.results = sorted(
+            [*others, ref], key=lambda one: plan.index((one.category, one.benchmark, one.target))
         )
+        self._saved[case.key] = len(rounds)
 
     def _conclude(self, seconds: float) -> None:
         """Save everything that was measured, however the run ended."""

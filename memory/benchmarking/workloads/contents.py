@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from memory.benchmarking.errors import UnknownName, nearest
-from memory.benchmarking.workloads.texts import DID, WHAT, WHEN, WHERE, WHO, WHY
+from memory.benchmarking.workloads.texts import WHAT, WHO, circumstances
 
 
 def _words(lines: str) -> list[str]:
@@ -161,12 +161,9 @@ def _dialogue(rng: random.Random) -> Iterator[str]:
             turn.format(
                 who=who,
                 who2=who2,
-                did=rng.choice(DID),
                 what=what,
                 what2=what2,
-                where=rng.choice(WHERE),
-                when=rng.choice(WHEN),
-                why=rng.choice(WHY).format(n=rng.randrange(2, 2000)),
+                **circumstances(rng, 2, 2000),
                 feeling=rng.choice(_FEELINGS),
                 n=rng.randrange(2, 2000),
             )

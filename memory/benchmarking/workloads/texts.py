@@ -53,16 +53,19 @@ def sentences(templates: Sequence[str], seed: int) -> Iterator[str]:
     while True:
         (who, who2), (what, what2) = rng.sample(WHO, 2), rng.sample(WHAT, 2)
         text = rng.choice(templates).format(
-            who=who,
-            who2=who2,
-            did=rng.choice(DID),
-            what=what,
-            what2=what2,
-            where=rng.choice(WHERE),
-            when=rng.choice(WHEN),
-            why=rng.choice(WHY).format(n=rng.randrange(3, 900)),
+            who=who, who2=who2, what=what, what2=what2, **circumstances(rng, 3, 900)
         )
         text = text[0].upper() + text[1:]
         if text not in seen:
             seen.add(text)
             yield text
+
+
+def circumstances(rng: random.Random, least: int, most: int) -> dict[str, str]:
+    """Return random words for a template: what was done, where, when and why, with a number."""
+    return {
+        "did": rng.choice(DID),
+        "where": rng.choice(WHERE),
+        "when": rng.choice(WHEN),
+        "why": rng.choice(WHY).format(n=rng.randrange(least, most)),
+    }
