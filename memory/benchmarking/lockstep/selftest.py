@@ -7,11 +7,11 @@ the same processes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from memory.benchmarking.lockstep.engine import Engine
-from memory.benchmarking.lockstep.pair import Pair, Side, SideFailed
+from memory.benchmarking.lockstep.pair import Side, SideFailed
 from memory.benchmarking.lockstep.sequence import Measured, Rules, Subject
 from memory.benchmarking.measure.statistics import CONFIDENCE
 from memory.benchmarking.model.paths import join
@@ -94,17 +94,10 @@ def _slower_by_usual_rule(subjects: Sequence[Subject], measured: dict[str, Measu
     The two processes come from different pairs, because users of this rule do not measure in turns.
     """
     for subject in subjects:
-        pairs = measured[subject.case.key].first
-        if len(pairs) > 1 and any(
-            ratio > 1 + USUAL_THRESHOLD for ratio in _mean_ratios(pairs[0], pairs[1])
-        ):
-            return True
+        first, second, *_ = measured[subject.case.key].first
+        for path in first.base.samples:
+            mean = join(path, "mean_ms")
+            before, now = first.base.figures.get(mean), second.current.figures.get(mean)
+            if before and now and now / before > 1 + USUAL_THRESHOLD:
+                return True
     return False
-
-
-def _mean_ratios(earlier: Pair, later: Pair) -> Iterable[float]:
-    for path in earlier.base.samples:
-        mean = join(path, "mean_ms")
-        before, now = earlier.base.figures.get(mean), later.current.figures.get(mean)
-        if before and now:
-            yield now / before

@@ -97,11 +97,6 @@ def blocks_of(measured: Mapping[str, Measured]) -> bytes:
     return compressed_arrays(rounds, _BLOCKS)
 
 
-def saved(output_dir: Path) -> list[Path]:
-    """Return the files of all comparisons, the oldest first."""
-    return sorted((output_dir / AB).glob("*.json"))
-
-
 def load(output_dir: Path, name: str) -> SavedComparison:
     """Load a comparison by its id, a unique part of it, `latest`, or its file."""
     path = _find(output_dir, name)
@@ -116,7 +111,7 @@ def load(output_dir: Path, name: str) -> SavedComparison:
 def _find(output_dir: Path, name: str) -> Path:
     if name.endswith(".json"):
         return Path(name)
-    paths = saved(output_dir)
+    paths = sorted((output_dir / AB).glob("*.json"))  # ids sort by time
     matches = paths[-1:] if name == "latest" else [path for path in paths if name in path.stem]
     if len(matches) != 1:
         what = "there is no" if not matches else "there is more than one"

@@ -21,9 +21,9 @@ def load_psutil() -> Any:
     return psutil
 
 
-def rss_bytes(pid: int | None = None) -> int:
-    """Return the resident memory of a process, by default of this one."""
-    return int(load_psutil().Process(pid).memory_info().rss)
+def rss_bytes() -> int:
+    """Return the resident memory of this process."""
+    return int(load_psutil().Process().memory_info().rss)
 
 
 def give_back_free_memory() -> None:

@@ -269,9 +269,3 @@ class Target(ABC):
     def codec_names(cls) -> tuple[str, ...]:
         """Return the names of all vector codecs that a user of the system can choose."""
         raise NotSupported(f"{cls.name} has no codecs to pick from")
-
-    def __enter__(self) -> Target:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
