@@ -204,7 +204,7 @@ def test_a_parallel_run_is_marked_and_never_gates(misbehaved: tuple[Done, Path, 
     done, folder, run = misbehaved
     assert run.parallel == 4
     assert not run.gates
-    assert "4 rounds ran side by side: timed figures disturb each other and never gate" in done.out
+    assert "4 rounds ran in parallel: they disturb each other, so times are not judged" in done.out
     for ref in run.results:
         assert read_result(folder / ref.file).metadata["parallel"] is True
 
