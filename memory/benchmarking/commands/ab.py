@@ -30,8 +30,10 @@ _EXAMPLES = """examples:
   membench ab --base-python venv-a/bin/python --current-python venv-b/bin/python
   membench ab --show latest --format markdown          print the last comparison again
 
-exit codes: 0 nothing regressed, 2 something regressed, 4 something is undecided (with --strict),
-            1 bad input, or a side failed"""
+exit codes: 0 nothing regressed
+            1 bad input, or a side failed
+            2 something regressed, or a metric of the base is missing (see --allow-missing)
+            4 something is undecided (only with --strict)"""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -60,6 +62,7 @@ def add_parser(subparsers: Any) -> None:
     judge.add_argument(
         "--threshold", type=float, metavar="X", help="smallest change that counts (default 0.03: 3 %%)"
     )
+    options.add_allow_missing(judge)
     judge.add_argument("--strict", action="store_true", help="exit with 4 if a figure is undecided")
     out = parser.add_argument_group("output")
     options.add_comparison_output(out)
@@ -143,7 +146,13 @@ def _compare(arguments: argparse.Namespace, way: str) -> SavedComparison:
         timing_seconds=engine.seconds,
         environment=environment,
         comparison=Comparison(
-            kind="lockstep", base=sides[0].name, current=sides[1].name, metrics=metrics, notes=notes
+            kind="lockstep",
+            base=sides[0].name,
+            current=sides[1].name,
+            metrics=metrics,
+            problems=[f"not compared: {message}" for message in engine.failures.values()],
+            notes=notes,
+            between_targets=way == "target",
         ),
         failures=engine.failures,
         pairs=figures_of(measured),
@@ -218,7 +227,9 @@ def _python(name: str) -> str:
 
 def _report(arguments: argparse.Namespace, record: SavedComparison) -> int:
     from memory.benchmarking.commands.compare import deliver
+    from memory.benchmarking.verdicts.missing import allow
 
+    allow(record.comparison, arguments.allow_missing)
     code = deliver(record.comparison, arguments)
     for message in record.failures.values():
         print(f"membench: not compared: {message}", file=sys.stderr)

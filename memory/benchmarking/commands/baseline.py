@@ -23,7 +23,7 @@ def add_parser(subparsers: Any) -> None:
 
     parser = command("set", "Copy a run and name the copy. Replaces a baseline of the same name.")
     parser.add_argument("name", metavar="NAME")
-    parser.add_argument("run", nargs="?", metavar="RUN", help="run to copy (default: the newest complete)")
+    parser.add_argument("run", nargs="?", metavar="RUN", help="run to copy (default: the newest)")
     parser = command("list", "List the baselines.")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser = command("show", "Show the figures of a baseline.")
@@ -43,10 +43,10 @@ def execute(arguments: argparse.Namespace) -> int:
 def _set(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.model.files import find_run
     from memory.benchmarking.verdicts.baselines import set_baseline
-    from memory.benchmarking.verdicts.runs import newest_complete
+    from memory.benchmarking.verdicts.runs import newest_run
 
     output_dir = Path(arguments.output_dir)
-    run = find_run(output_dir, arguments.run) if arguments.run else newest_complete(output_dir)[0]
+    run = find_run(output_dir, arguments.run) if arguments.run else newest_run(output_dir)
     baseline = set_baseline(output_dir, arguments.name, run)
     print(f"{baseline.name} is now {baseline.run_id}: membench compare --baseline {baseline.name}")
     return EXIT_FINE

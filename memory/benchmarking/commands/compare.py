@@ -23,10 +23,14 @@ _EXAMPLES = """examples:
   membench compare --current-dir results/current --baseline-dir results/baseline --threshold 0.1
   membench compare --last --output report.md --output report.xml
 
-A DIR may be one run or a folder of runs; its newest complete run is used.
+A DIR may be one run or a folder of runs; its newest run is used. If that run failed or is not
+complete, nothing is compared: name the run to use.
 
-exit codes: 0 nothing regressed, 2 something regressed, 3 the environments or parameters differ,
-            4 something is undecided (only with --strict), 1 bad input or nothing to compare"""
+exit codes: 0 nothing regressed
+            1 bad input, nothing to compare, a damaged result, or a run that is not complete
+            2 something regressed, or a metric of the base is missing (see --allow-missing)
+            3 the environments or parameters differ
+            4 something is undecided (only with --strict)"""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -51,6 +55,7 @@ def add_parser(subparsers: Any) -> None:
     judge.add_argument(
         "--config", metavar="FILE", help="take thresholds from its [compare] (default: $MEMBENCH_CONFIG)"
     )
+    options.add_allow_missing(judge)
     judge.add_argument("--force", action="store_true", help="compare even if the environments differ")
     judge.add_argument("--strict", action="store_true", help="exit with 4 if a figure is undecided")
     options.add_comparison_output(parser.add_argument_group("output"))
@@ -71,6 +76,7 @@ def execute(arguments: argparse.Namespace) -> int:
         thresholds=_thresholds(arguments),
         noise=_noise(arguments, current),
         force=arguments.force,
+        allow_missing=arguments.allow_missing,
     )
     comparison.notes[:0] = notes
     return deliver(comparison, arguments)
@@ -121,25 +127,22 @@ def _runs(arguments: argparse.Namespace) -> tuple[Path, Path, list[str]]:
     """Return the folders of the base and current run, and notes on how they were chosen."""
     from memory.benchmarking.model.files import find_run
     from memory.benchmarking.verdicts.baselines import baseline_folder
-    from memory.benchmarking.verdicts.runs import newest_complete, two_newest
+    from memory.benchmarking.verdicts.runs import newest_run, two_newest
 
     output_dir = Path(arguments.output_dir or DEFAULT_FOLDER)
     runs: list[str] = list(arguments.runs)
     _check(arguments, runs)
     if arguments.last:
         return two_newest(output_dir)
-    notes: list[str] = []
     if arguments.baseline_dir is not None:
-        base, skipped = newest_complete(Path(arguments.baseline_dir))
-        notes += skipped
+        base = newest_run(Path(arguments.baseline_dir))
     elif arguments.baseline is not None:
         base = baseline_folder(output_dir, arguments.baseline)
     else:
         base = find_run(output_dir, runs.pop(0))
     if runs:
-        return base, find_run(output_dir, runs[0]), notes
-    current, skipped = newest_complete(Path(arguments.current_dir or output_dir))
-    return base, current, notes + skipped
+        return base, find_run(output_dir, runs[0]), []
+    return base, newest_run(Path(arguments.current_dir or output_dir)), []
 
 
 def _check(arguments: argparse.Namespace, runs: list[str]) -> None:

@@ -63,6 +63,17 @@ def add_output_dir(parser: Any, default: str | None = DEFAULT_FOLDER) -> None:
     parser.add_argument("--output-dir", default=default, metavar="DIR", help=text)
 
 
+def add_allow_missing(group: Any) -> None:
+    """Add `--allow-missing`: what the current side may lack."""
+    group.add_argument(
+        "--allow-missing",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="benchmark or metric that was removed on purpose (storage.*, '*/p50_ms'); may be repeated",
+    )
+
+
 def add_comparison_output(group: Any) -> None:
     """Add the options that say how a comparison is printed and where else it is written."""
     group.add_argument("--format", choices=COMPARISON_FORMATS, default="table", help="default: table")

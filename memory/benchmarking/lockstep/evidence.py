@@ -26,7 +26,7 @@ from memory.benchmarking.model.records import Case
 from memory.benchmarking.verdicts.decide import Evidence
 from memory.benchmarking.verdicts.gating import why_not
 from memory.benchmarking.verdicts.records import Scale
-from memory.benchmarking.verdicts.scales import scale_of
+from memory.benchmarking.verdicts.scales import limits_of, scale_of
 from memory.benchmarking.verdicts.thresholds import Thresholds
 
 CPU = "cpu_ms"
@@ -173,12 +173,14 @@ def _of_effects(
         gates=not not_judged,
         reason=not_judged,
         scale=scale,
+        limits=limits_of(path, metric, (base, current)) if scale == "difference" else None,
     )
 
 
 def _of_one_side(subject: _Subject, path: str, metric: Metric, *, in_base: bool) -> Evidence:
-    settled, side = ("missing", "base") if in_base else ("new", "current")
-    reason = f"only on the {side} side"
+    """Return evidence without a test. It is a loss if the base has the figure and the current side not."""
+    reason = f"only on the {'base' if in_base else 'current'} side"
+    settled = None if metric.better == "neither" else "missing" if in_base else "new"
     return _evidence(subject, path, metric, base=None, current=None, settled=settled, reason=reason)
 
 

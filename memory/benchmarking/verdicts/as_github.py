@@ -6,11 +6,15 @@ GitHub shows ten annotations of a kind for each step. The worst come first, and 
 from __future__ import annotations
 
 from memory.benchmarking.text.display import clean
-from memory.benchmarking.verdicts.records import UNDECIDED, Comparison
+from memory.benchmarking.verdicts.records import Comparison, Verdict
 from memory.benchmarking.verdicts.words import conclusion, count_text, has_targets, in_order, sentence
 
 MOST = 10
 """Annotations of a kind."""
+_LOST: tuple[tuple[str, Verdict], ...] = (
+    ("Benchmark missing", "missing"),
+    ("Benchmark not comparable", "incomparable"),
+)
 
 
 def as_github(comparison: Comparison, *, strict: bool = False) -> str:
@@ -20,7 +24,14 @@ def as_github(comparison: Comparison, *, strict: bool = False) -> str:
     if not comparison.comparable:
         regressed.insert(0, "the environments differ: " + "; ".join(comparison.environment_differences))
     lines = _annotations("error", "Benchmark regressed", regressed)
-    undecided = comparison.of(*UNDECIDED)
+    lines += _annotations("error", "Benchmark results not to be trusted", comparison.problems)
+    for title, verdict in _LOST:
+        lost = [each for each in in_order(comparison, verdict) if comparison.fails(each)]
+        if comparison.comparable:
+            lines += _annotations(
+                "error", title, [sentence(each, with_target=with_target) for each in lost]
+            )
+    undecided = comparison.of("inconclusive")
     if undecided and not regressed:
         kind = "error" if strict else "warning"
         lines.append(_command(kind, "Benchmark not decided", f"{count_text(comparison)}"))

@@ -8,7 +8,10 @@ from memory.benchmarking.verdicts.words import conclusion, figures_text, has_tar
 
 
 def as_junit(comparison: Comparison, *, strict: bool = False) -> str:
-    """Return the file. A regression fails; an undecided metric is skipped, or fails with `strict`."""
+    """Return the file. What regressed, is missing or can't be compared fails.
+
+    An inconclusive metric is skipped, or fails with `strict`.
+    """
     from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
     root = Element("testsuites", name=clean(f"{comparison.base} → {comparison.current}"))
@@ -22,9 +25,15 @@ def as_junit(comparison: Comparison, *, strict: bool = False) -> str:
         case = SubElement(suite, "testcase", classname="environment", name="same environment")
         failure = SubElement(case, "failure", type="incomparable", message=conclusion(comparison))
         failure.text = _clean_lines(comparison.environment_differences)
+    if comparison.problems:
+        count = str(len(comparison.problems))
+        suite = SubElement(root, "testsuite", name="complete results", tests=count, failures=count)
+        for problem in comparison.problems:
+            case = SubElement(suite, "testcase", classname="complete results", name=clean(problem))
+            SubElement(case, "failure", type="problem", message=clean(problem))
     for name, metrics in suites.items():
-        failed = [each for each in metrics if _fails(each, strict)]
-        skipped = [each for each in metrics if each.verdict in UNDECIDED and not strict]
+        failed = [each for each in metrics if comparison.fails(each, strict)]
+        skipped = [each for each in metrics if each.verdict in UNDECIDED and each not in failed]
         suite = SubElement(
             root,
             "testsuite",
@@ -38,10 +47,10 @@ def as_junit(comparison: Comparison, *, strict: bool = False) -> str:
                 suite, "testcase", classname=clean(name), name=clean(each.path or "the whole benchmark")
             )
             message = clean(reasoned_text(each))
-            if _fails(each, strict):
+            if each in failed:
                 failure = SubElement(case, "failure", type=str(each.verdict), message=message)
                 failure.text = clean(figures_text(each))
-            elif each.verdict in UNDECIDED:
+            elif each in skipped:
                 SubElement(case, "skipped", message=f"{each.verdict}: {message}")
             else:
                 SubElement(case, "system-out").text = f"{each.verdict}: {message}"
@@ -51,7 +60,3 @@ def as_junit(comparison: Comparison, *, strict: bool = False) -> str:
 
 def _clean_lines(lines: list[str]) -> str:
     return "\n".join(clean(line) for line in lines)
-
-
-def _fails(each: MetricVerdict, strict: bool) -> bool:
-    return each.verdict == "regressed" or (strict and each.verdict in UNDECIDED)

@@ -19,7 +19,9 @@ from memory.benchmarking.verdicts.words import (
 
 MOST_ROWS = 50
 """Rows of one table. GitHub limits a comment to 65,536 characters and a summary to 1 MB."""
-_MARKS: dict[Verdict, str] = {"regressed": "🔴", "improved": "🟢", "inconclusive": "🟡"}
+_MARKS: dict[Verdict, str] = {
+    "regressed": "🔴", "missing": "🔴", "incomparable": "🟠", "improved": "🟢", "inconclusive": "🟡",
+}  # fmt: skip
 _PLAIN = re.compile(r"[\w .\-→%()≥·,/]")
 
 
@@ -34,11 +36,14 @@ def as_markdown(comparison: Comparison, *, show_all: bool = False, strict: bool 
     ]
     if comparison.environment_differences:
         parts.append(_bullets("The environments differ:", comparison.environment_differences))
-    for verdict in ("regressed", "improved"):
+    if comparison.problems:
+        parts.append(_bullets("Not to be trusted:", comparison.problems))
+    open_ones: tuple[Verdict, ...] = ("regressed", "missing", "incomparable", "improved")
+    for verdict in open_ones:
         found = in_order(comparison, verdict)
         if found:
             parts.append(f"#### {_MARKS[verdict]} {verdict}\n\n{_table(comparison, found, show_all)}")
-    folded: tuple[Verdict, ...] = ("inconclusive", "missing", "incomparable", "new")
+    folded: tuple[Verdict, ...] = ("inconclusive", "new")
     for verdict in (*folded, "unchanged") if show_all else folded:
         found = in_order(comparison, verdict)
         if found:

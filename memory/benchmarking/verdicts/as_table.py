@@ -39,6 +39,8 @@ def as_table(
     parts = [f"{clean(comparison.base)}  →  {clean(comparison.current)}"]
     if comparison.environment_differences:
         parts.append("the environments differ:\n" + _bullets(comparison.environment_differences))
+    if comparison.problems:
+        parts.append(heading("NOT TO BE TRUSTED") + "\n" + _bullets(comparison.problems))
     for verdict in ORDER:
         found = in_order(comparison, verdict)
         if not found:

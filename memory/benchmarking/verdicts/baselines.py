@@ -29,6 +29,7 @@ from memory.benchmarking.errors import (
     nearest,
 )
 from memory.benchmarking.model.files import LOGS, ROUNDS, RUN_FILE, encode_json, read_run, write_whole
+from memory.benchmarking.verdicts.runs import run_problem
 
 BASELINES = "baselines"
 _NO_NAME = re.compile(r"[^\w-]", re.ASCII)
@@ -62,11 +63,15 @@ def list_baselines(output_dir: Path) -> list[Baseline]:
 
 
 def set_baseline(output_dir: Path, name: str, run_folder: Path) -> Baseline:
-    """Copy a run and give the copy a name. A name that exists is moved to the new copy."""
+    """Copy a run and give the copy a name. A name that exists is moved to the new copy.
+
+    Raises NothingMeasured for a run that is not complete: no comparison with it could be trusted.
+    """
     _check(name)
     run = read_run(run_folder)
-    if not run.results:
-        raise NothingMeasured(f"{run_folder} has no results to compare with: choose another run")
+    why_not = run_problem(run)
+    if why_not:
+        raise NothingMeasured(f"{run.id} {why_not}: a baseline has to be complete, so choose another run")
     home = _home(output_dir)
     baseline = Baseline(
         name=name,

@@ -16,8 +16,10 @@ from memory.benchmarking.model.files import read_result, read_run
 from memory.benchmarking.model.records import Environment, Run
 from memory.benchmarking.verdicts.decide import decide
 from memory.benchmarking.verdicts.evidence import CaseResult, Results, gather_evidence
+from memory.benchmarking.verdicts.missing import allow
 from memory.benchmarking.verdicts.noise import NoiseFloor, load_noise, uncalibrated
 from memory.benchmarking.verdicts.records import Comparison, MetricVerdict
+from memory.benchmarking.verdicts.runs import run_problem
 from memory.benchmarking.verdicts.thresholds import Thresholds
 
 _BUSIER = 1.1
@@ -38,17 +40,24 @@ def compare_runs(
     thresholds: Thresholds | None = None,
     noise: NoiseFloor | None = None,
     force: bool = False,
+    allow_missing: Sequence[str] = (),
 ) -> Comparison:
-    """Compare two runs by their folders.
+    """Compare two runs.
 
-    `noise` is by default what `calibrate` stored beside the current run. Runs of different environments
-    are not compared unless `force` is set.
+    Args:
+        base_folder: folder of the base run
+        current_folder: folder of the current run
+        thresholds: smallest changes that count
+        noise: noise of the machine; by default what `calibrate` stored beside the current run
+        force: whether to compare runs of different environments
+        allow_missing: patterns of benchmarks and metrics that the current run may lack
     """
     base, current = StoredSide.load(base_folder), StoredSide.load(current_folder)
     if noise is None and current.run is not None:
         noise = load_noise(current_folder.parent, current.run.environment.fingerprint, "stored")
     found = compare_sides(base, current, noise=noise, thresholds=thresholds, force=force)
-    if not any(
+    allow(found, allow_missing)
+    if not found.problems and not any(
         each.verdict == "incomparable" or (each.base is not None and each.current is not None)
         for each in found.metrics
     ):
@@ -71,14 +80,17 @@ class StoredSide:
 
     @classmethod
     def load(cls, folder: Path) -> StoredSide:
-        """Read a run; results that can't be read become problems."""
+        """Read a run; a run that is not complete and results that can't be read become problems."""
         run = read_run(folder)
         results, problems = {}, []
+        problem_text = run_problem(run)
+        if problem_text:
+            problems.append(f"{run.id} {problem_text}")
         for ref in run.results:
             try:
                 result = read_result(folder / ref.file)
             except BenchmarkError as problem:
-                problems.append(f"left out: {problem}")
+                problems.append(str(problem))
             else:
                 results[ref.category, ref.benchmark, ref.target] = CaseResult.of(result, run)
         return cls(run_label(run), results, run, problems)
@@ -98,7 +110,7 @@ def compare_sides(
     if not noise.calibrated:
         # Two runs are further apart in time than the rounds of one run, so they differ by at least as much.
         noise = replace(noise, default=max(noise.default, math.expm1(math.sqrt(prior.variance))))
-    notes = [*base.problems, *current.problems]
+    notes: list[str] = []
     before, now = _contention(base, current), _contention(current, base)
     if before and now:
         busier = max(before, now) / min(before, now)
@@ -123,6 +135,7 @@ def compare_sides(
         base=base.name,
         current=current.name,
         metrics=metrics,
+        problems=[*base.problems, *current.problems],
         notes=notes,
         environment_differences=differences,
         comparable=comparable,
@@ -180,10 +193,6 @@ def _notes(base: Run, current: Run, noise: NoiseFloor) -> Iterator[str]:
     for side, run in (("base", base), ("current run", current)):
         if not run.gates:
             yield f"the {side} ran {run.parallel} rounds in parallel: its times are shown, not judged"
-        if run.failures:
-            yield f"{len(run.failures)} rounds of the {side} failed"
-        elif run.status != "complete":
-            yield f"the {side} is not complete: it is {run.status}"
     fewest = min(base.rounds, current.rounds)
     if fewest < _FEW_ROUNDS:
         word = "round sees" if fewest == 1 else "rounds see"

@@ -60,6 +60,8 @@ class Evidence:
     """Whether it is judged; a metric that is not judged is only shown."""
     reason: str = ""
     scale: Scale = "ratio"
+    limits: tuple[float, float] | None = None
+    """The smallest and largest possible figure, on the scale of differences; None where there are none."""
     settled: Verdict | None = None
     """The verdict where there is nothing to test: new, missing, incomparable."""
 
@@ -162,7 +164,9 @@ def _chance(each: Evidence, shift: float) -> float | None:
 def _verdict(
     each: Evidence, bounds: _Bounds, chance: float | None, alpha: float, strictest: float
 ) -> MetricVerdict:
-    low = high = detectable = None
+    low: float | None = None
+    high: float | None = None
+    detectable: float | None = None
     verdict: Verdict | None = each.settled
     reason = each.reason
     if each.is_tested and each.settled is None:
@@ -175,12 +179,11 @@ def _verdict(
             verdict, reason = _judge(each.worse, ends, chance or 0.0, bounds, alpha)
             reason = reason or each.reason
         low, high = ends
+        if each.limits is not None and each.base is not None and each.current is not None:
+            low, high, detectable = _possible(each, ends, detectable)
         if each.scale == "ratio":
-            low, high, detectable = (
-                exp_or_infinity(low),
-                exp_or_infinity(high),
-                exp_or_infinity(detectable) - 1,
-            )
+            low, high = exp_or_infinity(low), exp_or_infinity(high)
+            detectable = None if detectable is None else exp_or_infinity(detectable) - 1
     elif each.is_judged:
         verdict = "inconclusive"
     return MetricVerdict(
@@ -203,6 +206,25 @@ def _verdict(
         verdict=verdict,
         reason=reason,
     )
+
+
+def _possible(
+    each: Evidence, ends: tuple[float, float], detectable: float
+) -> tuple[float, float, float | None]:
+    """Return the interval of the difference, and the detectable effect, for a figure that has limits.
+
+    Student's interval has none: it may say that a share of 0.9 is lower by up to 1.5. The current figure
+    can't be beyond its limits, so the difference ends there. An effect that is larger than the room between
+    the limits can never be found: then there is no detectable effect.
+    """
+    assert each.limits is not None
+    assert each.base is not None
+    assert each.current is not None
+    least, most = (limit - each.base for limit in each.limits)
+    difference = each.current - each.base
+    low = min(max(ends[0], least), difference)
+    high = max(min(ends[1], most), difference)
+    return low, high, detectable if detectable <= each.limits[1] - each.limits[0] else None
 
 
 def _judge(

@@ -22,7 +22,7 @@ from memory.benchmarking.verdicts.decide import Evidence
 from memory.benchmarking.verdicts.gating import why_not
 from memory.benchmarking.verdicts.moderation import Prior, moderated_welch, prior_of
 from memory.benchmarking.verdicts.records import Verdict
-from memory.benchmarking.verdicts.scales import is_share, scale_of
+from memory.benchmarking.verdicts.scales import is_share, limits_of, scale_of
 from memory.benchmarking.verdicts.thresholds import Thresholds
 from memory.errors import short
 
@@ -126,6 +126,8 @@ def _case_evidence(
         old, new = before.metrics.get(path), now.metrics.get(path)
         metric = metric_in(now if new is not None else before, path)
         settled, reason = _settled(old, new, metric_in(before, path), metric)
+        if settled is None and _is_lost_in_rounds(before, old, now, new):
+            settled, reason = "missing", "not in every round of the current run"
         found: dict[str, Any] = {"settled": settled, "reason": reason}
         if old is not None and new is not None and settled is None:
             reason = why_not(
@@ -176,6 +178,18 @@ def _settled(
     return None, ""
 
 
+def _is_lost_in_rounds(before: Result, old: Figure | None, now: Result, new: Figure | None) -> bool:
+    """Whether the base has a figure in every round, and the current run in some rounds only."""
+    if old is None or new is None or not new.rounds:
+        return False
+    return len(old.rounds) >= _rounds(before) and len(new.rounds) < _rounds(now)
+
+
+def _rounds(result: Result) -> int:
+    rounds = result.metadata.get("rounds")
+    return rounds if isinstance(rounds, int) else 0
+
+
 def _tested(
     path: str, metric: Metric, old: Figure, new: Figure, prior: Prior, *, same_data: bool, data_decide: bool
 ) -> dict[str, Any]:
@@ -207,6 +221,7 @@ def _tested(
         "error": effect.error,
         "freedom": effect.freedom,
         "scale": scale,
+        "limits": limits_of(path, metric, (*before, *now)),
         "reason": "" if effect.error is not None else "a single round: no interval",
     }
 

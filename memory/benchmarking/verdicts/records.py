@@ -22,7 +22,7 @@ Scale = Literal["ratio", "difference"]
 """Times, rates and sizes change by a factor; recall, F1 and other shares by points."""
 
 UNDECIDED: tuple[Verdict, ...] = ("inconclusive", "missing", "incomparable")
-"""`--strict` fails on these."""
+"""The verdicts that leave open whether a metric regressed."""
 
 
 class MetricVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,27 +83,46 @@ class Comparison(msgspec.Struct, kw_only=True):
     base: str
     current: str
     metrics: list[MetricVerdict]
+    problems: list[str] = []
+    """Why the comparison can't be trusted: damaged files, sides that failed or are not complete."""
     notes: list[str] = []
     environment_differences: list[str] = []
     comparable: bool = True
     """Whether the environments are the same, or the comparison was forced."""
 
+    between_targets: bool = False
+    """Whether two systems are compared. Then what one of them lacks is no loss of the other."""
+
     def of(self, *verdicts: Verdict) -> list[MetricVerdict]:
         """Return the metrics with one of these verdicts."""
         return [each for each in self.metrics if each.verdict in verdicts]
 
-    def exit_code(self, strict: bool = False) -> int:
-        """Return 2 for a regression, 3 for different environments, 4 (strict) for something undecided.
+    def fails(self, each: MetricVerdict, strict: bool = False) -> bool:
+        """Return whether a metric alone makes the comparison fail."""
+        if each.verdict == "missing":
+            return not self.between_targets
+        return each.verdict in ("regressed", "incomparable") or (strict and each.verdict == "inconclusive")
 
-        A comparison without any metric on both sides is a failure (1).
+    def exit_code(self, strict: bool = False) -> int:
+        """Return the exit code of `compare` and `ab`. docs/compare.md has the table.
+
+        The first that applies: 3 for different environments, 2 for a regression, 1 for a side that can't
+        be trusted or has no metric in common, 2 for a metric of the base that is gone, 3 for one that can't
+        be compared, 4 (only if `strict`) for one that is undecided.
         """
         if not self.comparable:
             return EXIT_INCOMPARABLE
         if self.of("regressed"):
             return EXIT_REGRESSED
+        if self.problems:
+            return EXIT_FAILED
         if not self.of("improved", "unchanged", "inconclusive"):
             return EXIT_INCOMPARABLE if self.of("incomparable") else EXIT_FAILED
-        if strict and self.of(*UNDECIDED):
+        if self.of("missing") and not self.between_targets:
+            return EXIT_REGRESSED
+        if self.of("incomparable"):
+            return EXIT_INCOMPARABLE
+        if strict and self.of("inconclusive"):
             return EXIT_INCONCLUSIVE
         return EXIT_FINE
 

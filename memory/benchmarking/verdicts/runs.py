@@ -1,4 +1,4 @@
-"""Read the runs of a folder, and find the newest complete ones."""
+"""Read the runs of a folder, and find the newest ones."""
 
 from __future__ import annotations
 
@@ -19,44 +19,62 @@ def readable_runs(folders: Iterable[Path]) -> Iterator[tuple[Path, Run]]:
             continue
 
 
-def newest_complete(folder: Path) -> tuple[Path, list[str]]:
-    """Return the folder itself if it is a run, else its newest complete run; and notes on skipped runs."""
+def newest_run(folder: Path) -> Path:
+    """Return the folder itself if it is a run, else its newest run.
+
+    Raises NothingMeasured if the newest run is not complete, and DamagedResult if it can't be read. An
+    older run is never returned in its place: it would say nothing about the code that failed.
+    """
     if (folder / RUN_FILE).is_file():
-        return folder, []
+        return folder
     if not folder.is_dir():
         raise UnknownName(f"there is no folder {folder}")
-    skipped = []
-    for run_folder in reversed(run_folders(folder)):
-        try:
-            run = read_run(run_folder)
-        except BenchmarkError as problem:
-            skipped.append(f"skipped: {problem}")
-            continue
-        if run.status == "complete" and run.results:
-            return run_folder, skipped
-        skipped.append(f"skipped: {run_folder.name} is {run.status}")
-    if skipped:
+    folders = run_folders(folder)
+    if not folders:
+        raise NothingMeasured(f"there are no runs in {folder}: make one with `membench run`")
+    run = read_run(folders[-1])
+    problem = run_problem(run)
+    if problem:
         raise NothingMeasured(
-            f"{folder} has no complete run ({skipped[0]}): finish one with `membench run --resume`, "
-            "or name the run itself"
+            f"the newest run, {run.id}, {problem}: finish it with `membench run --resume {run.id}`, "
+            "or name the run to use"
         )
-    raise NothingMeasured(f"there are no runs in {folder}: make one with `membench run`")
+    return folders[-1]
+
+
+def run_problem(run: Run) -> str:
+    """Return why the results of a run can't be trusted, as the end of a sentence; empty if they can."""
+    if run.status == "complete":
+        return "" if run.results else "has no results"
+    if run.failures:
+        first = run.failures[0]
+        what = "1 round" if len(run.failures) == 1 else f"{len(run.failures)} rounds"
+        return f"failed in {what} (the first: {first.case}, {first.message})"
+    return {"running": "is still running", "interrupted": "was interrupted"}.get(run.status, "failed")
 
 
 def two_newest(output_dir: Path) -> tuple[Path, Path, list[str]]:
-    """Return the last two complete runs that share a case, the older one first, and notes."""
-    current, skipped = newest_complete(output_dir)
+    """Return the newest run and the last complete one before it that shares a case, the older one first.
+
+    The third value has a note for each run between them that was skipped.
+    """
+    current = newest_run(output_dir)
     cases = _cases(read_run(current))
+    skipped: list[str] = []
     for folder in reversed(run_folders(output_dir)):
         if folder.name >= current.name:
             continue
         try:
             run = read_run(folder)
         except BenchmarkError as problem:
-            skipped.append(f"skipped: {problem}")
+            skipped.append(f"not used as the base: {problem}")
             continue
-        if run.status == "complete" and _cases(run) & cases:
+        if not _cases(run) & cases:
+            continue
+        problem_text = run_problem(run)
+        if not problem_text:
             return folder, current, skipped
+        skipped.append(f"not used as the base: {run.id} {problem_text}")
     raise NothingMeasured(f"{output_dir} has one complete run of these benchmarks: a second is needed")
 
 

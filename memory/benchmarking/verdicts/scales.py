@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memory.benchmarking.metrics import Metric
+from memory.benchmarking.metrics import Metric, is_signed
+from memory.benchmarking.model.paths import leaf_of
 from memory.benchmarking.verdicts.records import Scale
 
 
@@ -13,6 +14,14 @@ def scale_of(path: str, metric: Metric, values: Sequence[float]) -> Scale:
     if is_share(path, metric, values) or any(value <= 0 for value in values):
         return "difference"
     return "ratio"
+
+
+def limits_of(path: str, metric: Metric, values: Sequence[float]) -> tuple[float, float] | None:
+    """Return the smallest and the largest possible value of a share; None for other figures."""
+    if not is_share(path, metric, values):
+        return None
+    can_be_negative = is_signed(leaf_of(path)) or any(value < 0 for value in values)
+    return (-1.0 if can_be_negative else 0.0), 1.0
 
 
 def is_share(path: str, metric: Metric, values: Sequence[float]) -> bool:

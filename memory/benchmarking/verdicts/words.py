@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from memory.benchmarking.metrics import is_timed
 from memory.benchmarking.text.display import NOTHING, figure_text
@@ -88,21 +89,36 @@ def count_text(comparison: Comparison) -> str:
 
 
 def conclusion(comparison: Comparison, strict: bool = False) -> str:
-    """Return the outcome in one line."""
+    """Return the outcome in one line: the reason for the exit code."""
     if not comparison.comparable:
         return "The environments differ, so these runs can't be compared; --force compares them anyway."
     regressed = len(comparison.of("regressed"))
     judged = len(comparison.of("regressed", "improved", "unchanged", "inconclusive"))
     if regressed:
         return f"{regressed:,} of {judged:,} metrics regressed."
+    if comparison.problems:
+        return f"Not to be trusted: {_and_more(comparison.problems)}."
     if not judged:
         return "Nothing could be compared."
-    undecided = len(comparison.of("inconclusive"))
-    end = f"; {undecided:,} could not be decided" if undecided else ""
-    lost = len(comparison.of("missing", "incomparable")) if strict else 0
+    lost = [] if comparison.between_targets else in_order(comparison, "missing")
     if lost:
-        end += f"; {lost:,} could not be compared"
+        names = [place_text(each, with_target=has_targets(comparison)) for each in lost]
+        hint = f"accept it with --allow-missing {lost[0].name!r}"
+        return f"Missing, though the base has it: {_and_more(names)}; {hint}."
+    other = in_order(comparison, "incomparable")
+    if other:
+        names = [sentence(each, with_target=has_targets(comparison)) for each in other]
+        return f"Not comparable with the base: {_and_more(names)}; set the baseline again."
+    undecided = len(comparison.of("inconclusive"))
+    if strict and undecided:
+        return f"{undecided:,} of {judged:,} metrics could not be decided."
+    end = f"; {undecided:,} could not be decided" if undecided else ""
     return f"No regression among {judged:,} metrics{end}."
+
+
+def _and_more(texts: Sequence[str]) -> str:
+    """Return the first text, and how many others there are."""
+    return texts[0] if len(texts) == 1 else f"{texts[0]} (and {len(texts) - 1:,} more)"
 
 
 def _effect(each: MetricVerdict) -> float:

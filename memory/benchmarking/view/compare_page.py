@@ -37,7 +37,7 @@ _TONES = {
     "improved": "good",
     "inconclusive": "warn",
     "incomparable": "warn",
-    "missing": "warn",
+    "missing": "bad",
 }
 
 
@@ -156,13 +156,11 @@ def _section(index: RunIndex, filters: _Filter, line: RunLine) -> Iterator[Marku
         differing = [element("li", each) for each in comparison.environment_differences]
         text = "The environments differ, so a difference may come from the machine and not from the code:"
         yield element("div", element("p", text), element("ul", differing), class_="note warn")
-    undecided = len(comparison.of(*UNDECIDED))
-    tone = "bad" if comparison.of("regressed") else "warn"
-    if tone == "warn" and len(comparison.of("improved", "unchanged")) > undecided:
-        tone = "good"
     # The page has no `--force`, which the text for the terminal names after the semicolon.
     text = conclusion(comparison) if comparison.comparable else conclusion(comparison).partition(";")[0]
-    yield note(element("strong", text), " ", count_text(comparison), ".", tone=tone)
+    yield note(element("strong", text), " ", count_text(comparison), ".", tone=tone_of(comparison))
+    if comparison.problems:
+        yield element("ul", [element("li", each) for each in comparison.problems], class_="note bad")
     if comparison.notes:
         notes = element("ul", [element("li", each) for each in comparison.notes])
         count = f"{len(comparison.notes)} note{'s' if len(comparison.notes) > 1 else ''} on this comparison"
@@ -176,6 +174,16 @@ def _section(index: RunIndex, filters: _Filter, line: RunLine) -> Iterator[Marku
     if len(shown) < len(metrics):
         link = element("a", f"Show all {len(metrics):,}", href=filters.address_of_all)
         yield element("p", f"{len(shown):,} of {len(metrics):,} metrics. ", link)
+
+
+def tone_of(comparison: Comparison) -> str:
+    """Return `bad`, `warn` or `good`: green only if every metric was decided and none regressed."""
+    failing = [each for each in comparison.metrics if comparison.fails(each)]
+    if comparison.problems or any(each.verdict != "incomparable" for each in failing):
+        return "bad"
+    if comparison.of(*UNDECIDED) or not comparison.of("improved", "unchanged"):
+        return "warn"
+    return "good"
 
 
 def _run(line: RunLine) -> Markup:
