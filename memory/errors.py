@@ -13,6 +13,7 @@
     │   ├── StoreReadOnly
     │   ├── StoreBusy
     │   ├── StoreClosed
+    │   ├── StoreReplaced
     │   └── EmbedderMismatch
     ├── CodecError (ValueError)
     │   ├── InvalidVector
@@ -90,6 +91,10 @@ class CodecRetired(StoreError):
 
 class StoreClosed(StoreError):
     """The memory was closed before this call."""
+
+
+class StoreReplaced(StoreError):
+    """The file was deleted, moved or replaced by another one while it was open. Nothing was written."""
 
 
 class EmbedderMismatch(StoreError):

@@ -138,9 +138,12 @@ class AgentMemorySystem:
                 interval_seconds=config.maintenance_interval_seconds,
                 check_every=max(min(limits, default=1000) // _CHECKS_PER_LIMIT, 1),
                 before_round=cache.save_read_counts,
+                is_writing=store.is_writing,
             )
         _open_systems.add(self)
-        self._close = weakref.finalize(self, _shut_down, self._maintenance, cache, store, config.read_only)
+        self._close = weakref.finalize(
+            self, _shut_down, self._maintenance, cache, self._indexes, store, config.read_only
+        )
 
     @property
     def _embedder_name(self) -> str:
@@ -166,8 +169,14 @@ class AgentMemorySystem:
         self.close()
 
     def close(self) -> None:
-        """Stop the maintenance thread and release the file; a second call does nothing."""
-        self._close()
+        """Stop the maintenance thread and release the file; a second call does nothing.
+
+        If an interrupt ends it early, call it again."""
+        if self._close.alive:
+            _shut_down(
+                self._maintenance, self._entry_cache, self._indexes, self._store, self.config.read_only
+            )
+            self._close.detach()
 
     def agent(self, agent_id: str) -> AgentMemory:
         """Return a view of one agent: the same methods without `agent_id`."""
@@ -683,9 +692,15 @@ def _new_memory(item: Mapping[str, Any]) -> NewMemory:
 
 
 def _shut_down(
-    maintenance: MaintenanceThread | None, cache: EntryCache, store: MemoryStore, read_only: bool
+    maintenance: MaintenanceThread | None,
+    cache: EntryCache,
+    indexes: IndexCache,
+    store: MemoryStore,
+    read_only: bool,
 ) -> None:
-    """Close a system; also called at garbage collection or exit if `close` never was."""
+    """Close a system; also called at garbage collection or exit if `close` never was.
+
+    After an interrupt it can be called again."""
     if maintenance is not None:
         maintenance.stop()
     try:
@@ -697,6 +712,7 @@ def _shut_down(
     finally:
         cache.close()
         store.close()
+        indexes.start_empty()
 
 
 _open_systems: weakref.WeakSet[AgentMemorySystem] = weakref.WeakSet()

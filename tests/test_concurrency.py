@@ -404,21 +404,28 @@ def test_calls_that_run_while_the_memory_closes_raise_store_closed(
             assert ids(again.recent("ann", 100_000)) == sorted(acknowledged)
 
 
-def test_a_connection_released_while_the_memory_closes_is_closed(open_small: OpenMemory) -> None:
+@pytest.mark.parametrize("way", ["fetch", "read"])
+def test_a_reader_that_is_in_use_while_the_memory_closes_is_closed_afterwards(
+    open_small: OpenMemory, way: str
+) -> None:
     memory = open_small()
     memory.add("ann", "first", id="1")
     connections = memory._store._connections
-    back = connections.reader()
+    used: list[sqlite3.Connection] = []
 
     class Closing(deque):  # type: ignore[type-arg]
         def append(self, connection: Any) -> None:
             memory.close()
+            used.append(connection)
             super().append(connection)
 
     connections._idle = Closing(connections._idle)
-    connections.release(back)
+    if way == "fetch":
+        connections.fetch("SELECT 1")
+    else:
+        connections.read(lambda connection: (memory.close(), used.append(connection)))
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-        back.execute("SELECT 1")
+        used[0].execute("SELECT 1")
 
 
 def test_closing_waits_for_one_batch_only(open_small: OpenMemory, clock: ManualClock) -> None:

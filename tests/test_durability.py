@@ -301,8 +301,7 @@ import signal, sqlite3
 path, after = sys.argv[1], int(sys.argv[2])
 memory = open_memory(path)
 memory.add("ann", "before", id="before")
-with memory._store._connections.writing() as connection:
-    pass
+connection = memory._store._connections.write(lambda connection: connection)
 left = after
 def count():
     global left
@@ -335,9 +334,9 @@ def test_durability_disk_waits_for_the_disk_at_every_commit(
 ) -> None:
     memory = open_small(durability=durability)
     memory.add("ann", "first", id="1")
-    with memory._store._connections.writing() as connection:
-        assert connection.execute("PRAGMA synchronous").fetchone() == (level,)
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection = memory._store._connections.write(lambda connection: connection)
+    assert connection.execute("PRAGMA synchronous").fetchone() == (level,)
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     memory.close()
     assert open_small(durability=durability).get("ann", "1").content == "first"
 

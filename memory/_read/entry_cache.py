@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
+from time import monotonic
 
 import msgspec
 
 from memory._read.read_counts import ReadCounts
 from memory.entry import MemoryEntry, Tier
 from memory.storage import MemoryStore, Record, Row
+from memory.storage.shared_versions import CHECK_SECONDS
 
 _encode = msgspec.msgpack.Encoder().encode
 decode_entry = msgspec.msgpack.Decoder(MemoryEntry).decode
@@ -47,14 +49,14 @@ class AgentEntries:
     and no entry has to be copied.
     """
 
-    __slots__ = ("encoded", "read_version", "records", "seqs", "size", "version")
+    __slots__ = ("by_id", "encoded", "read_version", "records", "size", "version")
 
     def __init__(self, read_version: Callable[[], int]) -> None:
         self.read_version = read_version
         """Returns the current version of the agent's rows."""
         self.version = read_version()
-        self.seqs: dict[str, int] = {}
-        """Seqs of stm memories by id."""
+        self.by_id: dict[str, tuple[int, bytes]] = {}
+        """Seq and encoded entry of stm memories by id."""
         self.encoded: dict[int, bytes] = {}
         """Encoded stm entries by seq."""
         self.records: dict[int, Record] = {}
@@ -73,20 +75,35 @@ class EntryCache:
         self._budget = budget_bytes
         self.reads_by_tier = [0, 0, 0]
         self._closed = False
+        self._generation = store.check_versions()
+        self._check_at = 0.0
+        """When the versions are checked next, on the clock `monotonic`."""
         self.start_empty()
 
     def start_empty(self) -> None:
         """Set up empty. A forked child calls it too, where a lock of the parent may be held forever."""
         self.agents: OrderedDict[str, AgentEntries] = OrderedDict()
         self._size = 0
-        self._lock = threading.Lock()
+        # Not a plain lock: a signal handler that closes the memory may run in a thread that holds it.
+        self._lock = threading.RLock()
         self.read_counts = ReadCounts()
         self._counts = self.read_counts.counts
         self._pending: deque[tuple[Row, int, int]] = deque()
         """Arguments of `keep_new`. The next read caches them, or `keep_new` when there are many."""
 
+    def _check_versions(self) -> None:
+        """Drop everything if the versions under which it was cached are no longer shared."""
+        generation = self._store.check_versions()
+        if generation != self._generation:
+            self._generation = generation
+            self._pending.clear()
+            self.drop()
+        self._check_at = monotonic() + CHECK_SECONDS
+
     def version(self, agent: str) -> int:
         """Return the version of the agent's rows. Call it before reading from the store."""
+        if monotonic() > self._check_at:
+            self._check_versions()
         cached = self.agents.get(agent) or self._open(agent)
         return _DO_NOT_CACHE if cached is None else cached.read_version()
 
@@ -128,7 +145,7 @@ class EntryCache:
             cached = self._writable(agent, version)
             if cached is None or seq in cached.encoded:
                 return
-            cached.seqs[id] = seq
+            cached.by_id[id] = (seq, encoded)
             cached.encoded[seq] = encoded
             self._grow(cached, len(encoded) + _OVERHEAD)
 
@@ -176,6 +193,8 @@ class EntryCache:
 
     def get(self, agent: str, id: str) -> MemoryEntry | int:
         """Return a cached stm memory and count the read; if there is none, return the version."""
+        if monotonic() > self._check_at:
+            self._check_versions()
         if self._pending:
             self._keep_pending()
         cached = self.agents.get(agent) or self._open(agent)
@@ -183,17 +202,17 @@ class EntryCache:
             return _DO_NOT_CACHE
         version = cached.read_version()
         if version == cached.version:
-            seq = cached.seqs.get(id)
-            if seq is not None:
-                encoded = cached.encoded.get(seq)
-                if encoded is not None:
-                    self._counts[agent][seq] += 1
-                    self.reads_by_tier[0] += 1
-                    return decode_entry(encoded)
+            found = cached.by_id.get(id)
+            if found is not None:
+                self._counts[agent][found[0]] += 1
+                self.reads_by_tier[0] += 1
+                return decode_entry(found[1])
         return version
 
     def get_many(self, agent: str, seqs: Iterable[int]) -> dict[int, MemoryEntry]:
         """Return the cached stm memories among `seqs`, by seq, and count the reads."""
+        if monotonic() > self._check_at:
+            self._check_versions()
         if self._pending:
             self._keep_pending()
         cached = self.agents.get(agent)
@@ -247,4 +266,4 @@ class EntryCache:
 
     def _empty(self, cached: AgentEntries) -> None:
         self._size -= cached.size
-        cached.seqs, cached.encoded, cached.records, cached.size = {}, {}, {}, 0
+        cached.by_id, cached.encoded, cached.records, cached.size = {}, {}, {}, 0

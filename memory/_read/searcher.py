@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from memory.search.index import AgentIndex
 
 _Rank: TypeAlias = Callable[[AgentIndex, int, NDArray[np.bool_] | None], list[Match]]
 """Rank an index: up to k matches among the allowed positions, best first."""
+_T = TypeVar("_T")
 _READ_AT_ONCE = 500
 """Memories that a search by attributes reads in one query."""
 _READ_AHEAD = 8
@@ -67,8 +68,9 @@ class Searcher:
         self.searches += 1
         if most == 0:
             return
-        with self._index(agent_id) as index:
-            ranking = by_text(index, query, self._query_vector, most, index.living)
+        ranking = self._with_index(
+            agent_id, lambda index: by_text(index, query, self._query_vector, most, index.living)
+        )
         if ranking is None:
             return
         entries: dict[int, MemoryEntry] = {}
@@ -115,15 +117,18 @@ class Searcher:
         """See `AgentMemorySystem.retrieve_by_attributes`."""
         if limit is not None:
             limit = check_count("limit", limit)
+        check_name("agent_id", agent_id)
         condition, scope = Filter(attributes), Tier.parse_scope(tier)
-        with self._index(agent_id) as index:
+
+        def select(index: AgentIndex) -> tuple[list[int], list[int]]:
             mask = condition.positions(index)
             allowed = index.allowed(scope)
             positions = np.flatnonzero(mask if allowed is None else mask & allowed)
             times = index.columns.created_at[positions]
             positions = positions[np.lexsort((-positions, -times))]
-            seqs: list[int] = index.columns.seq[positions].tolist()
-            tiers: list[int] = index.columns.tier[positions].tolist()
+            return index.columns.seq[positions].tolist(), index.columns.tier[positions].tolist()
+
+        seqs, tiers = self._with_index(agent_id, select)
         matching: list[MemoryEntry] = []
         for start in range(0, len(seqs), _READ_AT_ONCE):
             part = seqs[start : start + _READ_AT_ONCE]
@@ -157,13 +162,16 @@ class Searcher:
         if k == 0:
             return []
         wanted = k
+
+        def best(index: AgentIndex) -> list[Match]:
+            allowed = index.allowed(scope)
+            if bounded:
+                for mask in _masks(index, condition, low, high):
+                    allowed = mask if allowed is None else allowed & mask
+            return rank(index, wanted, allowed)
+
         while True:
-            with self._index(agent_id) as index:
-                allowed = index.allowed(scope)
-                if bounded:
-                    for mask in _masks(index, condition, low, high):
-                        allowed = mask if allowed is None else allowed & mask
-                matches = rank(index, wanted, allowed)
+            matches = self._with_index(agent_id, best)
             entries = self._read_matches(agent_id, matches)
             hits = [
                 _hit(entry, match) for match in matches if (entry := entries.get(match.seq)) is not None
@@ -180,34 +188,22 @@ class Searcher:
             agent_id, [match.seq for match in matches], [match.tier for match in matches]
         )
 
-    def _index(self, agent_id: str) -> _LockedIndex:
-        check_name("agent_id", agent_id)
-        return _LockedIndex(self._indexes, agent_id)
-
-
-class _LockedIndex:
-    """Context manager: an agent's index, locked and up to date. At the end the cache is trimmed."""
-
-    __slots__ = ("_agent", "_index", "_indexes")
-
-    def __init__(self, indexes: IndexCache, agent: str) -> None:
-        self._indexes = indexes
-        self._agent = agent
-
-    def __enter__(self) -> AgentIndex:
-        self._index = self._indexes.index(self._agent)
-        self._index.lock.acquire()
-        try:
-            self._index.catch_up()
-        except BaseException:
-            self._index.lock.release()
-            raise
-        return self._index
-
-    def __exit__(self, *problem: object) -> None:
-        self._index.lock.release()
-        if self._index.changed_size:
-            self._indexes.trim(self._agent)
+    def _with_index(self, agent_id: str, use: Callable[[AgentIndex], _T]) -> _T:
+        """Call `use` with the agent's index, locked and up to date; then trim the cache."""
+        index = self._indexes.index(agent_id)
+        # The lock itself in the `with` statement: no interrupt can come between and leave it locked.
+        with index.lock:
+            try:
+                index.catch_up()
+                result = use(index)
+            except Exception:
+                raise
+            except BaseException:
+                index.reset()  # an interrupt may have left a block half read
+                raise
+        if index.changed_size:
+            self._indexes.trim(agent_id)
+        return result
 
 
 def _check_query(query: object) -> None:

@@ -16,6 +16,9 @@ from memory._tiers.transitions import Transitions
 
 _log = logging.getLogger(__name__)
 
+_JOIN_SECONDS = 1.0
+"""How long `stop` waits before it looks again whether it can wait at all."""
+
 
 class MaintenanceThread:
     """Runs the transitions of one system. Holds no reference to that system, so it can be collected."""
@@ -27,23 +30,27 @@ class MaintenanceThread:
         interval_seconds: float,
         check_every: int,
         before_round: Callable[[], None],
+        is_writing: Callable[[], bool],
     ) -> None:
         """Start nothing yet: the first write does.
 
         `interval_seconds` is the longest time between two rounds. The limits of an agent are checked after
         every `check_every` memories that it stores. `before_round` is called at the start of each round.
+        `is_writing` returns whether the calling thread holds the write lock.
         """
         self._transitions = transitions
         self._interval = interval_seconds
         self._check_every = check_every
         self._before_round = before_round
+        self._is_writing = is_writing
         self._stored: dict[str, int] = {}
         self._due: set[str] = set()
         self.reset()
 
     def reset(self) -> None:
         """Set up without a thread; a forked child calls it, because threads do not survive a fork."""
-        self._lock = threading.Lock()
+        # Not a plain lock: a signal handler that closes the memory may run in a thread that holds it.
+        self._lock = threading.RLock()
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -65,18 +72,25 @@ class MaintenanceThread:
         """Stop after the current batch and wait for it."""
         self._stopped.set()
         self._wake.set()
-        with self._lock:
-            thread = self._thread
-        # The garbage collector may call this in the maintenance thread, which can't wait for itself.
+        thread = self._thread
+        # The garbage collector may call this in the maintenance thread, which can't wait for itself. A
+        # signal handler may call it in the middle of a write; then the thread waits for this one.
         if thread is not None and thread is not threading.current_thread():
-            thread.join()
+            while thread.is_alive() and not self._is_writing():
+                thread.join(_JOIN_SECONDS)
 
     def _start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="agentmemory-maintenance", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name="agentmemory-maintenance", daemon=True)
+        self._thread = thread
+        try:
+            thread.start()
+        except BaseException:
+            # It may run all the same, if an interrupt came after its start. `_run` ends it then.
+            self._thread = None
+            raise
 
     def _run(self) -> None:
-        while not self._stopped.is_set():
+        while not self._stopped.is_set() and self._thread is threading.current_thread():
             self._round()
             self._wake.wait(self._interval)
             self._wake.clear()

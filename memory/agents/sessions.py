@@ -64,6 +64,11 @@ class SessionErrors:
     def closed(self) -> SessionStoreError:
         return SessionStoreError(f"{self._path} was closed before this call: open a new SessionStore")
 
+    def replaced(self) -> SessionStoreError:
+        return SessionStoreError(
+            f"{self._path} was deleted, moved or replaced while it was open: open a new SessionStore"
+        )
+
     def forked(self) -> SessionStoreError:
         return SessionStoreError(
             f"{self._path} was opened before a fork: open a new SessionStore in the child process"
@@ -123,12 +128,21 @@ class SessionStore:
 
     def _prepare(self) -> None:
         # One read transaction: another process may be creating the tables at this time.
-        with self._connections.reading() as db:
-            db.execute("BEGIN")
-            application_id = db.execute("PRAGMA application_id").fetchone()[0]
-            version = db.execute("PRAGMA user_version").fetchone()[0]
-            empty = _is_empty(db)
-            db.execute("COMMIT")
+        def look(db: sqlite3.Connection) -> tuple[int, int, bool]:
+            with db:
+                db.execute("BEGIN")
+                (application_id,) = db.execute("PRAGMA application_id").fetchone()
+                (version,) = db.execute("PRAGMA user_version").fetchone()
+                return application_id, version, _is_empty(db)
+
+        def create(db: sqlite3.Connection) -> None:
+            if _is_empty(db):
+                for statement in _SCHEMA.split(";"):
+                    db.execute(statement)
+                db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+                db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+
+        application_id, version, empty = self._connections.read(look)
         if application_id != _APPLICATION_ID and not empty:
             raise SessionStoreError(f"{self._path} is not a session file: use another path")
         if version > FORMAT_VERSION:
@@ -137,12 +151,7 @@ class SessionStore:
             )
         self._connections.use_wal()
         if application_id != _APPLICATION_ID:
-            with self._connections.writing() as db:
-                if _is_empty(db):
-                    for statement in _SCHEMA.split(";"):
-                        db.execute(statement)
-                    db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-                    db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+            self._connections.write(create)
 
     # -- sessions -----------------------------------------------------------------------------
 
@@ -177,11 +186,14 @@ class SessionStore:
             Session.trusted(**values) if valid and metadata is None else checked(lambda: Session(**values))
         )
         bodies = [_encode(message) for message in messages]
+
+        def insert(db: sqlite3.Connection) -> None:
+            _insert(db, session)
+            if bodies:
+                _insert_messages(db, session.id, 0, bodies)
+
         with self._lock:
-            with self._connections.writing() as db:
-                _insert(db, session)
-                if bodies:
-                    _insert_messages(db, session.id, 0, bodies)
+            self._connections.write(insert)
             self._recent_messages.start(session.id, session.created_at, messages)
         return session
 
@@ -225,7 +237,8 @@ class SessionStore:
         """Create a session that starts with the first `at` messages of another (default: all of them)."""
         if at is not None:
             _check_number("at", at)
-        with self._connections.writing() as db:
+
+        def copy(db: sqlite3.Connection) -> Session:
             parent = self.get(session_id)
             count = parent.message_count if at is None else at
             if count > parent.message_count:
@@ -249,7 +262,9 @@ class SessionStore:
                 " WHERE session_id = ? AND number < ?",
                 (session.id, parent.id, count),
             )
-        return session
+            return session
+
+        return self._connections.write(copy)
 
     def archive(self, session_id: str, archived: bool = True) -> Session:
         """Hide a session from `list`, or show it again; its messages stay."""
@@ -263,10 +278,13 @@ class SessionStore:
 
     def delete(self, session_id: str) -> bool:
         """Delete a session and its messages; return False if there is none."""
-        with self._connections.writing() as db:
+
+        def remove(db: sqlite3.Connection) -> bool:
             self._recent_messages.drop(session_id)
             db.execute("DELETE FROM messages WHERE session_id = ?", (session_id,))
             return db.execute("DELETE FROM sessions WHERE id = ?", (session_id,)).rowcount == 1
+
+        return self._connections.write(remove)
 
     # -- messages -----------------------------------------------------------------------------
 
@@ -279,7 +297,7 @@ class SessionStore:
         return count
 
     def _append(self, session_id: str, bodies: Sequence[bytes]) -> int:
-        with self._connections.writing() as db:
+        def add(db: sqlite3.Connection) -> int:
             row = db.execute(
                 "UPDATE sessions SET message_count = message_count + ?, updated_at = max(updated_at, ?)"
                 " WHERE id = ? RETURNING message_count",
@@ -288,7 +306,9 @@ class SessionStore:
             if row is None:
                 raise _unknown(session_id)
             _insert_messages(db, session_id, row[0] - len(bodies), bodies)
-        return int(row[0])
+            return int(row[0])
+
+        return self._connections.write(add)
 
     def messages(
         self, session_id: str, *, start: int = 0, stop: int | None = None, last: int | None = None
@@ -390,7 +410,7 @@ class SessionStore:
         self.close()
 
     def _change(self, session_id: str, column: str, value: Any) -> Session:
-        with self._connections.writing() as db:
+        def change(db: sqlite3.Connection) -> Session:
             row = db.execute(
                 f"UPDATE sessions SET {column} = ?, updated_at = max(updated_at, ?) WHERE id = ?"
                 f" RETURNING {_COLUMNS}",
@@ -398,7 +418,9 @@ class SessionStore:
             ).fetchone()
             if row is None:
                 raise _unknown(session_id)
-        return _session(row)
+            return _session(row)
+
+        return self._connections.write(change)
 
 
 def _is_empty(db: sqlite3.Connection) -> bool:

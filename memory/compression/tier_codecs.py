@@ -54,7 +54,7 @@ class TierCodecs:
         self._store = store
         self._dimensions = dimensions
         self._keep_fine = config.ltm_config.keep_fine_vectors
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._bodies = ContentCodecs()
         self._vectors: dict[int, VectorCodec] = {
             FLOAT32: make_codec("float32", dimensions),
@@ -72,7 +72,7 @@ class TierCodecs:
 
     def start_in_child(self) -> None:
         """Make a new lock after a fork: another thread of the parent may have held the old one."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     # -- content ------------------------------------------------------------------------------
 

@@ -27,7 +27,8 @@ class IndexCache:
         self._indexes: OrderedDict[str, AgentIndex] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self._total = 0
-        self._lock = threading.Lock()
+        # Not a plain lock: a signal handler that closes the memory may run in a thread that holds it.
+        self._lock = threading.RLock()
 
     def index(self, agent: str) -> AgentIndex:
         """Return the agent's index. The caller must take its lock and call `catch_up` on it."""

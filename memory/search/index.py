@@ -94,9 +94,11 @@ class AgentIndex:
         self._decode = decode
         self._budget = budget_bytes
         self._watch: Callable[[], int] | None = None
-        self._reset()
+        self._generation = 0
+        self.reset()
 
-    def _reset(self) -> None:
+    def reset(self) -> None:
+        """Drop everything; the next `catch_up` reads it from the store."""
         self._state = _NOT_LOADED
         self._version = _UNKNOWN_VERSION
         self.count = 0
@@ -114,8 +116,11 @@ class AgentIndex:
 
     def catch_up(self) -> None:
         """Apply everything that was committed before this call."""
-        if self._watch is None:
+        generation = self._store.check_versions()
+        if self._watch is None or generation != self._generation:
+            self._generation = generation
             self._watch = self._store.watch(self._agent, new_rows=True)
+            self._version = _UNKNOWN_VERSION
         version = _UNKNOWN_VERSION if self._watch is None else self._watch()
         if version == self._version and not version & 1:
             return
@@ -125,7 +130,7 @@ class AgentIndex:
                 if not self._append_own_rows(state):
                     self._read_changes()
             except BaseException:
-                self._reset()  # a partly updated index would give wrong results
+                self.reset()  # a partly updated index would give wrong results
                 raise
         self._version = version  # the one before reading, so that a later commit is not missed
 
@@ -154,7 +159,7 @@ class AgentIndex:
             seen = AgentState(0, self._store.state(self._agent).last_change)
         state, changes, rows = self._store.catch_up(self._agent, seen.last_seq, seen.last_change)
         if changes is None:
-            self._reset()
+            self.reset()
             self._read_changes()
             return
         self.changed_size = True
@@ -169,7 +174,7 @@ class AgentIndex:
         self._append(rows)
         wasteful = self.deleted_count > max(_RELOAD_MIN, self.count // _RELOAD_SHARE)
         if wasteful or (replaced and not self._replace(replaced, known)):
-            self._reset()
+            self.reset()
             self._read_changes()
             return
         self._state = state

@@ -1,24 +1,39 @@
-"""Creating files so that other processes see a whole file or none."""
+"""Creating files so that other processes see a whole file or none, and moving files aside."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+if sys.platform != "win32":
+    import fcntl
+
 _SQLITE_SUFFIXES = ("", "-wal", "-shm", "-journal")
+PRIVATE_FILE = 0o600
+_PRIVATE_FOLDER = 0o700
 
 
 @contextmanager
-def new_file(path: Path) -> Iterator[Path]:
-    """Yield the path of a draft file; publish the draft as `path` when the block ends without an error.
+def new_file(path: Path, *, replace: bool = False) -> Iterator[Path]:
+    """Yield the path of an empty draft that only its owner can read; publish it as `path` at the end.
 
-    If `path` exists by then, that file stays and the draft is deleted."""
+    If the block raises an error, nothing is published. If `path` exists by then, that file stays and the
+    draft is deleted; with `replace` the draft takes its place."""
     draft = path.with_name(f"{path.name}.new-{os.getpid()}-{os.urandom(4).hex()}")
     try:
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE_FILE))
         yield draft
-        _publish(draft, path)
+        if replace:
+            sync(draft)
+            draft.replace(path)
+        else:
+            _publish(draft, path)
     finally:
         for suffix in _SQLITE_SUFFIXES:
             Path(f"{draft}{suffix}").unlink(missing_ok=True)
@@ -34,3 +49,53 @@ def _publish(draft: Path, path: Path) -> None:
         # another process that creates it in the same instant; such a file system has no better way.
         if not path.exists():
             draft.rename(path)
+
+
+def sync(file: Path) -> None:
+    """Wait until the disk has the file's content."""
+    descriptor = os.open(file, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def like_file(file: Path, model: Path) -> None:
+    """Give a new file the permissions of another one, and its owner if this process may.
+
+    Otherwise a file that one user made could lock out another, who may use the database."""
+    found = os.stat(model)
+    os.chmod(file, stat.S_IMODE(found.st_mode) & 0o666)
+    if hasattr(os, "chown"):
+        with contextlib.suppress(PermissionError):
+            os.chown(file, found.st_uid, found.st_gid)
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and its parents if they do not exist; only their owner can enter new ones."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
+
+
+def move_aside(file: Path) -> Path:
+    """Rename a file so that nobody uses it; return its new path."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    aside = file.with_name(f"{file.name}.aside-{stamp}-{os.urandom(2).hex()}")
+    file.rename(aside)
+    return aside
+
+
+@contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Hold a lock among the processes that create a file in a folder. It ends with the process."""
+    if sys.platform == "win32":  # a file that is in use can't be moved there
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

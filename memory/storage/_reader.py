@@ -52,6 +52,7 @@ _GET = (
     "SELECT key, checksum, kind, step, created_at, importance, body_codec, body"
     " FROM memories WHERE agent = ? AND id = ?"
 )
+_STATE = "SELECT last_seq, last_change FROM agents WHERE no = ?"
 _TIER_OF_KEY = f"(key >> {TIER_SHIFT} & {TIER_MASK})"
 _UNKNOWN_AGENT = AgentState(0, 0)
 
@@ -96,14 +97,8 @@ class SQLiteReader:
         self._codec_columns = f"number, purpose, data{', digest, trained_on, deleted' if same else ''}"
 
     def get_one(self, agent: str, id: str) -> Record | None:
-        connection = self._connections.reader()  # a context manager would cost a third more
-        try:
-            agent_no = self._agent_numbers.get(agent) or self._agent_numbers.look_up(connection, agent)
-            found = connection.execute(self._get, (agent_no, id)).fetchone()
-        except sqlite3.Error as problem:
-            self._connections.raise_translated(problem)
-        finally:
-            self._connections.release(connection)
+        agent_no = self._agent_numbers.get(agent) or self._agent_no(agent)
+        found = self._connections.fetch_one(self._get, (agent_no, id))
         if found is None:
             return None
         key, checksum, kind, step, created_at, importance, body_codec, body = found
@@ -115,8 +110,11 @@ class SQLiteReader:
         tier = TIERS[key >> TIER_SHIFT & TIER_MASK]
         return Record(agent, id, key & SEQ_MASK, tier, kind, step, created_at, importance, body_codec, body)
 
+    def _agent_no(self, agent: str) -> int | None:
+        return self._connections.read(lambda connection: self._agent_numbers.look_up(connection, agent))
+
     def get(self, agent: str, ids: Sequence[str]) -> list[Record]:
-        with self._connections.reading() as connection:
+        def read(connection: sqlite3.Connection) -> list[Record]:
             agent_no = self._agent_numbers.look_up(connection, agent)
             return [
                 to_record(agent, values, self._may_lack)
@@ -127,6 +125,8 @@ class SQLiteReader:
                     (agent_no, *part),
                 )
             ]
+
+        return self._connections.read(read)
 
     def get_by_seq(
         self, agent: str, seqs: Sequence[int], tiers: Sequence[int] | None = None
@@ -171,21 +171,13 @@ class SQLiteReader:
             f" WHERE {' AND '.join(['agent = ?', *conditions])}"
             f" ORDER BY {column} {direction}, key & {SEQ_MASK} {direction} LIMIT ?"
         )
-        with self._connections.reading() as connection:
-            agent_no = self._agent_numbers.look_up(connection, agent)
-            found = connection.execute(
-                statement, (agent_no, *bounds, -1 if limit is None else limit)
-            ).fetchall()
+        agent_no = self._agent_numbers.get(agent) or self._agent_no(agent)
+        found = self._connections.fetch(statement, (agent_no, *bounds, -1 if limit is None else limit))
         return [to_record(agent, values, self._may_lack) for values in found]
 
     def all_rows(self, agent: str | None = None) -> Iterator[Row]:
-        rows = self._all_rows(agent)
-        # A store in RAM has one connection, which must not stay locked between two rows.
-        return iter(list(rows)) if self._path is None else rows
-
-    def _all_rows(self, agent: str | None) -> Iterator[Row]:
         # One transaction, so that rows that move or are replaced meanwhile are read once.
-        with self._connections.reading() as connection:
+        def read(connection: sqlite3.Connection) -> Iterator[Row]:
             names = "typeof(name) = 'text'" if agent is None else "name = ?"
             for agent_no, name in connection.execute(
                 f"SELECT no, name FROM agents WHERE {names} ORDER BY no", () if agent is None else (agent,)
@@ -206,29 +198,32 @@ class SQLiteReader:
                         (to_row(name, values, self._may_lack) for values in found), key=attrgetter("seq")
                     )
 
+        return self._connections.iterate(read)
+
     def agents(self) -> list[str]:
         return [name for (name,) in self._connections.fetch(_AGENTS)]
 
     def counts(self, agent: str | None = None) -> dict[Tier, int]:
-        with self._connections.reading() as connection:
+        def read(connection: sqlite3.Connection) -> list[tuple[int, int]]:
             if agent is None:
                 # Counted in an index: it is far smaller than the rows, and it holds the key.
-                found = connection.execute(
+                return connection.execute(
                     f"SELECT {_TIER_OF_KEY}, COUNT(*) FROM memories INDEXED BY by_time"
                     " WHERE agent > 0 GROUP BY 1"
                 ).fetchall()
-            else:
-                agent_no = self._agent_numbers.look_up(connection, agent) or 0
-                found = [
-                    (
-                        tier,
-                        connection.execute(
-                            "SELECT COUNT(*) FROM memories WHERE key > ? AND key <= ?",
-                            key_range(agent_no, tier, 0, SEQ_MASK),
-                        ).fetchone()[0],
-                    )
-                    for tier in Tier
-                ]
+            agent_no = self._agent_numbers.look_up(connection, agent) or 0
+            return [
+                (
+                    tier,
+                    connection.execute(
+                        "SELECT COUNT(*) FROM memories WHERE key > ? AND key <= ?",
+                        key_range(agent_no, tier, 0, SEQ_MASK),
+                    ).fetchone()[0],
+                )
+                for tier in Tier
+            ]
+
+        found = self._connections.read(read)
         return {tier: 0 for tier in Tier} | {Tier(tier): count for tier, count in found}
 
     def evicted(self, agent: str | None = None) -> int:
@@ -238,27 +233,20 @@ class SQLiteReader:
 
     def bytes_on_disk(self) -> int:
         if self._path is None:
-            with self._connections.reading() as connection:
-                pages = connection.execute("PRAGMA page_count").fetchone()[0]
-                size = connection.execute("PRAGMA page_size").fetchone()[0]
+            (pages,), (size,) = map(self._connections.fetch_one, ("PRAGMA page_count", "PRAGMA page_size"))
             return int(pages * size)
         files = (Path(f"{self._path}{suffix}") for suffix in ("", "-wal", "-shm", "-pulse"))
         return sum(os.path.getsize(file) for file in files if file.exists())
 
     def state(self, agent: str) -> AgentState:
-        connection = self._connections.reader()
-        try:
-            return self._state(connection, self._agent_numbers.look_up(connection, agent))
-        except sqlite3.Error as problem:
-            self._connections.raise_translated(problem)
-        finally:
-            self._connections.release(connection)
+        agent_no = self._agent_numbers.get(agent) or self._agent_no(agent)
+        found = self._connections.fetch_one(_STATE, (agent_no,))
+        return AgentState(*found) if found else _UNKNOWN_AGENT
 
     def catch_up(
         self, agent: str, after_seq: int, after_change: int
     ) -> tuple[AgentState, list[Change] | None, IndexColumns]:
-        connection = self._connections.reader()
-        try:
+        def read(connection: sqlite3.Connection) -> tuple[AgentState, list[Change] | None, IndexColumns]:
             agent_no = self._agent_numbers.look_up(connection, agent)
             state = self._state(connection, agent_no)
             if agent_no is None:
@@ -269,13 +257,11 @@ class SQLiteReader:
             if changes:
                 state = AgentState(state.last_seq, changes[-1].number)
             columns = self._new_columns(connection, agent, agent_no, after_seq)
-        except sqlite3.Error as problem:
-            self._connections.raise_translated(problem)
-        finally:
-            self._connections.release(connection)
-        if len(columns.seq):
-            state = AgentState(max(state.last_seq, int(columns.seq[-1])), state.last_change)
-        return state, changes, columns
+            if len(columns.seq):
+                state = AgentState(max(state.last_seq, int(columns.seq[-1])), state.last_change)
+            return state, changes, columns
+
+        return self._connections.read(read)
 
     @staticmethod
     def _changes(connection: sqlite3.Connection, agent_no: int, after_change: int) -> list[Change] | None:
@@ -319,11 +305,7 @@ class SQLiteReader:
                 raise damaged(agent, found[0][0] if found else "?")
 
     def features(self, agent: str, first_seq: int, last_seq: int) -> Iterator[list[Features]]:
-        slices = self._features(agent, first_seq, last_seq)
-        return iter(list(slices)) if self._path is None else slices
-
-    def _features(self, agent: str, first_seq: int, last_seq: int) -> Iterator[list[Features]]:
-        with self._connections.reading() as connection:
+        def read(connection: sqlite3.Connection) -> Iterator[list[Features]]:
             agent_no = self._agent_numbers.look_up(connection, agent)
             if agent_no is None:
                 return
@@ -337,6 +319,8 @@ class SQLiteReader:
                     self._check(agent, rows)
                     yield [(row[0] & SEQ_MASK, *row[4:9]) for row in rows]
 
+        return self._connections.iterate(read)
+
     def stored_before(self, tier: Tier, timestamp: float, limit: int) -> dict[str, list[int]]:
         found = self._connections.fetch(
             f"SELECT name, key & {SEQ_MASK} FROM memories INDEXED BY by_age JOIN agents ON no = agent"
@@ -349,16 +333,15 @@ class SQLiteReader:
         return due
 
     def importance_inputs(self, agent: str, tier: Tier) -> list[tuple[int, float, float, int]]:
-        with self._connections.reading() as connection:
-            agent_no = self._agent_numbers.look_up(connection, agent)
-            if agent_no is None:
-                return []
-            return connection.execute(
-                f"SELECT key & {SEQ_MASK}, importance, created_at, COALESCE("
-                f"(SELECT uses FROM uses WHERE uses.agent = ? AND seq = key & {SEQ_MASK}), 0)"
-                " FROM memories WHERE key > ? AND key <= ? ORDER BY key",
-                (agent_no, *key_range(agent_no, tier, 0, SEQ_MASK)),
-            ).fetchall()
+        agent_no = self._agent_numbers.get(agent) or self._agent_no(agent)
+        if agent_no is None:
+            return []
+        return self._connections.fetch(
+            f"SELECT key & {SEQ_MASK}, importance, created_at, COALESCE("
+            f"(SELECT uses FROM uses WHERE uses.agent = ? AND seq = key & {SEQ_MASK}), 0)"
+            " FROM memories WHERE key > ? AND key <= ? ORDER BY key",
+            (agent_no, *key_range(agent_no, tier, 0, SEQ_MASK)),
+        )
 
     def codecs(self) -> list[StoredCodec]:
         found = self._connections.fetch(f"SELECT {self._codec_columns} FROM codecs WHERE number > 15")
@@ -372,43 +355,26 @@ class SQLiteReader:
 
     @staticmethod
     def _state(connection: sqlite3.Connection, agent_no: int | None) -> AgentState:
-        found = connection.execute(
-            "SELECT last_seq, last_change FROM agents WHERE no = ?", (agent_no,)
-        ).fetchone()
+        found = connection.execute(_STATE, (agent_no,)).fetchone()
         return AgentState(*found) if found else _UNKNOWN_AGENT
 
     def _by_seq(
         self, agent: str, seqs: Sequence[int], columns: str, tiers: Sequence[int] | None = None
     ) -> list[tuple[Any, ...]]:
         """Return values of rows by seq: from the given tier of each, or from all tiers if none is given."""
-        connection = self._connections.reader()
-        try:
-            agent_no = self._agent_numbers.look_up(connection, agent)
-            if agent_no is None:
-                return []
-            if tiers is None:
-                return self._fetch_by_seq(connection, agent_no, seqs, columns)
+        agent_no = self._agent_numbers.get(agent) or self._agent_no(agent)
+        if agent_no is None:
+            return []
+        found: list[tuple[Any, ...]] = []
+        if tiers is not None:
             keys = [key_of(agent_no, tier, seq) for seq, tier in zip(seqs, tiers, strict=True)]
-            found = []
             for part in in_parts(keys):
-                found += connection.execute(_by_key(columns, len(part)), part).fetchall()
+                found += self._connections.fetch(_by_key(columns, len(part)), part)
             return found
-        except sqlite3.Error as problem:
-            self._connections.raise_translated(problem)
-        finally:
-            self._connections.release(connection)
-
-    @staticmethod
-    def _fetch_by_seq(
-        connection: sqlite3.Connection, agent_no: int, seqs: Sequence[int], columns: str
-    ) -> list[tuple[Any, ...]]:
-        """Return values of rows in any tier.
-
-        One statement searches all three tiers: a move between two statements could hide a row."""
-        found = []
+        # One statement searches all three tiers: a move between two statements could hide a row.
         for part in in_parts(seqs, VARIABLES // 3):
             keys = [key_of(agent_no, tier, seq) for tier in _TIER_NUMBERS for seq in part]
-            found += connection.execute(_by_key(columns, len(keys)), keys).fetchall()
+            found += self._connections.fetch(_by_key(columns, len(keys)), keys)
         return found
 
 

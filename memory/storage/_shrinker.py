@@ -46,16 +46,19 @@ class Shrinker:
                 yield returned
 
     def _is_worth_it(self) -> bool:
-        with self._connections.reading() as connection:
+        def read(connection: sqlite3.Connection) -> bool:
             # Files of the first versions were created without incremental vacuum and keep their size.
             if _pragma(connection, "auto_vacuum") != _INCREMENTAL:
                 return False
             pages, free = _pragma(connection, "page_count"), _pragma(connection, "freelist_count")
-        return free > max(_MIN_FREE_PAGES, pages // _MIN_FREE_SHARE)
+            return free > max(_MIN_FREE_PAGES, pages // _MIN_FREE_SHARE)
+
+        return self._connections.read(read)
 
     def _return_slice(self) -> int:
         """Return one slice to the file system; its bytes, 0 if no more than the reserve is left."""
-        with self._connections.writing() as connection:
+
+        def give_back(connection: sqlite3.Connection) -> int:
             before, free = _pragma(connection, "page_count"), _pragma(connection, "freelist_count")
             surplus = free - max(_MIN_FREE_PAGES // 2, (before - free) // _RESERVE_SHARE)
             for _ in range(min(surplus, _SLICE_PAGES)):
@@ -64,6 +67,8 @@ class Shrinker:
                 connection.execute("PRAGMA incremental_vacuum(1)").close()
             pages = before - _pragma(connection, "page_count")
             return pages * _pragma(connection, "page_size")
+
+        return self._connections.write(give_back)
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

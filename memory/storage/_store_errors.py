@@ -5,7 +5,15 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from memory.errors import StoreBusy, StoreClosed, StoreCorrupt, StoreError, StoreFull, StoreReadOnly
+from memory.errors import (
+    StoreBusy,
+    StoreClosed,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreReplaced,
+)
 
 
 class StoreErrors:
@@ -36,6 +44,11 @@ class StoreErrors:
 
     def closed(self) -> StoreClosed:
         return StoreClosed("the memory is closed: open a new AgentMemorySystem")
+
+    def replaced(self) -> StoreReplaced:
+        return StoreReplaced(
+            f"{self._name} was deleted, moved or replaced while it was open: open a new AgentMemorySystem"
+        )
 
     def forked(self) -> StoreClosed:
         return StoreClosed(

@@ -5,11 +5,10 @@ from __future__ import annotations
 import sqlite3
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import compress
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -42,6 +41,8 @@ _MOVES_AT_ONCE = 16
 _INSERT = f"INSERT INTO memories ({INSERTED_COLUMNS}) VALUES ({placeholders(22)})"
 _FIRST_STORED_CODEC = 16
 
+_T = TypeVar("_T")
+
 
 class SQLiteWriter:
     """The writing methods of `MemoryStore`, which documents them."""
@@ -52,41 +53,73 @@ class SQLiteWriter:
         agent_numbers: AgentNumbers,
         versions: SharedVersions,
         recent_rows: RecentRows,
+        refresh_versions: Callable[[], None],
     ) -> None:
+        """`refresh_versions` is called before versions are marked, to follow their file."""
         self._connections = connections
         self._agent_numbers = agent_numbers
         self._versions = versions
         self._recent_rows = recent_rows
+        self._refresh_versions = refresh_versions
         self._samples = SampleSets()
         self._name_key: bytes | None = None
 
     def add(self, rows: Sequence[Row]) -> list[int | None]:
         if not rows:
             return []
-        is_new: list[bool] | None = None
-        new = rows
         checksums = [checksums_of(row) for row in rows]
-        codecs = _stored_codecs(rows)
-        with self._connections.lock:
-            with _VersionChange(self._versions) as change, self._connections.writing() as connection:
-                if codecs:
-                    _refuse_retired(connection, codecs)
-                try:
-                    numbers, seqs = self._insert(connection, rows, checksums)
-                except sqlite3.IntegrityError:  # an id exists already: check all rows, add the new ones
-                    connection.execute("ROLLBACK")
-                    connection.execute("BEGIN IMMEDIATE")
-                    is_new = self._which_are_new(connection, rows)
-                    new = list(compress(rows, is_new))
-                    numbers, seqs = self._insert(connection, new, list(compress(checksums, is_new)))
-                for agent_no in numbers.values():
-                    change.begin(self._versions.writes_slot(agent_no))
-            self._agent_numbers.update(numbers)
-            self._keep_recent(numbers, new, seqs)
-        if is_new is None:
-            return list(seqs)
+        try:
+            return list(self._add(rows, checksums))
+        except _IdExists:  # check all rows, add the new ones
+            is_new: list[bool] = []
+            seqs = self._add(rows, checksums, is_new)
         remaining = iter(seqs)
         return [next(remaining) if new_one else None for new_one in is_new]
+
+    def _add(
+        self, rows: Sequence[Row], checksums: Sequence[Checksums], is_new: list[bool] | None = None
+    ) -> list[int]:
+        """Add rows and return their seqs.
+
+        is_new: if given, only rows with new ids are added, and for each row is noted whether it is one
+        """
+        codecs = _stored_codecs(rows)
+        new = rows
+
+        def insert(connection: sqlite3.Connection) -> tuple[dict[str, int], list[int]]:
+            nonlocal new
+            sums = checksums
+            if codecs:
+                _refuse_retired(connection, codecs)
+            if is_new is not None:
+                is_new[:] = self._which_are_new(connection, rows)
+                new, sums = list(compress(rows, is_new)), list(compress(checksums, is_new))
+            try:
+                numbers, seqs = self._insert(connection, new, sums)
+            except sqlite3.IntegrityError:
+                raise _IdExists from None
+            for agent_no in numbers.values():
+                self._versions.begin(self._versions.writes_slot(agent_no))
+            return numbers, seqs
+
+        with self._connections.lock:
+            numbers, seqs = self._write_marked(insert)
+            self._agent_numbers.update(numbers)
+            self._keep_recent(numbers, new, seqs)
+        return seqs
+
+    def _write_marked(self, work: Callable[[sqlite3.Connection], _T], *, frees_space: bool = False) -> _T:
+        """Do `Connections.write`; then store new versions in the slots that `work` has marked.
+
+        The caller holds the process's write lock: only other processes can write the slots in between."""
+        self._refresh_versions()
+        try:
+            try:
+                return self._connections.write(work, frees_space=frees_space)
+            finally:
+                self._versions.end_all()
+        finally:  # once more, for an interrupt that came in the middle of the first time
+            self._versions.end_all()
 
     def _keep_recent(self, numbers: dict[str, int], rows: Sequence[Row], seqs: Sequence[int]) -> None:
         """Keep the rows that were just committed for the search index of this process."""
@@ -133,11 +166,10 @@ class SQLiteWriter:
         return numbers, seqs
 
     def refuse_conflicts(self, rows: Sequence[Row]) -> None:
-        with self._connections.reading() as connection:
-            self._which_are_new(connection, rows)
+        self._connections.read(lambda connection: self._which_are_new(connection, rows))
 
     def replace(self, old: Row, new: Row) -> bool:
-        with self._changing(old.agent) as (connection, agent_no):
+        def change(connection: sqlite3.Connection, agent_no: int | None) -> bool:
             if agent_no is None:
                 return False
             _refuse_retired(connection, _stored_codecs([new]))
@@ -153,8 +185,10 @@ class SQLiteWriter:
             self._log(connection, agent_no, ChangeKind.REPLACED, None, [old.seq])
             return True
 
+        return self._change(old.agent, change)
+
     def delete(self, agent: str, ids: Sequence[str]) -> int:
-        with self._changing(agent) as (connection, agent_no):
+        def change(connection: sqlite3.Connection, agent_no: int | None) -> int:
             if agent_no is None:
                 return 0
             keys = [
@@ -169,8 +203,10 @@ class SQLiteWriter:
             self._remove_agent(connection, agent, agent_no)
             return removed
 
+        return self._change(agent, change, frees_space=True)
+
     def delete_agent(self, agent: str) -> int:
-        with self._changing(agent) as (connection, agent_no):
+        def change(connection: sqlite3.Connection, agent_no: int | None) -> int:
             if agent_no is None:
                 return 0
             low, high = agent_no << AGENT_SHIFT, (agent_no + 1) << AGENT_SHIFT
@@ -187,8 +223,10 @@ class SQLiteWriter:
             self._remove_agent(connection, agent, agent_no)
             return removed
 
+        return self._change(agent, change, frees_space=True)
+
     def move(self, agent: str, moves: Sequence[Move], source: Tier, target: Tier) -> int:
-        with self._changing(agent) as (connection, agent_no):
+        def change(connection: sqlite3.Connection, agent_no: int | None) -> int:
             if agent_no is None:
                 return 0
             _refuse_retired(connection, _stored_codecs(moves))
@@ -220,8 +258,10 @@ class SQLiteWriter:
                 self._log(connection, agent_no, ChangeKind.MOVED, target, seqs)
             return len(current)
 
+        return self._change(agent, change)
+
     def evict(self, agent: str, seqs: Sequence[int], tier: Tier) -> int:
-        with self._changing(agent) as (connection, agent_no):
+        def change(connection: sqlite3.Connection, agent_no: int | None) -> int:
             if agent_no is None:
                 return 0
             present = [found[0] for found in self._fixed_columns(connection, agent_no, tier, seqs)]
@@ -231,8 +271,10 @@ class SQLiteWriter:
             )
             return removed
 
+        return self._change(agent, change)
+
     def add_read_counts(self, read_counts: dict[str, dict[int, int]]) -> None:
-        with self._connections.writing() as connection:
+        def add(connection: sqlite3.Connection) -> None:
             for agent, counts in read_counts.items():
                 agent_no = self._agent_numbers.look_up(connection, agent)
                 if agent_no is not None:
@@ -247,10 +289,12 @@ class SQLiteWriter:
                         ],
                     )
 
+        self._connections.write(add)
+
     def save_codec(
         self, purpose: str, data: bytes, *, trained_on: int = 0, samples: Sequence[Sample] = ()
     ) -> StoredCodec:
-        with self._connections.writing() as connection:
+        def save(connection: sqlite3.Connection) -> StoredCodec:
             known = connection.execute(
                 "SELECT number, purpose, data, trained_on, deleted FROM codecs WHERE purpose = ?",
                 (purpose,),
@@ -273,42 +317,52 @@ class SQLiteWriter:
                 " VALUES (?, ?, ?, ?, ?, ?)",
                 (purpose, codec_digest(purpose, data), trained_on, deleted, pack_samples(places), data),
             ).lastrowid
-        return StoredCodec(int(number or 0), purpose, data, trained_on, deleted)
+            return StoredCodec(int(number or 0), purpose, data, trained_on, deleted)
+
+        return self._connections.write(save)
 
     def retire_codec(self, number: int) -> None:
-        with self._connections.writing() as connection:
+        def retire(connection: sqlite3.Connection) -> None:
             connection.execute(
                 "UPDATE codecs SET purpose = ?, digest = x'', trained_on = 0, samples = x'', data = x''"
                 " WHERE number = ?",
                 (RETIRED, number),
             )
 
+        self._connections.write(retire)
+
     def setting(self, name: str, default: str | None = None) -> str | None:
         found = self._connections.fetch("SELECT value FROM settings WHERE name = ?", (name,))
         if found or default is None:
             return found[0][0] if found else None
-        with self._connections.writing() as connection:
-            connection.execute(
+        self._connections.write(
+            lambda connection: connection.execute(
                 "INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING",
                 (name, default),
             )
+        )
         return self.setting(name)
 
-    @contextmanager
-    def _changing(self, agent: str) -> Iterator[tuple[sqlite3.Connection, int | None]]:
-        """Yield the connection and the agent's number (None if unknown) in one transaction.
+    def _change(
+        self,
+        agent: str,
+        change: Callable[[sqlite3.Connection, int | None], _T],
+        *,
+        frees_space: bool = False,
+    ) -> _T:
+        """Call `change` with the agent's number (None if unknown) in one transaction.
 
         The agent's versions change with the commit."""
-        with (
-            self._connections.lock,
-            _VersionChange(self._versions) as change,
-            self._connections.writing() as connection,
-        ):
+
+        def marked(connection: sqlite3.Connection) -> _T:
             agent_no = self._agent_numbers.look_up(connection, agent)
             if agent_no is not None:
-                change.begin(self._versions.changes_slot(agent_no))
-                change.begin(self._versions.writes_slot(agent_no))
-            yield connection, agent_no
+                self._versions.begin(self._versions.changes_slot(agent_no))
+                self._versions.begin(self._versions.writes_slot(agent_no))
+            return change(connection, agent_no)
+
+        with self._connections.lock:
+            return self._write_marked(marked, frees_space=frees_space)
 
     def _reserve(self, connection: sqlite3.Connection, agent: str, count: int) -> tuple[int, int]:
         """Return the agent's number and the first of `count` new seqs."""
@@ -489,21 +543,5 @@ def _move_values(move: Move, fixed: Sequence[Any], source: int, target: int, tie
     )
 
 
-class _VersionChange:
-    """Marks version slots before a commit and stores new versions after it.
-
-    The caller holds the process's write lock: only other processes can write the slots in between."""
-
-    def __init__(self, versions: SharedVersions) -> None:
-        self._versions = versions
-        self._marks: list[tuple[int, int]] = []
-
-    def __enter__(self) -> _VersionChange:
-        return self
-
-    def begin(self, slot: int) -> None:
-        self._marks.append((slot, self._versions.begin(slot)))
-
-    def __exit__(self, kind: Any, problem: Any, trace: Any) -> None:
-        for slot, mark in self._marks:
-            self._versions.end(slot, mark)
+class _IdExists(Exception):
+    """The id of a row to add exists already."""

@@ -329,6 +329,16 @@ class MemoryStore(Protocol):
         """Return a value that is stored with the data; if there is none, store `default` and return it."""
 
     @abstractmethod
+    def check_versions(self) -> int:
+        """Check that the functions that `watch` returned still work, if that was not done just now.
+
+        Returns a number. When it changes, they do not work any more: call `watch` again."""
+        ...
+
+    def is_writing(self) -> bool:
+        """Return whether the calling thread is inside a write."""
+        ...
+
     def watch(self, agent: str, *, new_rows: bool = False) -> Callable[[], int] | None:
         """Return a function that returns the current version of the agent's rows.
 

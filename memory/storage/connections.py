@@ -6,6 +6,7 @@ errors become the package's own.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import threading
@@ -13,17 +14,20 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Protocol
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeVar
 
 from memory.errors import StoreReadOnly
 
 _MAX_FORK_WAIT_SECONDS = 10.0
 """How long a fork waits for reads of other threads; a read of all rows can take seconds."""
+_FORK_POLL_SECONDS = 0.0005
+"""Pause between two looks whether other threads have finished before a fork, or the fork before them."""
 _READER_CACHE_KIB = 16384
 """Page cache of one reader: large enough to hold the index pages that random reads by id need."""
+
+_T = TypeVar("_T")
 
 
 class ConnectionErrors(Protocol):
@@ -37,6 +41,9 @@ class ConnectionErrors(Protocol):
 
     def closed(self) -> Exception:
         """Return the error for a call after `close`."""
+
+    def replaced(self) -> Exception:
+        """Return the error for a file that was deleted, or replaced by another one, while it was open."""
 
     def forked(self) -> Exception:
         """Return the error for a call in a child process that can't use this object."""
@@ -60,6 +67,7 @@ class Connections:
         mode: Literal["rw", "ro", "rwc"] = "rw",
         single: bool = False,
         usable_in_child: bool = True,
+        after_checkpoint: Callable[[sqlite3.Connection], None] | None = None,
     ) -> None:
         """Connect to a file when a connection is first needed.
 
@@ -70,8 +78,10 @@ class Connections:
         mode: "ro" to read only, "rwc" to create a missing file
         single: read and write through one connection, in turns; a database in RAM always does
         usable_in_child: False if the owner has state in RAM that must not be used after a fork
+        after_checkpoint: called in the first transaction after each checkpoint
         """
         self._path = path
+        self._file_name = str(path)
         self._errors = errors
         self._disk = disk
         self._busy_timeout = busy_timeout
@@ -79,109 +89,239 @@ class Connections:
         self._single = single or path is None
         self._usable_in_child = usable_in_child
         self.read_only = mode == "ro"
+        self._special = self._single or self.read_only
+        self._after_checkpoint = after_checkpoint
         self._unusable: Callable[[], Exception] | None = None
+        # Locks that a signal handler may take again: it runs in a thread that may hold them.
         self.lock = threading.RLock()
-        """Held while this process writes."""
-        self._opening = threading.Lock()
-        self._open_readers = 0
-        self._pooling = True
-        self._idle: deque[sqlite3.Connection] = deque()
+        """Held while this process writes. Use it in a `with` statement only: an interrupt between two byte
+        codes must not leave it locked."""
+        self._opening = threading.RLock()
+        self._idle: deque[_Connection] = deque()
+        """Readers that are not in use."""
+        self._lent: deque[_Connection] = deque()
+        """Readers that were given to a transaction. When it has ended, they are free again."""
+        self._readers: list[weakref.ref[_Connection]] = []
+        """All readers. One that an interrupt made nobody's is closed and gone from here."""
         self._writer: sqlite3.Connection | None = None
         self._writers_opened = 0
+        self._identity: tuple[int, int] | None = None
+        """Device and inode of the file."""
+        self._known_change: int | None = None
+        """When the file was changed last, as the last transaction saw it."""
+        self._seen_state: _FileState | None = None
+        self._forking = False
+        self._fork_locks: list[Any] = []
         _all_connections.add(self)
 
-    def reader(self) -> sqlite3.Connection:
-        """Return a connection to read with; give it back with `release`."""
-        if self._single:
-            self.lock.acquire()
-            try:
-                return self._writing_connection()
-            except BaseException:
-                self.lock.release()
-                raise
-        try:
-            return self._idle.pop()
-        except IndexError:
-            with self._opening:
-                connection = self._open(writing=False)
-                self._open_readers += 1
-                return connection
-
-    def release(self, connection: sqlite3.Connection) -> None:
-        """Give back a connection of `reader`."""
-        if self._single:
-            self.lock.release()
-            return
-        self._idle.append(connection)
-        if not self._pooling:
-            self._close_idle()
-
-    def _close_idle(self) -> None:
-        with self._opening:
-            while self._idle:
-                self._idle.pop().close()
-                self._open_readers -= 1
-
     def fetch(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
-        """Return all rows of one statement; faster than `reading`."""
-        connection = self.reader()
+        """Return all rows of one statement; faster than `read`."""
+        if self._special:
+            return self._read_special(lambda connection: connection.execute(statement, values).fetchall())
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._another_reader()
         try:
             return connection.execute(statement, values).fetchall()
         except self._errors.translated as problem:
             self.raise_translated(problem)
         finally:
-            self.release(connection)
+            self._idle.append(connection)
+            if self._unusable is not None:
+                self._close_idle()
 
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection in one read transaction: all its statements see the same state."""
-        connection = self.reader()
+    def fetch_one(self, statement: str, values: Sequence[Any] = ()) -> Any:
+        """Return the first row of one statement, or None."""
+        if self._special:
+            return self._read_special(lambda connection: connection.execute(statement, values).fetchone())
         try:
-            if not self._single:
-                connection.execute("BEGIN")
-            yield connection
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._another_reader()
+        try:
+            return connection.execute(statement, values).fetchone()
         except self._errors.translated as problem:
             self.raise_translated(problem)
         finally:
-            self._end_reading(connection)
+            self._idle.append(connection)
+            if self._unusable is not None:
+                self._close_idle()
 
-    def _end_reading(self, connection: sqlite3.Connection) -> None:
+    def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Call `work` with a connection in one read transaction: all its statements see the same state."""
+        if self._special:
+            return self._read_special(work)
         try:
-            if connection.in_transaction and not self._single:
-                connection.execute("COMMIT")
-        except sqlite3.Error as problem:
-            # Even this fails on a damaged file. The connection can't be used again.
-            connection.close()
-            with self._opening:
-                self._open_readers -= 1
+            with self._begin_reading() as connection:
+                return work(connection)
+        except self._errors.translated as problem:
             self.raise_translated(problem)
-        self.release(connection)
+        finally:
+            if self._unusable is not None:
+                self._close_idle()
 
-    @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """Yield the writer in one transaction: committed at the end, rolled back after any exception."""
+    def iterate(self, work: Callable[[sqlite3.Connection], Iterator[_T]]) -> Iterator[_T]:
+        """Return what `work` yields in one read transaction, which ends with the iteration.
+
+        Without a pool of readers, everything is read before the first value is returned."""
+        if self._special:
+            return iter(self._read_special(lambda connection: list(work(connection))))
+        return self._iterate(work)
+
+    def _iterate(self, work: Callable[[sqlite3.Connection], Iterator[_T]]) -> Iterator[_T]:
+        try:
+            with self._begin_reading() as connection:
+                yield from work(connection)
+        except self._errors.translated as problem:
+            self.raise_translated(problem)
+
+    def _read_special(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Read through the only connection, or from a file that is opened read-only."""
+        if self._single:
+            with self.lock:
+                connection = self._writing_connection()
+                try:
+                    return work(connection)
+                except self._errors.translated as problem:
+                    self.raise_translated(problem)
+        while True:
+            state = self._follow_read_only()
+            try:
+                with self._begin_reading() as connection:
+                    result = work(connection)
+            except self._errors.translated as problem:
+                if not state.live and self._read_only_state() != state:
+                    continue
+                self.raise_translated(problem)
+            # An immutable connection takes no locks. What it read counts only if nobody wrote meanwhile.
+            if state.live or self._read_only_state() == state:
+                return result
+
+    def _begin_reading(self) -> _Connection:
+        """Return a reader in a transaction, to be used in a `with` statement at once.
+
+        SQLite's own `__exit__` ends the transaction. It is not Python code, so no interrupt can come
+        between. A reader whose transaction has ended is free again: `_another_reader` finds it."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._another_reader()
+        try:
+            connection.thread = threading.get_ident()
+            connection.execute("BEGIN")
+            self._lent.append(connection)
+            return connection
+        except BaseException:
+            connection.close()
+            raise
+
+    def _another_reader(self) -> _Connection:
+        """Return a reader that is not in use, or open one."""
+        while True:
+            with self._opening:
+                # During a fork, only a thread that has begun to read or write may go on: the fork waits
+                # for it.
+                if not self._forking or self._is_busy_here():
+                    self._reclaim()
+                    if self._idle:
+                        return self._idle.pop()
+                    connection = self._open(writing=False)
+                    self._readers = [known for known in self._readers if known() is not None]
+                    self._readers.append(weakref.ref(connection))
+                    return connection
+            time.sleep(_FORK_POLL_SECONDS)
+
+    def _is_busy_here(self) -> bool:
+        """Return whether this thread is in a transaction."""
+        this = threading.get_ident()
+        return self.is_writing() or any(
+            connection.thread == this and _in_transaction(connection) for connection in list(self._lent)
+        )
+
+    def is_writing(self) -> bool:
+        """Return whether this thread holds the write lock."""
+        owned: bool = self.lock._is_owned()  # type: ignore[attr-defined]
+        return owned
+
+    def _reclaim(self) -> None:
+        """Make the readers idle whose transaction has ended. The caller holds `_opening`."""
+        for _ in range(len(self._lent)):
+            connection = self._lent.popleft()
+            if _in_transaction(connection):
+                self._lent.append(connection)
+            elif not _is_closed(connection):
+                self._idle.append(connection)
+
+    def _close_idle(self) -> None:
+        with self._opening:
+            self._reclaim()
+            while self._idle:
+                self._idle.pop().close()
+
+    def _open_readers(self) -> int:
+        """Return how many readers are open, in use or not."""
+        readers = [known() for known in self._readers]
+        return sum(reader is not None and not _is_closed(reader) for reader in readers)
+
+    def write(self, work: Callable[[sqlite3.Connection], _T], *, frees_space: bool = False) -> _T:
+        """Call `work` with the writer in one transaction: committed at the end, or rolled back.
+
+        frees_space: if the disk is full, let the log start again and try once more
+        """
         if self.read_only:
             raise StoreReadOnly(f"{self._path} was opened with read_only=True")
         with self.lock:
-            connection = self._writing_connection()
             try:
-                connection.execute("BEGIN IMMEDIATE")
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException as problem:
-                # After an error such as a full disk, SQLite may have rolled back already.
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                if isinstance(problem, self._errors.translated):
+                return self._write(work)
+            except self._errors.translated as problem:
+                is_full = getattr(problem, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+                if not (frees_space and is_full and self._unusable is None):
                     self.raise_translated(problem)
-                raise
+            self._make_room()
+            try:
+                return self._write(work)
+            except self._errors.translated as problem:
+                self.raise_translated(problem)
+
+    def _write(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        connection = self._writing_connection()
+        # SQLite's own `__exit__` commits or rolls back: see `_begin_reading`.
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            if self._path is None:
+                return work(connection)
+            changed_at = self._changed_at()
+            if changed_at != self._known_change and self._after_checkpoint is not None:
+                self._after_checkpoint(connection)
+            result = work(connection)
+        self._known_change = changed_at
+        return result
+
+    def _changed_at(self) -> int:
+        """Return when the file was last changed: by a checkpoint, as commits write to the log alone.
+
+        Raises an error if the path leads to another file than before."""
+        try:
+            found = os.stat(self._file_name)
+        except OSError:
+            raise self._errors.replaced() from None
+        if (found.st_dev, found.st_ino) != self._identity:
+            raise self._errors.replaced()
+        return found.st_mtime_ns
+
+    def _make_room(self) -> None:
+        """Let the log start again at its beginning: then a short write needs no new space on a full disk.
+
+        If that is not possible, the write fails once more, and says why."""
+        with contextlib.suppress(*self._errors.translated):
+            self._writing_connection().execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
 
     def close(self) -> None:
         """Close all connections; every later call raises the error for a closed file."""
         with self.lock:
             if self._unusable is None:
                 self._unusable = self._errors.closed
-            self._pooling = False
             self._close_idle()
             if self._writer is not None:
                 self._writer.close()
@@ -193,7 +333,10 @@ class Connections:
         Returns how many pages stay in the log because a reader still needs an older state."""
         if self._path is None:
             return 0
-        connection = self.reader()
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._another_reader()
         try:
             # A passive checkpoint copies most pages and does not block writers. The rest is short.
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
@@ -207,7 +350,9 @@ class Connections:
         except sqlite3.Error as problem:
             self.raise_translated(problem)
         finally:
-            self.release(connection)
+            self._idle.append(connection)
+            if self._unusable is not None:
+                self._close_idle()
 
     def data_version(self) -> int:
         """Return a number that changes when another connection has written; for a single connection.
@@ -220,8 +365,8 @@ class Connections:
     def use_wal(self) -> None:
         """Switch a new file to WAL mode. SQLite itself does not wait if two processes do so at once."""
         deadline = time.monotonic() + self._busy_timeout
-        connection = self.reader()
-        try:
+        with self.lock:
+            connection = self._writing_connection()
             while True:
                 try:
                     connection.execute("PRAGMA journal_mode = WAL")
@@ -231,38 +376,42 @@ class Connections:
                     if not busy or time.monotonic() > deadline:
                         self.raise_translated(problem)
                     time.sleep(0.005)
-        finally:
-            self.release(connection)
 
     def raise_translated(self, problem: Exception) -> NoReturn:
         """Raise the package's error for an error of SQLite."""
+        if self._unusable is not None:  # closed by another thread or by a signal handler
+            raise self._unusable() from problem
         raise self._errors.translate(problem) from problem
 
     def _writing_connection(self) -> sqlite3.Connection:
         if self._writer is None or self._unusable is not None:
             self._writer = self._open(writing=True)
             self._writers_opened += 1
+            self._known_change = None
         return self._writer
 
-    def _open(self, *, writing: bool) -> sqlite3.Connection:
+    def _open(self, *, writing: bool) -> _Connection:
         if self._unusable is not None:
             raise self._unusable()
         if self._path is None:
             name, uri = ":memory:", False
         else:
-            name, uri = f"{self._path.as_uri()}?mode={self._uri_mode(self._path)}", True
+            name, uri = f"{self._path.as_uri()}?{self._uri_options()}", True
+        before = self._file_identity()
         try:
-            connection = sqlite3.connect(
+            connection: _Connection = sqlite3.connect(
                 name,
                 uri=uri,
                 timeout=self._busy_timeout,
                 isolation_level=None,
                 check_same_thread=False,
                 cached_statements=256,
+                factory=_Connection,
             )
         except sqlite3.Error as problem:
             self.raise_translated(problem)
         try:
+            self._check_identity(before)
             if writing and not self.read_only:
                 level = "FULL" if self._disk else "NORMAL"
                 connection.execute(f"PRAGMA synchronous = {level}")
@@ -274,41 +423,158 @@ class Connections:
         except sqlite3.Error as problem:
             connection.close()
             self.raise_translated(problem)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
-    def _uri_mode(self, path: Path) -> str:
-        # In a folder without write permission SQLite can't create the -shm file and refuses to read, unless
-        # the file is declared immutable. It is, as long as it has no log: every read checks that again.
-        if self.read_only and not os.access(path.parent, os.W_OK) and not Path(f"{path}-wal").exists():
-            self._pooling = False
-            return "ro&immutable=1"
-        return self._mode
-
-    def before_fork(self) -> None:
-        """Close all connections; none is opened again until `after_fork`."""
-        self.lock.acquire()
-        self._opening.acquire()
+    def _file_identity(self) -> tuple[int, int] | None:
+        """Return device and inode of the file at the path; None if there is none."""
         if self._path is None:
-            return
+            return None
+        try:
+            found = os.stat(self._file_name)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _check_identity(self, before: tuple[int, int] | None) -> None:
+        """Raise an error if a new connection leads to another file than the first one did.
+
+        What is cached, such as the numbers of agents, must not be used with another file.
+        `before` is the identity of the file before the connection was opened."""
+        after = self._file_identity()
+        if self._identity is None:
+            self._identity = after
+        if after != self._identity or (before is not None and before != after):
+            raise self._errors.replaced()
+
+    # -- read-only files ----------------------------------------------------------------------
+
+    def _uri_options(self) -> str:
+        """Return how SQLite opens the file.
+
+        SQLite creates the files -wal and -shm for readers too. A read-only memory must not: it would leave
+        files that belong to another user, and the owner could not write them. So it reads through a log
+        that a writer has opened, and without one it declares the file immutable."""
+        if not self.read_only:
+            return f"mode={self._mode}"
+        return "mode=ro&readonly_shm=1" if self._read_only_state().live else "mode=ro&immutable=1"
+
+    def _read_only_state(self) -> _FileState:
+        log, shared = (_size_of(f"{self._file_name}{suffix}") for suffix in ("-wal", "-shm"))
+        try:
+            found = os.stat(self._file_name)
+        except OSError:
+            raise self._errors.replaced() from None
+        if log and shared is None:
+            raise StoreReadOnly(
+                f"{self._path} has a log that no process has opened: open the memory once without read_only"
+            )
+        live = log is not None and shared is not None
+        # A live log tells SQLite itself what has changed.
+        return _FileState(live, () if live else (found.st_ino, found.st_size, found.st_mtime_ns))
+
+    def _follow_read_only(self) -> _FileState:
+        """Return the state of the file; close readers that were opened in another one."""
+        state = self._read_only_state()
+        if state != self._seen_state:
+            self._close_idle()
+            self._seen_state = state
+        return state
+
+    # -- forks --------------------------------------------------------------------------------
+
+    def before_fork(self, deadline: float) -> None:
+        """Close all connections; none is opened again until `after_fork`.
+
+        Waits until `deadline` for other threads, which may finish what they have begun."""
+        self._forking = True
+        while True:
+            self._fork_locks = self._lock_for_fork(deadline)
+            if self._path is None or self._close_for_fork() or time.monotonic() > deadline:
+                return
+            self._unlock_after_fork()
+            time.sleep(_FORK_POLL_SECONDS)
+
+    def _lock_for_fork(self, deadline: float) -> list[Any]:
+        """Return the locks that this thread has got."""
+        if not self.lock.acquire(timeout=max(deadline - time.monotonic(), 0)):
+            return []
+        self._opening.acquire()  # never held for long
+        return [self.lock, self._opening]
+
+    def _unlock_after_fork(self) -> None:
+        while self._fork_locks:
+            self._fork_locks.pop().release()
+
+    def _close_for_fork(self) -> bool:
+        """Close the connections that are not in use; return whether to wait for the others is useless."""
+        if len(self._fork_locks) < 2:
+            return False
         if self._writer is not None and not self._writer.in_transaction:
             self._writer.close()
             self._writer = None
-        deadline = time.monotonic() + _MAX_FORK_WAIT_SECONDS
-        while self._open_readers and time.monotonic() < deadline:
-            try:
-                self._idle.pop().close()
-                self._open_readers -= 1
-            except IndexError:
-                time.sleep(0.0005)  # another thread is still reading
+        self._close_idle()
+        this = threading.get_ident()
+        in_this_thread = any(connection.thread == this for connection in self._lent)
+        # There is nothing to wait for if this thread itself forks in the middle of a transaction.
+        return in_this_thread or self._writer is not None or not self._open_readers()
 
     def after_fork(self, *, in_child: bool) -> None:
         """Allow connections again, in a child only if it inherited none of its parent's."""
-        inherited = self._path is not None and (self._open_readers or self._writer is not None)
-        if in_child and (inherited or not self._usable_in_child):
-            # An inherited connection could corrupt the file. An error is better than lost memories.
-            self._unusable, self._pooling = self._errors.forked, False
-        self._opening.release()
-        self.lock.release()
+        self._forking = False
+        if in_child:
+            inherited = self._path is not None and (self._open_readers() or self._writer is not None)
+            if inherited or len(self._fork_locks) < 2 or not self._usable_in_child:
+                # An inherited connection could corrupt the file. An error is better than lost memories.
+                self._unusable = self._errors.forked
+            if len(self._fork_locks) < 2:  # another thread of the parent holds them for ever
+                self.lock, self._opening = threading.RLock(), threading.RLock()
+        self._unlock_after_fork()
+
+
+class _Connection(sqlite3.Connection):
+    """A connection that can have weak references."""
+
+    thread = 0
+    """The thread that began the last read transaction."""
+
+
+class _FileState(NamedTuple):
+    """How a read-only memory reads its file."""
+
+    live: bool
+    """Whether a writer has the log open. Otherwise the file is read as immutable."""
+    identity: tuple[int, ...]
+    """Changes when an immutable file changes."""
+
+
+def _in_transaction(connection: sqlite3.Connection) -> bool:
+    try:
+        return connection.in_transaction
+    except sqlite3.ProgrammingError:  # closed
+        return False
+
+
+def _is_closed(connection: sqlite3.Connection) -> bool:
+    try:
+        connection.total_changes  # noqa: B018  (raises an error if it is closed)
+    except sqlite3.ProgrammingError:
+        return True
+    return False
+
+
+def _size_of(file: str) -> int | None:
+    try:
+        return os.stat(file).st_size
+    except OSError:
+        return None
+
+
+def is_open(path: Path) -> bool:
+    """Return whether this process has the file open."""
+    return any(known._path == path and known._unusable is None for known in list(_all_connections))
 
 
 _all_connections: weakref.WeakSet[Connections] = weakref.WeakSet()
@@ -319,8 +585,9 @@ _forking: list[Connections] = []
 def _before_fork() -> None:
     _one_fork_at_a_time.acquire()
     _forking[:] = [connections for connections in list(_all_connections) if connections._unusable is None]
+    deadline = time.monotonic() + _MAX_FORK_WAIT_SECONDS
     for connections in _forking:
-        connections.before_fork()
+        connections.before_fork(deadline)
 
 
 def _after_fork(*, in_child: bool) -> None:

@@ -12,7 +12,8 @@ from hashlib import blake2b
 from pathlib import Path
 
 from memory.errors import StoreCorrupt, StoreTooNew
-from memory.storage._new_files import new_file
+from memory.storage._log_owner import stamp
+from memory.storage._new_files import make_folder, new_file
 
 APPLICATION_ID = 0x41674D65  # "AgMe": marks AgentMemory files among SQLite databases
 FORMAT_VERSION = 2
@@ -107,11 +108,12 @@ def key_of(agent_no: int, tier: int, seq: int) -> int:
 
 def create_file(path: Path) -> None:
     """Create an empty database at `path`, whole or not at all; an existing file stays as it is."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with new_file(path) as draft:
         connection = sqlite3.connect(draft, isolation_level=None)
         try:
             create_tables(connection)
+            stamp(connection)
             connection.execute("PRAGMA journal_mode = WAL")
         finally:
             connection.close()

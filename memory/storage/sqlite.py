@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from memory.errors import StoreCorrupt, StoreFull, StoreReadOnly, StoreTooNew
+from memory._base.locks import fork_safe_lock
+from memory.errors import StoreCorrupt, StoreError, StoreFull, StoreReadOnly, StoreTooNew
 from memory.storage._agent_numbers import AgentNumbers
+from memory.storage._log_owner import has_foreign_log, move_leftovers_aside, move_log_aside, stamp
+from memory.storage._new_files import locked_folder, make_folder
 from memory.storage._reader import SQLiteReader
 from memory.storage._recent_rows import RecentRows
 from memory.storage._shrinker import Shrinker
 from memory.storage._store_errors import StoreErrors
 from memory.storage._writer import SQLiteWriter
 from memory.storage.base import IndexColumns
-from memory.storage.connections import Connections
+from memory.storage.connections import Connections, is_open
 from memory.storage.schema import (
     FORMAT_VERSION,
     check_file,
@@ -26,7 +30,7 @@ from memory.storage.schema import (
     migrate,
     too_new,
 )
-from memory.storage.shared_versions import SharedVersions
+from memory.storage.shared_versions import CHECK_SECONDS, SharedVersions
 
 
 class SQLiteStore:
@@ -54,22 +58,30 @@ class SQLiteStore:
         # Resolved once: a link and its file must share their versions, and the working folder may change.
         path = None if path is None else path.resolve()
         self._path = path
-        if path is not None:
-            _prepare_file(path, read_only)
-        self._connections = Connections(
-            path,
-            errors=StoreErrors(path, busy_timeout),
-            disk=disk,
-            busy_timeout=busy_timeout,
-            mode="ro" if read_only else "rw",
-        )
+        with _one_opening:
+            if path is not None:
+                _prepare_file(path, read_only)
+            self._connections = Connections(
+                path,
+                errors=StoreErrors(path, busy_timeout),
+                disk=disk,
+                busy_timeout=busy_timeout,
+                mode="ro" if read_only else "rw",
+                after_checkpoint=stamp,
+            )
+            try:
+                self._check_tables(path)
+            except BaseException:
+                self._connections.close()
+                raise
         try:
-            self._check_tables(path)
             file_format, was_migrated = self._bring_to_format(read_only)
             self._versions = _open_versions(path, read_only)
         except BaseException:
             self._connections.close()
             raise
+        self._check_versions_at = 0.0
+        self._generation = 0
         self._agent_numbers = AgentNumbers()
         self._recent_rows = RecentRows()
 
@@ -100,7 +112,9 @@ class SQLiteStore:
 
         # Only a read-only store can lack shared versions, and it never writes any.
         versions = self._versions or SharedVersions(None)
-        writer = SQLiteWriter(self._connections, self._agent_numbers, versions, self._recent_rows)
+        writer = SQLiteWriter(
+            self._connections, self._agent_numbers, versions, self._recent_rows, self._refresh_versions
+        )
         self.add = writer.add
         self.refuse_conflicts = writer.refuse_conflicts
         self.replace = writer.replace
@@ -114,7 +128,41 @@ class SQLiteStore:
         self.setting = writer.setting
 
         self.shrink = Shrinker(self._connections).shrink
-        self.close = self._connections.close
+
+    def close(self) -> None:
+        self._connections.close()
+        versions, self._versions = self._versions, None
+        self._generation += 1
+        if versions is not None:
+            versions.close()
+
+    def is_writing(self) -> bool:
+        return self._connections.is_writing()
+
+    def check_versions(self) -> int:
+        now = time.monotonic()
+        if now >= self._check_versions_at:
+            try:
+                self._refresh_versions()
+            except StoreError:
+                # Nothing can be cached then. The next write says what is wrong.
+                self._versions = None
+                self._generation += 1
+            self._check_versions_at = now + CHECK_SECONDS
+        return self._generation
+
+    def _refresh_versions(self) -> None:
+        """Follow the file of the versions, if somebody has deleted or replaced it."""
+        versions = self._versions
+        if versions is None:
+            return
+        before = versions.generation
+        try:
+            versions.check()
+        except OSError as problem:
+            raise StoreReadOnly(f"{self._path}-pulse can't be used: {problem.strerror}") from None
+        if versions.generation != before:
+            self._generation += 1
 
     def watch(self, agent: str, *, new_rows: bool = False) -> Callable[[], int] | None:
         agent_no = self._agent_numbers.get(agent)
@@ -122,8 +170,7 @@ class SQLiteStore:
             return None
         versions = self._versions
         slot = versions.writes_slot(agent_no) if new_rows else versions.changes_slot(agent_no)
-        # The function keeps the slots mapped, also after `close`.
-        return partial(self._versions.slots.__getitem__, slot)
+        return partial(versions.slots.__getitem__, slot)
 
     def recent_rows(self, agent: str, after_seq: int, last_seq: int) -> IndexColumns | None:
         agent_no = self._agent_numbers.get(agent)
@@ -133,24 +180,25 @@ class SQLiteStore:
         """Migrate an older file unless it is opened to read only.
 
         Returns the file's format, and whether it was migrated once."""
-        with self._connections.reading() as connection:
-            version = format_of(connection)
+        version = self._connections.read(format_of)
         if version < FORMAT_VERSION and not read_only:
-            with self._connections.writing() as connection:
-                migrate(connection)
-                version = format_of(connection)
+            self._connections.write(migrate)
+            version = self._connections.read(format_of)
         if version > FORMAT_VERSION:
             raise StoreTooNew(too_new(self._path, version))
         found = self._connections.fetch("SELECT 1 FROM settings WHERE name = 'migrated'")
         return version, bool(found)
 
     def _check_tables(self, path: Path | None) -> None:
-        with self._connections.reading() as connection:
-            if path is None:
-                create_tables(connection)
-            names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        if path is None:
+            self._connections.read(create_tables)
+        names = {name for (name,) in self._connections.fetch("SELECT name FROM sqlite_master")}
         if not {"agents", "memories", "changes", "codecs", "settings"} <= names:
             raise StoreCorrupt(f"{path} lacks tables of an AgentMemory database: restore it from a copy")
+
+
+_one_opening = fork_safe_lock()
+"""Held while the log is checked and the file is opened, so that two threads can't do it at once."""
 
 
 def _prepare_file(path: Path, read_only: bool) -> None:
@@ -158,7 +206,15 @@ def _prepare_file(path: Path, read_only: bool) -> None:
         if not path.exists():
             if read_only:
                 raise StoreReadOnly(f"{path} does not exist and read_only=True")
-            create_file(path)
+            make_folder(path.parent)
+            with locked_folder(path.parent):
+                if not path.exists():
+                    move_leftovers_aside(path)
+                create_file(path)
+        elif not is_open(path) and has_foreign_log(path):
+            if read_only:
+                raise StoreReadOnly(f"{path}-wal is the log of another file: open {path} without read_only")
+            move_log_aside(path, f"is not the log of {path.name} as it is now")
         check_file(path)
     except sqlite3.Error as problem:
         raise StoreReadOnly(f"{path} can't be created: {problem}") from None
@@ -170,10 +226,14 @@ def _open_versions(path: Path | None, read_only: bool) -> SharedVersions | None:
     if path is None:
         return SharedVersions(None)
     try:
-        return SharedVersions(Path(f"{path}-pulse"))
+        return SharedVersions(path, read_only=read_only)
     except OSError as problem:
         if read_only:
             return None  # nothing can be cached then: slower, but correct
         if problem.errno == errno.ENOSPC:
             raise StoreFull(f"no space left beside {path}") from None
+        if problem.errno in (errno.ELOOP, errno.EINVAL, errno.ENXIO):
+            raise StoreReadOnly(
+                f"{path}-pulse is not a regular file: remove it, and open the memory again"
+            ) from None
         raise StoreReadOnly(f"the folder of {path} can't be written: check its permissions") from None

@@ -407,6 +407,7 @@ for _ in range(3):
     if os.geteuid() != 0:
         pytest.skip("needs a second user")
     path = Path(shutil.copy(sound, public_folder))
+    path.chmod(0o644)
     with start_python(script, sound, path) as reader:
         seen = [json.loads(reader.stdout.readline())]
         for text in ("new", "newer"):
@@ -651,33 +652,43 @@ def test_a_versions_file_may_be_deleted_while_open(open_small: OpenMemory, sound
         assert Path(f"{sound}-pulse").is_file()
 
 
-def test_the_end_of_one_change_keeps_the_mark_of_another() -> None:
-    versions = SharedVersions(None)
-    first = versions.begin(3)
-    second = versions.begin(3)
-    versions.end(3, first)
-    assert versions.slots[3] == second
-    versions.end(3, second)
-    assert versions.slots[3] % 2 == 0
-    assert versions.slots[3] != 0
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    """A file in place of a database: the versions take over its permissions."""
+    path = tmp_path / "memory.db"
+    path.touch(0o640)
+    return path
+
+
+def test_the_end_of_one_change_keeps_the_mark_of_another(database: Path) -> None:
+    one, other = SharedVersions(database), SharedVersions(database)
+    one.begin(3)
+    other.begin(3)
+    mark = other.slots[3]
+    one.end_all()
+    assert other.slots[3] == mark
+    other.end_all()
+    assert one.slots[3] % 2 == 0
+    assert one.slots[3] != 0
 
 
 def test_every_change_leaves_a_new_version() -> None:
     """The end of another process's change may overwrite our mark while we commit."""
     versions = SharedVersions(None)
-    mark = versions.begin(3)
+    versions.begin(3)
     late_end_of_another = 4_444
     versions.slots[3] = late_end_of_another
-    versions.end(3, mark)
+    versions.end_all()
     assert versions.slots[3] != late_end_of_another
     assert versions.slots[3] % 2 == 0
 
 
-def test_opening_a_versions_file_again_keeps_its_versions(tmp_path: Path) -> None:
-    path = tmp_path / "versions"
-    one = SharedVersions(path)
-    one.end(5, one.begin(5))
-    other = SharedVersions(path)
+def test_opening_a_versions_file_again_keeps_its_versions(database: Path) -> None:
+    one = SharedVersions(database)
+    one.begin(5)
+    one.end_all()
+    other = SharedVersions(database)
     assert other.slots[5] == one.slots[5] != 0
-    mark = other.begin(5)
-    assert one.slots[5] == mark
+    other.begin(5)
+    assert one.slots[5] == other.slots[5]
+    assert one.slots[5] % 2 == 1

@@ -380,8 +380,7 @@ def test_a_kill_while_pages_are_returned_loses_nothing(
     script = """
 import signal
 memory = open_memory(sys.argv[1], stm={"memory_limit": None})
-with memory._store._connections.writing() as connection:
-    pass
+connection = memory._store._connections.write(lambda connection: connection)
 left = int(sys.argv[2])
 def count():
     global left
