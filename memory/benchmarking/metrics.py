@@ -25,6 +25,8 @@ class Metric:
     better: Better = "neither"
     most: float | None = None
     """The largest possible value, such as 1 for a share. Intervals end there."""
+    whole: bool = False
+    """Whether it counts things, so that a result file holds a whole number."""
 
 
 SHARE = Metric("", "higher", most=1.0)
@@ -33,6 +35,7 @@ SHARE = Metric("", "higher", most=1.0)
 
 # The first match counts, so longer endings come before shorter ones.
 _ENDINGS: tuple[tuple[str, Metric], ...] = (
+    ("items_processed", Metric(whole=True)),
     ("_per_second", Metric("/s", "higher")),
     ("_per_mb", Metric("/MB", "higher")),
     ("total_time_seconds", Metric("s", "neither")),

@@ -22,7 +22,8 @@ from typing import Any
 from memory.benchmarking.config import BenchmarkConfig
 from memory.benchmarking.errors import BenchmarkError, InvalidBenchmarkConfig, NothingMeasured
 from memory.benchmarking.framework import FunctionSuite
-from memory.benchmarking.model.files import find_run, read_run, run_folders
+from memory.benchmarking.model.files import find_run, read_result, read_run, run_folders
+from memory.benchmarking.model.paths import NO_FIGURES
 from memory.benchmarking.model.records import Case, Run
 from memory.benchmarking.run.discovery import BenchmarkCatalog, discover
 from memory.benchmarking.run.execution import Execution, Listener, new_run, resumable_run
@@ -113,7 +114,7 @@ class BenchmarkRunner(FunctionSuite):
     def run_cases(self, cases: Sequence[Case]) -> FinishedRun:
         """Run planned cases; results go to a new folder in the configuration's `output_dir`.
 
-        Raises `NothingMeasured` if no round gave a figure.
+        Raises `NothingMeasured` if no round gave a figure, unless every benchmark only returned none.
         """
         return self._execute(*new_run(self.config, cases, workers=self.workers))
 
@@ -133,9 +134,19 @@ class BenchmarkRunner(FunctionSuite):
         finished = execution.execute()
         measured = any(ref.headline for ref in finished.results)
         if not measured and not execution.interrupted:
-            reasons = {failure.message for failure in finished.failures}
-            raise NothingMeasured(f"no round gave a figure: {'; '.join(sorted(reasons))} (see {folder})")
+            reasons = _reasons_for_nothing(folder, finished)
+            if reasons != {NO_FIGURES}:  # that alone is a warning of the summary
+                why = "; ".join(sorted(reasons))
+                raise NothingMeasured(f"no round gave a figure: {why} (see {folder})")
         return FinishedRun(folder, finished, execution.interrupted)
+
+
+def _reasons_for_nothing(folder: Path, run: Run) -> set[str]:
+    """Return why a run has no figures: messages of failed rounds, and reasons of what is not available."""
+    reasons = {failure.message for failure in run.failures}
+    for ref in run.results:
+        reasons.update(read_result(folder / ref.file).metadata.get("not_available", {}).values())
+    return reasons
 
 
 def _latest_unfinished(output_dir: Path) -> Path | None:

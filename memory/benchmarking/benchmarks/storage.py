@@ -16,6 +16,7 @@ from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.model.presentation import BarChart, LineChart, PercentileChart
 from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads.states import agent_states
+from memory.benchmarking.workloads.states import generate_test_state as generate_test_state
 
 AGENT = "benchmark_agent"
 _LEAST_WRITES = 10

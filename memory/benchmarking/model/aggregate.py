@@ -46,7 +46,8 @@ def make_result(
         if path:
             _plant(tree, path, None)
     for path, figure in metrics.items():
-        _plant(tree, path, figure.value)
+        is_whole = declaration.metric(leaf_of(path)).whole
+        _plant(tree, path, int(figure.value) if is_whole else figure.value)
     names = {leaf_of(path) for path in paths}
     units = {}
     for name in sorted(names):
@@ -110,7 +111,7 @@ def _figure(path: str, rounds: Sequence[Round], declaration: Declaration) -> Fig
         len(each.samples[timing].wall_ns) // _ITEM_BYTES for each in rounds if timing in each.samples
     ]
     return Figure(
-        value=_short(estimate.value),
+        value=float(round(estimate.value)) if metric.whole else _short(estimate.value),
         low=None if estimate.low is None else _short(estimate.low),
         high=None if end is None else _short(end),
         rounds=[_short(value) for value in estimate.rounds],

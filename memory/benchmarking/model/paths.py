@@ -35,6 +35,12 @@ class NotAvailable:
     reason: str
 
 
+NO_FIGURES = (
+    'it returned no figures: return at least one number, as in {"seconds": 0.2}, or bench.time(function)'
+)
+"""The reason of a result without any figure; a run shows it as a warning."""
+
+
 def leaf_of(path: str) -> str:
     """Return the last segment of a path: the metric's name."""
     return path.rpartition(SEPARATOR)[2]

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from memory.benchmarking.errors import BenchmarkError
 from memory.benchmarking.model.files import DEFAULT_FOLDER, read_result
-from memory.benchmarking.model.paths import leaf_of
+from memory.benchmarking.model.paths import NO_FIGURES, leaf_of
 from memory.benchmarking.model.records import Result, ResultRef, Run
 from memory.benchmarking.run.previous_runs import SincePrevious, verdicts_since_previous
 from memory.benchmarking.text.display import NOTHING, clean, figure_text, interval_text, table
@@ -54,7 +54,10 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
         rows.append((name, *_cells(ref, result, since)))
         paths.append(ref.headline)
         for path, reason in result.metadata.get("not_available", {}).items():
-            notes.append(f"{name} {path}".rstrip() + f": n/a, {reason}")
+            if reason == NO_FIGURES:
+                warnings.append(f"WARNING: {name}: {reason}")
+            else:
+                notes.append(f"{name} {path}".rstrip() + f": n/a, {reason}")
         for found in result_notes(result):
             if found.is_warning:
                 warnings.append(f"WARNING: {name} {found.where}: {found.short}")

@@ -34,7 +34,7 @@ from memory.benchmarking.measure.timing import Timing
 from memory.benchmarking.measure.turn_control import TurnControl
 from memory.benchmarking.model.benchmark import load_benchmark
 from memory.benchmarking.model.files import write_whole
-from memory.benchmarking.model.paths import NotAvailable, join
+from memory.benchmarking.model.paths import NO_FIGURES, NotAvailable, join
 from memory.benchmarking.model.records import Case, Job, Round, Samples
 from memory.benchmarking.model.user_files import cause_of
 from memory.benchmarking.targets import load_target
@@ -163,7 +163,10 @@ class Leaves:
 
 
 def flatten_result(tree: Any) -> Leaves:
-    """Return every leaf of a result by its path; InvalidResult names a leaf that can't be recorded."""
+    """Return every leaf of a result by its path; InvalidResult names a leaf that can't be recorded.
+
+    A result without any figure is not available, for the reason `NO_FIGURES`.
+    """
     leaves = Leaves()
     if not isinstance(tree, Mapping | NotAvailable):
         raise InvalidResult(f"the benchmark returned {type(tree).__name__}: it must return a dictionary")
@@ -189,7 +192,7 @@ def flatten_result(tree: Any) -> Leaves:
         else:
             leaves.other[path] = _as_json(path, leaf)
     if not leaves.figures and not leaves.not_available:
-        raise InvalidResult("the benchmark returned no figures: return at least one number or timing")
+        leaves.not_available[""] = NO_FIGURES
     return leaves
 
 

@@ -34,6 +34,7 @@ from membench import (
 from memory.benchmarking.config import BenchmarkConfig
 from memory.benchmarking.errors import BenchmarkError, DamagedResult, InvalidBenchmarkConfig
 from memory.benchmarking.model.files import read_result, read_run, read_times, samples_path, write_run
+from memory.benchmarking.model.paths import NO_FIGURES
 from memory.benchmarking.model.records import Case, Run
 from memory.benchmarking.run.execution import Execution, _exclusive_lock, new_run, resumable_run
 from memory.benchmarking.run.executors.local import LOG_BYTES
@@ -59,14 +60,6 @@ FAILURES = {
     "returns_infinity": ("exception", "deep/down is -inf: a figure must be finite"),
     "returns_a_list": ("exception", "the benchmark returned list: it must return a dictionary"),
     "returns_nothing": ("exception", "the benchmark returned NoneType: it must return a dictionary"),
-    "returns_an_empty_dictionary": (
-        "exception",
-        "the benchmark returned no figures: .*",
-    ),
-    "returns_only_text": (
-        "exception",
-        "the benchmark returned no figures: .*",
-    ),
     "returns_one_key_twice": ("exception", "1 is in the result twice: .*"),
     "returns_an_empty_key": ("exception", "'' can't be a key of the result: .*"),
     "returns_a_control_sign": ("exception", r"'red \\x1b\[31m' can't be a key of the result: .*"),
@@ -77,6 +70,7 @@ FINE = {
     "good", "leaves_a_thread", "leaves_a_dead_process", "shares_memory", "closes_its_output",
     "goes_elsewhere", "returns_odd_things", "is_not_available",
 }  # fmt: skip
+WITHOUT_FIGURES = {"returns_an_empty_dictionary", "returns_only_text"}
 
 
 @pytest.fixture(scope="module")
@@ -121,13 +115,23 @@ def test_the_other_benchmarks_are_saved(misbehaved: tuple[Done, Path, Run], benc
     assert result.metrics
 
 
+@pytest.mark.parametrize("benchmark", sorted(WITHOUT_FIGURES))
+def test_a_benchmark_without_figures_is_a_warning(
+    misbehaved: tuple[Done, Path, Run], benchmark: str
+) -> None:
+    done, folder, run = misbehaved
+    (ref,) = [ref for ref in run.results if ref.benchmark == benchmark]
+    assert read_result(folder / ref.file).metadata["not_available"] == {"": NO_FIGURES}
+    assert f"WARNING: misbehaving.{benchmark} on {LIGHT}: {NO_FIGURES}\n" in done.out
+
+
 def test_every_benchmark_has_a_result_or_a_failure(misbehaved: tuple[Done, Path, Run]) -> None:
     done, _, run = misbehaved
     assert done.code == 1
     assert run.status == "failed"
-    assert {ref.benchmark for ref in run.results} == FINE
+    assert {ref.benchmark for ref in run.results} == FINE | WITHOUT_FIGURES
     assert len(run.failures) == len(FAILURES)
-    assert len(run.cases) == len(FINE) + len(FAILURES)
+    assert len(run.cases) == len(FINE) + len(WITHOUT_FIGURES) + len(FAILURES)
     assert f"continue with: membench run --resume {run.id} --output-dir out" in done.err
     assert "Traceback" not in done.out + done.err
 

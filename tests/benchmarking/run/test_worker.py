@@ -20,6 +20,7 @@ from memory.benchmarking.bench import Score
 from memory.benchmarking.errors import BrokenBenchmark, InvalidResult
 from memory.benchmarking.measure.timing import Timing, time_calls
 from memory.benchmarking.model.aggregate import _plant
+from memory.benchmarking.model.paths import NO_FIGURES
 from memory.benchmarking.model.records import Case, Job, Round
 from memory.benchmarking.run.worker import flatten_result, load_benchmark, run_job
 
@@ -65,9 +66,6 @@ def test_a_timing_alone_is_a_result() -> None:
     [
         (None, "returned NoneType: it must return a dictionary"),
         (3.0, "returned float: it must return a dictionary"),
-        ({}, "returned no figures"),
-        ({"a": {"b": {}}}, "returned no figures"),
-        ({"a": "text"}, "returned no figures"),
         ({"a": {"b": math.nan}}, "a/b is nan: a figure must be finite"),
         ({"a": np.float32("inf")}, "a is inf: a figure must be finite"),
         ({"a": Score(1.0, -math.inf, 1.0)}, "a is -inf: a figure must be finite"),
@@ -82,6 +80,13 @@ def test_a_timing_alone_is_a_result() -> None:
 def test_the_error_names_a_leaf_that_can_not_be_recorded(tree: Any, message: str) -> None:
     with pytest.raises(InvalidResult, match=message):
         flatten_result(tree)
+
+
+@pytest.mark.parametrize("tree", [{}, {"a": {"b": {}}}, {"a": "text"}])
+def test_a_result_without_figures_is_not_available(tree: Any) -> None:
+    leaves = flatten_result(tree)
+    assert not leaves.figures
+    assert leaves.not_available == {"": NO_FIGURES}
 
 
 keys = st.text(min_size=1, max_size=6).filter(str.isprintable).filter(lambda key: "∕" not in key)
