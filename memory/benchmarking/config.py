@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, ClassVar, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -28,6 +28,101 @@ from memory.benchmarking.model.parameters import Count, Names, Positive, checked
 from memory.benchmarking.model.profiles import DEFAULT_PROFILE, PROFILES, Profile
 from memory.errors import short
 
+CONFIG_FILE = "benchmark_config.json"
+"""The file that `save` writes if it gets no path."""
+
+
+class BuiltInSettings(CategorySettings):
+    """The settings of a built-in category; see its subclasses, such as `StorageConfig`.
+
+    Args:
+        profile: quick, standard or full; gives the first values of all parameters
+        parameters: values of parameters, for all benchmarks of the category that have them
+
+    In a `BenchmarkConfig` only what was set here replaces the values of its own profile.
+    """
+
+    _NAME: ClassVar[str]
+
+    def __init__(self, *, profile: str = DEFAULT_PROFILE, **parameters: Any) -> None:
+        super().__init__(self._NAME)
+        _profile(profile)
+        for benchmark in built_in().values():
+            if benchmark.category == self._NAME:
+                self.add_benchmark(benchmark.name, benchmark.types, benchmark.sizes(profile))
+        for name, value in parameters.items():
+            setattr(self, name, value)
+
+
+class StorageConfig(BuiltInSettings):
+    """The settings of the category storage: `StorageConfig(batch_sizes=[10, 100])`."""
+
+    _NAME = "storage"
+
+
+class CompressionConfig(BuiltInSettings):
+    """The settings of the category compression."""
+
+    _NAME = "compression"
+
+
+class MemoryTransitionConfig(BuiltInSettings):
+    """The settings of the category memory_transition."""
+
+    _NAME = "memory_transition"
+
+
+class RetrievalConfig(BuiltInSettings):
+    """The settings of the category retrieval."""
+
+    _NAME = "retrieval"
+
+
+class ScalabilityConfig(BuiltInSettings):
+    """The settings of the category scalability."""
+
+    _NAME = "scalability"
+
+
+class IntegrationConfig(BuiltInSettings):
+    """The settings of the category integration."""
+
+    _NAME = "integration"
+
+
+class QualityConfig(BuiltInSettings):
+    """The settings of the category quality."""
+
+    _NAME = "quality"
+
+
+class AgentExecutionConfig(BuiltInSettings):
+    """The settings of the category agent_execution."""
+
+    _NAME = "agent_execution"
+
+
+class MemorySearchConfig(BuiltInSettings):
+    """The settings of the category memory_search."""
+
+    _NAME = "memory_search"
+
+
+class ContextBuildConfig(BuiltInSettings):
+    """The settings of the category context_build."""
+
+    _NAME = "context_build"
+
+
+def _empty_settings(category: str) -> CategorySettings:
+    """Return the settings of a category without any benchmark, of its own class if it is built in."""
+    for kind in BuiltInSettings.__subclasses__():
+        if category == kind._NAME:
+            settings = kind.__new__(kind)
+            CategorySettings.__init__(settings, category)
+            return settings
+    return CategorySettings(category)
+
 
 class BenchmarkConfig:
     """All settings of a run.
@@ -35,6 +130,7 @@ class BenchmarkConfig:
     Args:
         profile: quick, standard or full; gives the first values of all settings
         output_dir: the folder for runs
+        categories: parameters by category, as in `storage=StorageConfig(batch_sizes=[10])`
     """
 
     output_dir: str
@@ -53,7 +149,11 @@ class BenchmarkConfig:
     """Thresholds of `compare` and `ab`; a run does not use them."""
 
     def __init__(
-        self, profile: str = DEFAULT_PROFILE, *, output_dir: str | os.PathLike[str] = DEFAULT_FOLDER
+        self,
+        profile: str = DEFAULT_PROFILE,
+        *,
+        output_dir: str | os.PathLike[str] = DEFAULT_FOLDER,
+        **categories: Mapping[str, Any] | CategorySettings,
     ) -> None:
         chosen = _profile(profile)
         values = {
@@ -69,6 +169,9 @@ class BenchmarkConfig:
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
+        for name, parameters in categories.items():
+            self.category(name)  # raises the error
+            setattr(self, name, parameters)
 
     @cached_property
     def _categories(self) -> dict[str, CategorySettings]:
@@ -98,9 +201,11 @@ class BenchmarkConfig:
             return
         if name not in self._categories:
             self._type_of(name)  # raises the error
+        settings = self._categories[name]
+        if isinstance(value, CategorySettings):
+            value = value.changes(name)
         if not isinstance(value, Mapping):
             raise InvalidBenchmarkConfig(f"{name} is {short(value)}: a category is a table of parameters")
-        settings = self._categories[name]
         # Values of the whole category come first, so that those of one benchmark replace them.
         for key, inner in sorted(value.items(), key=lambda item: item[0] in settings.benchmarks()):
             setattr(settings, key, inner)
@@ -127,7 +232,9 @@ class BenchmarkConfig:
 
     def add_benchmark(self, benchmark: Benchmark) -> None:
         """Add the parameters of a benchmark that is not built in, so that they can be set."""
-        settings = self._categories.setdefault(benchmark.category, CategorySettings(benchmark.category))
+        if benchmark.category not in self._categories:
+            self._categories[benchmark.category] = _empty_settings(benchmark.category)
+        settings = self._categories[benchmark.category]
         if benchmark.name not in settings.benchmarks():
             settings.add_benchmark(benchmark.name, benchmark.types, benchmark.sizes(self.profile))
 
@@ -172,9 +279,13 @@ class BenchmarkConfig:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write all settings to a file, as TOML if its name ends in .toml, else as JSON."""
-        path = Path(path)
+    def save(self, path: str | os.PathLike[str] | None = None) -> Path:
+        """Write all settings to a file, as TOML if its name ends in .toml, else as JSON; return its path.
+
+        Args:
+            path: the file; by default `benchmark_config.json` in `output_dir`.
+        """
+        path = Path(self.output_dir, CONFIG_FILE) if path is None else Path(path)
         write_whole(path, _encode(path, self.to_dict()))
         return path
 

@@ -15,7 +15,7 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memory.benchmarking.errors import (
     BenchmarkError,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
     from memory.benchmarking.verdicts.records import Comparison
 
+T = TypeVar("T")
 Ref = ResultFile | os.PathLike[str] | str
 """A result: what `list_results` returns, or the path of its file, relative to `output_dir` or not."""
 PLOTS = "plots"
@@ -67,33 +68,57 @@ class BenchmarkResults:
 
     Most methods take `refs`: results as `list_results` returns them, paths of result files, or run ids.
     Files that can't be read are left out with a warning, and listed in `problems`.
+
+    Args:
+        output_dir: the folder; `benchmark_results` by default.
+        results_dir: another word for `output_dir`.
     """
 
-    def __init__(self, output_dir: str | os.PathLike[str] = DEFAULT_FOLDER) -> None:
-        self.output_dir = Path(output_dir)
+    def __init__(
+        self,
+        output_dir: str | os.PathLike[str] | None = None,
+        *,
+        results_dir: str | os.PathLike[str] | None = None,
+    ) -> None:
+        folder = same_argument(
+            "output_dir",
+            None if output_dir is None else os.fspath(output_dir),
+            "results_dir",
+            None if results_dir is None else os.fspath(results_dir),
+        )
+        self.output_dir = Path(DEFAULT_FOLDER if folder is None else folder)
         if self.output_dir.is_file():
             raise InvalidBenchmarkConfig(f"{self.output_dir} is a file: name the folder with the results")
         self.problems: list[DamagedResult] = []
         """The files that the last call could not read."""
+
+    @property
+    def results_dir(self) -> Path:
+        """Another word for `output_dir`."""
+        return self.output_dir
 
     # -- one result -----------------------------------------------------------------------------
 
     def save_result(
         self,
         category: str,
-        benchmark: str,
-        results: Mapping[str, Any],
+        benchmark: str | None = None,
+        results: Mapping[str, Any] | None = None,
         metadata: Mapping[str, Any] | None = None,
         timestamp: str | None = None,
+        *,
+        benchmark_name: str | None = None,
     ) -> ResultFile:
         """Save a result outside of any run, as `<category>/<benchmark>_<timestamp>.json`.
 
+        - `category`, `benchmark`: their names; `benchmark_name` is another word for `benchmark`.
         - `results`: the measured values, as nested dictionaries; numbers become figures.
         - `metadata`: anything else to store with them, such as the parameters.
         - `timestamp`: like `20250323_145623`; by default now.
         """
-        for what, name in (("category", category), ("benchmark", benchmark)):
-            _check_name(what, name)
+        category = _check_name("category", category)
+        benchmark = same_argument("benchmark", benchmark, "benchmark_name", benchmark_name)
+        benchmark = _check_name("benchmark", benchmark)
         timestamp = timestamp_now() if timestamp is None else timestamp
         if (
             not isinstance(timestamp, str)
@@ -123,17 +148,26 @@ class BenchmarkResults:
         return ResultFile(timestamp, path, category, benchmark, _run_id(path))
 
     def load_result(self, ref: Ref) -> Result:
-        """Read one result. Numbers become figures if the file has no `metrics`."""
+        """Read one result, which can also be read as a dictionary: `result["results"]`.
+
+        Numbers become figures if the file has no `metrics`.
+        """
         return self._load(ref).result
 
     def list_results(
-        self, category: str | None = None, benchmark: str | None = None, run: str | None = None
+        self,
+        category: str | None = None,
+        benchmark: str | None = None,
+        run: str | None = None,
+        *,
+        benchmark_name: str | None = None,
     ) -> list[ResultFile]:
         """List results, oldest first, by their file names: no file is opened.
 
-        - `category`, `benchmark`: only results of these.
+        - `category`, `benchmark`: only results of these; `benchmark_name` is another word for `benchmark`.
         - `run`: only results of this run: its id, a unique part of its id, its folder, or `latest`.
         """
+        benchmark = same_argument("benchmark", benchmark, "benchmark_name", benchmark_name)
         folder = self.output_dir if run is None else find_run(self.output_dir, run)
         return sorted(
             file
@@ -209,12 +243,17 @@ class BenchmarkResults:
 
         return plot(self.compare_results(refs), metric, x_axis)
 
-    def save_plot(self, fig: Plot, filename: str | os.PathLike[str]) -> Path:
+    def save_plot(
+        self,
+        fig: Plot,
+        filename: str | os.PathLike[str],
+        output_dir: str | os.PathLike[str] | None = None,
+    ) -> Path:
         """Save a plot and return its path. `filename` ends in .png, .svg or .pdf; by default in .png.
 
-        A relative name is a file in `plots` inside `output_dir`.
+        A relative name is a file in `output_dir`; by default in `plots` inside the results' folder.
         """
-        path = self.output_dir / PLOTS / Path(filename)
+        path = (self.output_dir / PLOTS if output_dir is None else Path(output_dir)) / Path(filename)
         path = path if path.suffix else path.with_suffix(".png")
         kind = path.suffix[1:].lower()
         if kind not in _PLOT_FORMATS:
@@ -241,23 +280,27 @@ class BenchmarkResults:
         run: str | Iterable[str] | None = None,
         path: str | os.PathLike[str] | None = None,
         baseline: str | None = None,
+        *,
+        benchmark_name: str | None = None,
+        output_dir: str | os.PathLike[str] | None = None,
     ) -> Path:
         """Write an HTML page of results and return its path.
 
-        - `category`: only results of this category.
+        - `category`, `benchmark_name`: only results of these.
         - `run`: the runs to show; by default the newest one, and all results saved with `save_result`.
-        - `path`: the file to write; by default one in `reports` inside `output_dir`.
+        - `path`: the file to write; by default one in `output_dir`.
+        - `output_dir`: the page's folder; by default `reports` inside the results' folder.
         - `baseline`: a run or the name of a baseline, to compare the newest of the runs with.
         """
         from memory.benchmarking.report.page import page
 
         named = None if run is None else [run] if isinstance(run, str) else list(run)
-        files, left_out = self._for_report(category, named)
+        files, left_out = self._for_report(category, benchmark_name, named)
         # A run that is named is shown even if all of its rounds failed.
         folders = [find_run(self.output_dir, name) for name in named or ()]
         runs = {folder.name: read_run(folder) for folder in folders}
         if not files and not any(each.failures for each in runs.values()):
-            raise self.nothing_of(category)
+            raise self.nothing_of(category, benchmark_name)
         comparison = None
         if baseline is not None:
             base, comparison = self._against(baseline, files, category)
@@ -274,7 +317,7 @@ class BenchmarkResults:
             older_runs=left_out,
             baseline=comparison,
         )
-        return self._write_page(text, path, [category, *(named or ())])
+        return self._write_page(text, path, [category, benchmark_name, *(named or ())], output_dir)
 
     def compare_report(
         self,
@@ -323,10 +366,15 @@ class BenchmarkResults:
         return self.list_results(category, run=str(base)), comparison
 
     def _write_page(
-        self, text: str, path: str | os.PathLike[str] | None, parts: Iterable[str | None]
+        self,
+        text: str,
+        path: str | os.PathLike[str] | None,
+        parts: Iterable[str | None],
+        folder: str | os.PathLike[str] | None = None,
     ) -> Path:
         name = "_".join(filter(None, parts)) or "all"
-        out = Path(path) if path is not None else self.output_dir / REPORTS / f"{_as_file_name(name)}.html"
+        pages = self.output_dir / REPORTS if folder is None else Path(folder)
+        out = Path(path) if path is not None else pages / f"{_as_file_name(name)}.html"
         # Replace half surrogate pairs, which can't be encoded, instead of failing.
         write_whole(out, text.encode("utf-8", "replace"))
         return out
@@ -394,11 +442,13 @@ class BenchmarkResults:
             warnings.warn(f"left out: {problem}", stacklevel=3)
         return loaded
 
-    def _for_report(self, category: str | None, runs: list[str] | None) -> tuple[list[ResultFile], int]:
+    def _for_report(
+        self, category: str | None, benchmark: str | None, runs: list[str] | None
+    ) -> tuple[list[ResultFile], int]:
         """Return the results that a report shows, and the number of older runs that it leaves out."""
         if runs is not None:
-            return [file for run in runs for file in self.list_results(category, run=run)], 0
-        files = self.list_results(category)
+            return [file for run in runs for file in self.list_results(category, benchmark, run)], 0
+        files = self.list_results(category, benchmark)
         with_results = {file.run_id for file in files}
         ids = [folder.name for folder in run_folders(self.output_dir) if folder.name in with_results]
         newest = ids[-1:]
@@ -416,8 +466,8 @@ def _run_id(path: Path) -> str:
     return folder.name if (folder / RUN_FILE).is_file() else ""
 
 
-def _check_name(what: str, name: str) -> None:
-    """Raise InvalidResult if a file with this name would not be found again under the same name."""
+def _check_name(what: str, name: str | None) -> str:
+    """Return a name; InvalidResult if a file with it would not be found again under the same name."""
     if not isinstance(name, str) or not name.strip():
         raise InvalidResult(f"{what} is {name!r}: use a text that is not empty")
     bad = next((letter for letter in name if letter in "/\\" or not letter.isprintable()), None)
@@ -427,6 +477,14 @@ def _check_name(what: str, name: str) -> None:
         raise InvalidResult(f"{what} {name!r} starts with a dot, which hides the file: use another name")
     if re.search(r"_\d{8}_\d{6}", name):
         raise InvalidResult(f"{what} {name!r} contains a time, which the file name adds: leave it out")
+    return name
+
+
+def same_argument(name: str, value: T | None, other: str, other_value: T | None) -> T | None:
+    """Return the value of an argument that has two names; an error if both are given."""
+    if value is not None and other_value is not None:
+        raise InvalidBenchmarkConfig(f"{name} and {other} are two words for the same: pass one of them")
+    return value if value is not None else other_value
 
 
 def _as_file_name(text: str) -> str:

@@ -307,6 +307,18 @@ def test_a_setting_of_an_unknown_category_is_named(good: Path, capsys: pytest.Ca
     assert line == "god is not a setting or a category: did you mean 'good'?"
 
 
+@pytest.mark.parametrize("arguments", [("--set", "broken.size=1"), ("--config", "settings.json")])
+def test_settings_do_not_hide_why_a_file_can_not_be_loaded(
+    arguments: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "broken.py", "import no_such_package\ndef benchmark_a(size: int = 1): ...")
+    write(tmp_path / "settings.json", '{"broken": {"size": 1}}')
+    line = complaint(capsys, "run", "--path", "broken.py", "--category", "broken", *arguments, "--dry-run")
+    assert line.startswith(
+        "broken.py can't be loaded: ModuleNotFoundError: No module named 'no_such_package'"
+    )
+
+
 # -- what is printed --------------------------------------------------------------------------
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from memory.benchmarking.benchmarks import BenchmarkReport, BenchmarkRunner
 
 ITERATIONS = 100
+FOLDER = Path("benchmarks")
+"""Where the reports go, below the current folder, as the second specification document says."""
 Prepare = Callable[["BenchmarkRunner", int, ExitStack], None]
 """Adds the benchmarks to a runner; everything to close afterwards goes onto the stack."""
 
@@ -32,9 +34,9 @@ def main(category: str, goal_ms: float, prepare: Prepare, arguments: Sequence[st
     parser.add_argument(
         "--output",
         type=Path,
-        default=Path(),
+        default=FOLDER,
         metavar="PLACE",
-        help=f"a file, or a folder for {category}_results.json (default: this folder)",
+        help=f"a file, or a folder for {category}_results.json (default: {FOLDER})",
     )
     options = parser.parse_args(arguments)
     path: Path = options.output
@@ -55,7 +57,7 @@ def main(category: str, goal_ms: float, prepare: Prepare, arguments: Sequence[st
 def _run(category: str, iterations: int, prepare: Prepare) -> BenchmarkReport:
     from memory.benchmarking.benchmarks import BenchmarkRunner
 
-    runner = BenchmarkRunner(name=category)
+    runner = BenchmarkRunner(category)
     with ExitStack() as stack:
         prepare(runner, iterations, stack)
         return runner.run()

@@ -58,9 +58,9 @@ def add_settings(group: Any, profiles: str) -> None:
 
 
 def add_output_dir(parser: Any, default: str | None = DEFAULT_FOLDER) -> None:
-    """Add `--output-dir`. A default of None lets the configuration file decide."""
+    """Add `--output-dir`, also called `--results-dir`. A default of None lets the configuration decide."""
     text = f"folder with the results (default: {DEFAULT_FOLDER})"
-    parser.add_argument("--output-dir", default=default, metavar="DIR", help=text)
+    parser.add_argument("--output-dir", "--results-dir", default=default, metavar="DIR", help=text)
 
 
 def add_allow_missing(group: Any) -> None:
@@ -99,10 +99,16 @@ def config_file(arguments: argparse.Namespace) -> str | None:
 
 def config_of(arguments: argparse.Namespace, found: BenchmarkCatalog) -> BenchmarkConfig:
     """Return the settings: the configuration file's or the profile's, changed by the options."""
-    from memory.benchmarking.config import BenchmarkConfig
+    from memory.benchmarking.config import BenchmarkConfig, read_table
     from memory.benchmarking.model.profiles import DEFAULT_PROFILE
 
     file = config_file(arguments)
+    named = {assignment.partition("=")[0].partition(".")[0].strip() for assignment in arguments.set}
+    if file and found.problems:
+        named.update(read_table(Path(file)))
+    for category, problem in found.problems.items():
+        if category in named:
+            raise problem  # else its settings would be unknown, which hides why
     if file:
         config = BenchmarkConfig.load(file, profile=arguments.profile, benchmarks=found.benchmarks)
     else:

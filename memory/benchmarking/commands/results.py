@@ -18,6 +18,7 @@ from memory.benchmarking.errors import (
     UnknownName,
     nearest,
 )
+from memory.benchmarking.model.files import DEFAULT_FOLDER
 
 if TYPE_CHECKING:
     from memory.benchmarking.model.files import ResultFile
@@ -37,14 +38,17 @@ def add_parser(subparsers: Any) -> None:
     results.set_defaults(execute=execute)
     commands = results.add_subparsers(dest="results_command", required=True, metavar="COMMAND")
 
-    def command(name: str, text: str, *, runs: str | None = None) -> argparse.ArgumentParser:
+    def command(
+        name: str, text: str, *, runs: str | None = None, folder: bool = True
+    ) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
         if runs:
             also = ", or a file" if "FILE" in runs else ""
             parser.add_argument(
                 "refs", nargs="*", metavar=runs, help=f"a run's id, a part of it, or 'latest'{also}"
             )
-        add_output_dir(parser)
+        if folder:
+            add_output_dir(parser)
         return parser
 
     parser = command("list", "List the runs, newest first. Warns about files that are cut short.")
@@ -65,9 +69,14 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--output", metavar="FILE", help="default: standard output; parquet needs FILE")
 
     parser = command(
-        "report", "Write a report as an HTML page and print its path (default: the latest run).", runs="RUN"
+        "report",
+        "Write a report as an HTML page and print its path (default: the latest run).",
+        runs="RUN",
+        folder=False,
     )
+    add_report_folders(parser)
     parser.add_argument("--category", metavar="NAME", help="only results of this category")
+    parser.add_argument("--benchmark", metavar="NAME", help="only results of this benchmark")
     parser.add_argument(
         "--baseline",
         metavar="NAME|RUN",
@@ -91,6 +100,16 @@ def add_parser(subparsers: Any) -> None:
     parser = command("rm", "Delete runs.")
     parser.add_argument("refs", nargs="+", metavar="RUN", help="a run's whole id, or its folder")
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+
+
+def add_report_folders(parser: argparse.ArgumentParser) -> None:
+    """Add `--output-dir` and `--results-dir`; with the second, the first is the folder of the page."""
+    parser.add_argument(
+        "--output-dir",
+        metavar="DIR",
+        help=f"folder with the results (default: {DEFAULT_FOLDER}); with --results-dir, of the page",
+    )
+    parser.add_argument("--results-dir", metavar="DIR", help="folder with the results")
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -301,11 +320,16 @@ def _report(arguments: argparse.Namespace) -> int:
 
     from memory.benchmarking.results import BenchmarkResults
 
-    manager = BenchmarkResults(arguments.output_dir)
+    manager = BenchmarkResults(arguments.results_dir or arguments.output_dir)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # `warn` prints the same problems below
         path = manager.generate_report(
-            arguments.category, arguments.refs or None, arguments.output, arguments.baseline
+            arguments.category,
+            arguments.refs or None,
+            arguments.output,
+            arguments.baseline,
+            benchmark_name=arguments.benchmark,
+            output_dir=arguments.output_dir if arguments.results_dir else None,
         )
     warn(manager.problems)
     print(path)

@@ -80,6 +80,14 @@ class CategorySettings:
             for own in self._own.values():
                 own.pop(name, None)  # the later value counts, and it is for all of them
 
+    def changes(self, category: str) -> dict[str, Any]:
+        """Return only the values that were set; an error unless these are the settings of `category`."""
+        if self._category != category:
+            raise InvalidBenchmarkConfig(
+                f"{category} can't have the settings of {self._category}: set {self._category} instead"
+            )
+        return {**self._shared, **{name: dict(values) for name, values in self._own.items() if values}}
+
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self._types and isinstance(value, Mapping):
             for parameter, new in value.items():

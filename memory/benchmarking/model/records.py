@@ -12,6 +12,7 @@ A run is a folder:
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -138,7 +139,10 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A file of results: the specification's five keys, then our own."""
+    """A file of results: the specification's five keys, then our own.
+
+    It can be read like a dictionary: `result["results"]`, `result.get("metadata")`, `dict(result)`.
+    """
 
     benchmark: str
     category: str
@@ -148,6 +152,30 @@ class Result(msgspec.Struct, kw_only=True, omit_defaults=True):
     metrics: dict[str, Figure] = {}
     units: dict[str, Unit] = {}
     format: int = FORMAT
+
+    def keys(self) -> tuple[str, ...]:
+        return self.__struct_fields__
+
+    def values(self) -> list[Any]:
+        return [getattr(self, key) for key in self.keys()]
+
+    def items(self) -> list[tuple[str, Any]]:
+        return [(key, getattr(self, key)) for key in self.keys()]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the value of a key, or `default`."""
+        return getattr(self, key) if key in self.keys() else default
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self.keys():
+            raise KeyError(key)
+        return getattr(self, key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.keys()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
 
 
 class MachineState(msgspec.Struct, frozen=True, kw_only=True):

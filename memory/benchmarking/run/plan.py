@@ -27,7 +27,7 @@ def make_cases(
     Args:
         benchmarks: what to run
         config: the settings; its targets count
-        overrides: parameters for all benchmarks that have them
+        overrides: parameters for all benchmarks that have them, and tables of parameters by category
     """
     if not benchmarks:
         raise NothingMeasured("there is no benchmark to run")
@@ -79,6 +79,10 @@ def _overrides_by_benchmark(
     chosen: dict[str, dict[str, Any]] = {benchmark.full_name: {} for benchmark in benchmarks}
     for name, value in overrides.items():
         owners = [benchmark for benchmark in benchmarks if name in benchmark.types]
+        inside = [benchmark for benchmark in benchmarks if benchmark.category == name]
+        if inside and not owners and isinstance(value, Mapping):
+            chosen.update(_overrides_by_benchmark(inside, config, value))
+            continue
         if not owners:
             known = {known for benchmark in benchmarks for known in benchmark.types}
             raise InvalidBenchmarkConfig(

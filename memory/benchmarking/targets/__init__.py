@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from memory.benchmarking.errors import BrokenBenchmark, UnknownName, nearest
 from memory.benchmarking.model.user_files import cause_of, load_file
@@ -40,14 +41,19 @@ def load_target(name: str) -> type[Target]:
     """Return a target's class by its name, by `file.py:Class` or by `package.module:Class`."""
     location = _BUILT_IN.get(name)
     if location is None and ":" not in name:
-        location = _installed().get(name)
+        location = f"{name}:" if name.endswith(".py") else _installed().get(name)
         if location is None:
             raise UnknownName(f"there is no target {name!r}: {nearest(name, target_names())}")
     source, _, attribute = (location or name).rpartition(":")
     try:
-        module = load_file(Path(source)) if source.endswith(".py") else import_module(source)
+        if source.endswith(".py"):
+            module = load_file(Path(source))
+            if not hasattr(module, attribute):
+                raise _no_such_class(source, attribute, module)
+        else:
+            module = import_module(source)
         target = getattr(module, attribute)
-    except BrokenBenchmark:
+    except (BrokenBenchmark, UnknownName):
         raise
     except (Exception, SystemExit) as problem:
         raise BrokenBenchmark(f"target {name!r} can't be loaded: {cause_of(problem)}") from problem
@@ -56,3 +62,15 @@ def load_target(name: str) -> type[Target]:
             f"target {name!r} is not a class that derives from Target: see docs/targets.md"
         )
     return target
+
+
+def _no_such_class(file: str, name: str, module: ModuleType) -> UnknownName:
+    """Return the error for a file without `:Class`, or with the name of a class that it lacks."""
+    own = [
+        key
+        for key, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, Target) and value.__module__ == module.__name__
+    ]
+    ways = " or ".join(f"{file}:{key}" for key in own)
+    wrong = f"{file} has no class {name!r}" if name else f"--target {file} has no :Class"
+    return UnknownName(f"{wrong}: write {ways or f'{file}:Class, with a class that derives from Target'}")

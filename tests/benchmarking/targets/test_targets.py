@@ -51,7 +51,6 @@ def test_a_target_is_named_by_module_and_class_or_by_file_and_class() -> None:
         ("1 / 0", "mine.py can't be loaded: ZeroDivisionError"),
         ("def (", "mine.py can't be loaded: SyntaxError"),
         ("raise SystemExit(0)", "mine.py can't be loaded: SystemExit: 0"),
-        ("", "can't be loaded: AttributeError: .*'Mine'"),
         ("Mine = 3", "is not a class that derives from Target: see docs/targets.md"),
         ("class Mine: pass", "is not a class that derives from Target: see docs/targets.md"),
     ],
@@ -61,6 +60,28 @@ def test_the_error_names_a_file_without_a_target(source: str, message: str, tmp_
     with pytest.raises(BrokenBenchmark, match=message) as problem:
         load_target(f"{file}:Mine")
     assert "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("mine.py", "--target mine.py has no :Class: write mine.py:One or mine.py:Two"),
+        ("mine.py:", "--target mine.py has no :Class: write mine.py:One or mine.py:Two"),
+        ("mine.py:Three", "mine.py has no class 'Three': write mine.py:One or mine.py:Two"),
+        ("none.py", "--target none.py has no :Class: write none.py:Class, with a class that derives from"),
+    ],
+)
+def test_the_error_names_the_classes_of_a_file(
+    name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = (
+        "from memory.benchmarking.targets import Target\nclass One(Target): pass\nclass Two(One): pass\n"
+    )
+    write(tmp_path / "mine.py", source)
+    write(tmp_path / "none.py", "X = 1")
+    with pytest.raises(UnknownName, match=re.escape(message)):
+        load_target(name)
 
 
 @pytest.mark.parametrize(
