@@ -72,7 +72,7 @@ def test_the_settings_of_a_category_are_passed_to_the_configuration(tmp_path: Pa
 
 
 def test_wrong_settings_of_a_category_are_named() -> None:
-    with pytest.raises(InvalidBenchmarkConfig, match=r"storage\.batchsizes is not a parameter: did you mean"):
+    with pytest.raises(InvalidBenchmarkConfig, match=r"storage\.batchsizes is not a parameter: did you"):
         StorageConfig(batchsizes=[1])
     with pytest.raises(InvalidBenchmarkConfig, match="batch_sizes"):
         StorageConfig(batch_sizes="many")
@@ -105,9 +105,8 @@ def test_results_are_found_by_the_other_names(tmp_path: Path) -> None:
 
 def test_a_loaded_result_is_read_like_a_dictionary(tmp_path: Path) -> None:
     results = BenchmarkResults(tmp_path)
-    result = results.load_result(
-        results.save_result("storage", "writes", {"stm": {"p50_ms": 1.5}}, {"n": 3})
-    )
+    file = results.save_result("storage", "writes", {"stm": {"p50_ms": 1.5}}, {"n": 3})
+    result = results.load_result(file)
     assert result["results"]["stm"]["p50_ms"] == 1.5
     assert result.get("benchmark") == "writes"
     assert result.get("nothing", "default") == "default"
@@ -158,9 +157,7 @@ def test_parameters_can_be_given_by_category(
 ) -> None:
     plan = {case.name: case.params for case in runner.plan(params={"mine": {"size": 8}})}
     assert plan["mine.first"] == plan["mine.second"] == {"size": 8}
-    with pytest.raises(
-        InvalidBenchmarkConfig, match="no chosen benchmark takes 'sise': did you mean 'size'"
-    ):
+    with pytest.raises(InvalidBenchmarkConfig, match="no chosen benchmark takes 'sise': did you"):
         runner.plan(params={"mine": {"sise": 8}})
     # All others would take long.
     monkeypatch.setattr(runner, "found", type(runner.found)(tuple(runner.found.select(["mine"]))))

@@ -75,10 +75,8 @@ def test_the_error_names_the_classes_of_a_file(
     name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    source = (
-        "from memory.benchmarking.targets import Target\nclass One(Target): pass\nclass Two(One): pass\n"
-    )
-    write(tmp_path / "mine.py", source)
+    imported = "from memory.benchmarking.targets import Target"
+    write(tmp_path / "mine.py", f"{imported}\nclass One(Target): pass\nclass Two(One): pass\n")
     write(tmp_path / "none.py", "X = 1")
     with pytest.raises(UnknownName, match=re.escape(message)):
         load_target(name)
