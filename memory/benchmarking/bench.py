@@ -7,6 +7,7 @@ def benchmark_hello(bench: Bench | None = None, **kwargs: Any) -> dict[str, Any]
 
 from __future__ import annotations
 
+import random
 import shutil
 import tempfile
 import threading
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memory.benchmarking.errors import LostWrites
 from memory.benchmarking.measure.timing import Timing, time_calls
 from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.targets import DEFAULT, load_target
@@ -24,6 +26,12 @@ from memory.benchmarking.targets import DEFAULT, load_target
 if TYPE_CHECKING:
     from memory.benchmarking.measure.turn_control import TurnControl
     from memory.benchmarking.targets.base import Capabilities, Item, Settings, Target
+
+
+_READ_BACK = 200
+"""The most memories of one store that are read back to check it."""
+_BATCH = 1000
+"""How many memories `Bench.store` passes to the target at a time."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,53 @@ class Sentence(str):
 def not_available(reason: str) -> NotAvailable:
     """Return this in place of a figure that the target can't give; it is shown as `n/a` with the reason."""
     return NotAvailable(reason)
+
+
+class Acknowledged:
+    """A random sample of the memories that a target acknowledged, to be read back later.
+
+    Args:
+        seed: for the choice of the sample.
+        most: the size of the sample; smaller sets are read back as a whole.
+    """
+
+    def __init__(self, seed: int = 0, most: int = _READ_BACK) -> None:
+        self.count = 0
+        self.sample: list[tuple[str, str, Any]] = []
+        """Agent, id and content."""
+        self._most = most
+        self._rng = random.Random(f"read back {seed}")
+
+    def take(self, target: Target, ids: Sequence[str], items: Sequence[Item]) -> None:
+        """Add memories to the sample; every memory has the same chance (Vitter's algorithm R)."""
+        if len(ids) != len(items):
+            raise LostWrites(f"{target.name} returned {len(ids):,} ids for {len(items):,} memories")
+        for id_, item in zip(ids, items, strict=True):
+            self.count += 1
+            memory = (item.agent_id, id_, item.content)
+            if len(self.sample) < self._most:
+                self.sample.append(memory)
+            elif (place := self._rng.randrange(self.count)) < self._most:
+                self.sample[place] = memory
+
+    def check(self, target: Target, when: str = "") -> None:
+        """Read the sample back; raise `LostWrites` with the count if a memory is missing or changed."""
+        by_agent: dict[str, list[tuple[str, Any]]] = {}
+        for agent, id_, content in self.sample:
+            by_agent.setdefault(agent, []).append((id_, content))
+        missing = changed = 0
+        for agent, memories in by_agent.items():
+            answers = target.get(agent, [id_ for id_, _ in memories])
+            for (_, content), answer in zip(memories, answers, strict=True):
+                missing += answer is None
+                changed += answer is not None and answer != content
+        if missing or changed:
+            lost = [f"{missing:,} missing"] * bool(missing) + [f"{changed:,} changed"] * bool(changed)
+            raise LostWrites(
+                f"{target.name} acknowledged {self.count:,} memories, but {' and '.join(lost)} of "
+                f"{len(self.sample):,} that were read back{f' {when}' if when else ''}: "
+                "its figures do not count"
+            )
 
 
 class Bench:
@@ -83,6 +138,13 @@ class Bench:
         self._on_timing = on_timing
         self._turn_control = turn_control
         self._settled: list[tuple[Sequence[Item], Path]] = []
+        self._acknowledged: dict[int, Acknowledged] = {}
+        """What each open target has acknowledged, by the id of the object."""
+
+    @property
+    def system(self) -> str:
+        """The name that the target's class gives to the system, for messages."""
+        return load_target(self.target_name).name
 
     @property
     def capabilities(self) -> Capabilities:
@@ -124,16 +186,82 @@ class Bench:
 
     @contextmanager
     def open_target(self, folder: Path, settings: Settings | None = None) -> Iterator[Target]:
-        """Open the target in this folder; close it afterwards and keep its files."""
+        """Open the target in this folder; close it afterwards and keep its files.
+
+        At the end, a sample of what was passed to `acknowledged` is read back. With `persistence` it is
+        read once more from a new object, after closing and opening the folder. A loss is an error.
+        """
+        target = self._opened(folder, settings)
+        try:
+            yield target
+            written = self._acknowledged.pop(id(target), None)
+            if written is not None:
+                written.check(target)
+        finally:
+            self._acknowledged.pop(id(target), None)
+            target.close()
+        if written is not None and target.capabilities.persistence:
+            again = self._opened(folder, settings)
+            try:
+                written.check(again, "after the store was closed and opened again")
+            finally:
+                again.close()
+
+    def _opened(self, folder: Path, settings: Settings | None) -> Target:
         target = load_target(self.target_name)()
         if settings is None:
             target.open(folder)
         else:
             target.open(folder, settings)
-        try:
-            yield target
-        finally:
-            target.close()
+        return target
+
+    def store(
+        self,
+        target: Target,
+        items: Sequence[Item],
+        place: str | None = None,
+        *,
+        lasting: bool = True,
+    ) -> list[str]:
+        """Store items in batches of 1,000, outside of any timing, and return their ids.
+
+        Args:
+            target: an open target of this bench.
+            items: the memories to store.
+            place: a tier, or None for the target's default place.
+            lasting: whether a sample is read back when the target is closed (see `acknowledged`). False
+                for memories that the benchmark will change, delete or evict: they are read back at once.
+        """
+        ids: list[str] = []
+        for start in range(0, len(items), _BATCH):
+            ids += target.add(items[start : start + _BATCH], place)
+        if lasting:
+            self.acknowledged(target, ids, items)
+        else:
+            written = Acknowledged(self.seed)
+            written.take(target, ids, items)
+            written.check(target)
+        return ids
+
+    def acknowledged(self, target: Target, ids: Sequence[str], items: Sequence[Item]) -> None:
+        """Note what the target has acknowledged; `open_target` reads a sample of it back at the end.
+
+        Call it outside of a timing, with all memories that must still be there when the target is closed.
+        A benchmark that stores without calling this gives figures to targets that keep nothing.
+
+        Args:
+            target: an open target of this bench.
+            ids: what `add` or `add_one` returned.
+            items: what was stored, in the same order.
+        """
+        written = self._acknowledged.setdefault(id(target), Acknowledged(self.seed))
+        written.take(target, ids, items)
+
+    def read_back(self, target: Target) -> None:
+        """Read a sample back now, where the benchmark itself could not work with a loss."""
+        written = self._acknowledged.get(id(target))
+        if written is not None:
+            written.check(target)
 
     @contextmanager
     def folder(self) -> Iterator[Path]:

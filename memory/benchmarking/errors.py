@@ -8,7 +8,7 @@ An error is one line for the user: what is wrong, with its value, and what to do
         ├── UnknownName                                             also a LookupError
         ├── ResultNotSaved                                          also an OSError
         ├── MissingDependency                                       also an ImportError
-        └── BrokenBenchmark, NothingMeasured, NotSupported, SideFailed (lockstep/pair.py)
+        └── BrokenBenchmark, NothingMeasured, NotSupported, LostWrites, SideFailed (lockstep/pair.py)
 """
 
 from __future__ import annotations
@@ -61,6 +61,10 @@ class ResultNotSaved(BenchmarkError, OSError):
 
 class MissingDependency(BenchmarkError, ImportError):
     """An optional library is not installed."""
+
+
+class LostWrites(BenchmarkError):
+    """A target acknowledged memories that it can't return; its figures would mean nothing."""
 
 
 class NotSupported(BenchmarkError):

@@ -101,6 +101,7 @@ class Declaration:
     charts: tuple[AnyChart, ...] = ()
     notes: tuple[str, ...] = ()
     versus: Versus | None = None
+    write_figures: str = ""
 
     def metric(self, leaf: str) -> Metric:
         """Return how to read a figure of this benchmark."""
@@ -132,6 +133,7 @@ def declare(
     charts: Sequence[AnyChart] = (),
     notes: Sequence[str] = (),
     versus: Versus | None = None,
+    write_figures: str = "",
     **metrics: Metric,
 ) -> Callable[[Function], Function]:
     """Declare everything about a benchmark that its signature and docstring do not say.
@@ -148,6 +150,8 @@ def declare(
         charts: how the report draws its figures
         notes: names of the texts in its result that are shown first
         versus: a figure to set beside that of a reference method
+        write_figures: which figures are those of writes, as patterns over paths with `|` between them. The
+            target's durability is shown beside them.
         metrics: unit and direction of the metrics whose names do not say them
     """
 
@@ -163,6 +167,7 @@ def declare(
             tuple(charts),
             tuple(notes),
             versus,
+            write_figures,
         )
         return function
 

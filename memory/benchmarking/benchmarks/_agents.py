@@ -37,7 +37,7 @@ def own_memory(bench: Bench) -> Iterator[tuple[Target, AgentMemorySystem]]:
 
     if not issubclass(load_target(bench.target_name), AgentMemoryTarget):
         raise NotSupported(
-            f"{bench.target_name} has no agent loop: this measures memory.agents, which runs on AgentMemory"
+            f"{bench.system} has no agent loop: this measures memory.agents, which runs on AgentMemory"
         )
     try:
         import pydantic  # noqa: F401
@@ -45,7 +45,7 @@ def own_memory(bench: Bench) -> Iterator[tuple[Target, AgentMemorySystem]]:
         raise needs("pydantic", "agents", "the agent loop") from None
     with bench.target() as target:
         assert isinstance(target, AgentMemoryTarget)
-        target.add([Item(AGENT, text) for text in islice(sentences(MEMORIES, bench.seed), KNOWN)])
+        bench.store(target, [Item(AGENT, text) for text in islice(sentences(MEMORIES, bench.seed), KNOWN)])
         target.flush()
         yield target, target.memory
 

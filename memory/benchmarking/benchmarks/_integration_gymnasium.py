@@ -93,6 +93,7 @@ class RememberingPlayer(Player):
         self._target = target
         self._best_id: str | None = None
         self._step_ids: list[str] = []
+        self._steps: list[Item] = []
         self.reads = self.writes = 0
         """Memories read and written; one that a batch names twice is read once."""
 
@@ -118,9 +119,14 @@ class RememberingPlayer(Player):
         if reward > best:
             self._best_id = ids[-1]
         self._step_ids += ids
+        self._steps += steps
         replayed = random.Random(f"replay {self._seed} {number}").choices(self._step_ids, k=_REPLAYED)
         self._target.get(AGENT, replayed)
         self.reads += len(set(replayed))
+
+    def stored(self) -> tuple[list[str], list[Item]]:
+        """Return ids and items of everything that it has stored."""
+        return self._step_ids, self._steps
 
     def _remembered(self) -> tuple[Weights, float]:
         if self._best_id is None:

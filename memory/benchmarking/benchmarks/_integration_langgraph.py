@@ -123,6 +123,8 @@ class TargetNodes:
     def __init__(self, target: Target) -> None:
         self._target = target
         self.reads = self.writes = 0
+        self.ids: list[str] = []
+        self.items: list[Item] = []
 
     def recall(self, state: State) -> State:
         found = self._target.search(AGENT, state["said"], RECALLED)
@@ -131,7 +133,8 @@ class TargetNodes:
 
     def remember(self, state: State) -> State:
         if not state["said"].endswith("?"):
-            self._target.add_one(Item(AGENT, state["said"], kind="message"))
+            self.items.append(Item(AGENT, state["said"], kind="message"))
+            self.ids.append(self._target.add_one(self.items[-1]))
             self.writes += 1
         return {}
 

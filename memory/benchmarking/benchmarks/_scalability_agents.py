@@ -109,6 +109,10 @@ class Work:
                         f"{target.name} returned nothing to {agent}, or memories of another agent"
                     )
 
+    def stored(self) -> list[tuple[str, str, str]]:
+        """Return agent, id and content of all that the last pass stored."""
+        return [(agent, id_, text) for agent, known in self._ids.items() for id_, text in known]
+
     def clean(self) -> None:
         for agent in self._ids:
             self._target.delete_all(agent)
@@ -136,6 +140,9 @@ class Crew(Protocol):
 
     def go(self, measured: Measurements) -> None:
         """Run the pass; add its time and its samples."""
+
+    def stored(self) -> list[tuple[str, str, str]]:
+        """Return agent, id and content of all that the last pass stored."""
 
     def clean(self) -> None:
         """Delete what the pass stored."""
@@ -181,6 +188,9 @@ class ThreadCrew:
         for work in self._works:
             measured.take(work.samples)
 
+    def stored(self) -> list[tuple[str, str, str]]:
+        return [each for work in self._works for each in work.stored()]
+
     def clean(self) -> None:
         for work in self._works:
             work.clean()
@@ -224,6 +234,10 @@ class ProcessCrew:
         measured.rss_bytes = max(measured.rss_bytes, sum(answer["rss_bytes"] for answer in answers))
         for answer in self._each([{"do": "samples"}] * self._workers):
             measured.take(answer["samples"])
+
+    def stored(self) -> list[tuple[str, str, str]]:
+        answers = self._each([{"do": "stored"}] * self._workers)
+        return [tuple(each) for answer in answers for each in answer["stored"]]
 
     def clean(self) -> None:
         self._each([{"do": "clean"}] * self._workers)
@@ -291,6 +305,8 @@ def main() -> None:
                     answer = {"cpu_seconds": time.process_time() - cpu, "rss_bytes": rss_bytes()}
                 elif order["do"] == "samples" and work is not None:
                     answer = {"samples": {kind: values.tolist() for kind, values in work.samples.items()}}
+                elif order["do"] == "stored" and work is not None:
+                    answer = {"stored": work.stored()}
                 elif order["do"] == "clean" and work is not None:
                     work.clean()
                 elif order["do"] == "close":

@@ -88,7 +88,7 @@ def benchmark_embedding_quality(
     """
     bench = bench or Bench()
     if not (bench.capabilities.forms or bench.capabilities.compression):
-        raise NotSupported(f"{bench.target_name} shows neither its codecs nor how it keeps vectors")
+        raise NotSupported(f"{bench.system} shows neither its codecs nor how it keeps vectors")
     found: dict[str, Any] = {}
     for kind in test_data_categories:
         training = contents_of(kind, training_vectors, bench.seed + 1)
@@ -112,7 +112,7 @@ def _codecs(
 
     target = load_target(bench.target_name)
     if not target.capabilities.compression:
-        return {"codecs": not_available(f"{bench.target_name} has no codecs to pick from")}
+        return {"codecs": not_available(f"{bench.system} has no codecs to pick from")}
     seen, samples, others = embedded(training), embedded(tested), embedded(corpus)
     codecs = {
         name: through_codec(bench, target.codec(name), f"{kind}, {name}", seen, samples, others)
@@ -128,15 +128,15 @@ def _tiers(
 
     places = bench.capabilities.places
     if not bench.capabilities.forms:
-        reason = f"{bench.target_name} does not show in what form it keeps vectors"
+        reason = f"{bench.system} does not show in what form it keeps vectors"
         return {place: not_available(reason) for place in places}
     sample = [Item(_CORPUS, content) for content in training]
     samples, others = embedded(tested), embedded(corpus)
     found: dict[str, Any] = {}
     for place in places:
         with bench.target(sample) as target:
-            kept_samples = _stored(target, place, _SAMPLES, tested)
-            kept_corpus = _stored(target, place, _CORPUS, corpus)
+            kept_samples = _stored(bench, target, place, _SAMPLES, tested)
+            kept_corpus = _stored(bench, target, place, _CORPUS, corpus)
         pairs = list(zip(kept_samples.forms, kept_corpus.forms, strict=True))
         widths = [form.bytes_per_vector for form, _ in pairs]
         for number, (read_back, kept) in enumerate(pairs):
@@ -154,16 +154,13 @@ def _tiers(
     return found
 
 
-def _stored(target: Target, place: str, agent: str, contents: Sequence[Any]) -> Kept:
-    return target.kept(agent, _add(target, place, [Item(agent, content) for content in contents]))
+def _stored(bench: Bench, target: Target, place: str, agent: str, contents: Sequence[Any]) -> Kept:
+    return target.kept(agent, _add(bench, target, place, [Item(agent, content) for content in contents]))
 
 
-def _add(target: Target, place: str, items: Sequence[Item]) -> list[str]:
-    ids = [
-        id_
-        for start in range(0, len(items), _BATCH)
-        for id_ in target.add(items[start : start + _BATCH], place)
-    ]
+def _add(bench: Bench, target: Target, place: str, items: Sequence[Item]) -> list[str]:
+    ids = bench.store(target, items, place)
+    bench.read_back(target)
     target.flush()
     return ids
 
@@ -251,7 +248,7 @@ def _used_store(bench: Bench, base: Path, sample: Sequence[Item]) -> None:
     with bench.target_folder(sample) as folder:
         with bench.open_target(folder) as target:
             if sample:
-                _add(target, bench.capabilities.places[0], sample)
+                _add(bench, target, bench.capabilities.places[0], sample)
         shutil.copytree(folder, base, dirs_exist_ok=True)
 
 
@@ -278,7 +275,7 @@ def _sizes(bench: Bench, base: Path, contents: Sequence[Any]) -> dict[str, Any]:
         found[f"{upper}_to_{lower}_ratio"] = (
             _ratio(grown[upper], grown[lower])
             if upper in grown and lower in grown
-            else not_available(f"{bench.target_name} has no {upper} and {lower}")
+            else not_available(f"{bench.system} has no {upper} and {lower}")
         )
     return found
 
@@ -297,7 +294,8 @@ def _grown(
     with bench.folder() as folder:
         shutil.copytree(base, folder, dirs_exist_ok=True)
         with bench.open_target(folder) as target:
-            ids = _add(target, place, [Item(_SAMPLES, content) for content in contents])
+            ids = _add(bench, target, place, [Item(_SAMPLES, content) for content in contents])
+            target.maintain()
             try:
                 kept = target.kept(_SAMPLES, ids)
             except NotSupported as reason:
@@ -325,7 +323,7 @@ def _coding_speed(bench: Bench, base: Path, place: str, contents: Sequence[Any])
     from memory.benchmarking.benchmarks._compression_vectors import embedded
 
     if not bench.capabilities.forms:
-        return not_available(f"{bench.target_name} does not show in what form it keeps memories")
+        return not_available(f"{bench.system} does not show in what form it keeps memories")
     vectors = embedded(contents)
     with bench.folder() as folder:
         shutil.copytree(base, folder, dirs_exist_ok=True)
@@ -411,7 +409,7 @@ def benchmark_training_efficiency(
     """
     bench = bench or Bench()
     if not bench.capabilities.compression:
-        raise NotSupported(f"{bench.target_name} has no codecs to train")
+        raise NotSupported(f"{bench.system} has no codecs to train")
     from memory.benchmarking.benchmarks._compression_vectors import embedded
 
     largest = max(data_sizes)

@@ -25,6 +25,7 @@ from memory.benchmarking.metrics import TIMED, Metric, declare
 from memory.benchmarking.model.parameters import Count, Names
 from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.model.presentation import BarChart
+from memory.benchmarking.targets import load_target
 from memory.benchmarking.targets.base import WHOLE, Item, Settings, Target
 from memory.benchmarking.workloads.states import agent_states
 
@@ -84,8 +85,8 @@ def benchmark_api_overhead(
         num_operations: how many calls of each method are timed on each side; a fifth as many searches
     """
     bench = bench or Bench()
-    if bench.target_name != "agentmemory":
-        raise NotSupported(f"{bench.target_name} has no facade over a tier store: only agentmemory has")
+    if not _is_own_memory(bench):
+        raise NotSupported(f"{bench.system} has no facade over a tier store: only agentmemory has")
     from memory.benchmarking.benchmarks._integration_below import Below
 
     warm_up = max(1, num_operations // 10)
@@ -231,6 +232,13 @@ def _compared(timings: Mapping[str, Timing], inside: InnerTime | None = None) ->
     }
 
 
+def _is_own_memory(bench: Bench) -> bool:
+    """Return whether the target is AgentMemory itself, however it was named."""
+    from memory.benchmarking.targets.agentmemory import AgentMemoryDiskTarget, AgentMemoryTarget
+
+    return load_target(bench.target_name) in (AgentMemoryTarget, AgentMemoryDiskTarget)
+
+
 def _system_of(target: Target) -> AgentMemorySystem:
     from memory.benchmarking.targets.agentmemory import AgentMemoryTarget
 
@@ -298,15 +306,18 @@ def benchmark_hook_implementation(
                 "overhead_percent": 100 * overhead / statistics.median(turn_medians_us(timings["store"])),
             }
         _check_remembered(hooked, target, 2 * (num_steps + warm_up))
+        bench.acknowledged(target, recorder.ids, recorder.items)
     found["room"] = _space(bench, agent_states(min(num_steps, _STEPS_TRACED), 1, bench.seed))
     return found
 
 
 class _TargetAsMemory:
-    """A target with the `add` method that hooks call."""
+    """A target with the `add` method that hooks call; it keeps what was stored, to check it."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
+        self.ids: list[str] = []
+        self.items: list[Item] = []
 
     def add(
         self,
@@ -317,7 +328,11 @@ class _TargetAsMemory:
         step: int | None = None,
         importance: float = 1.0,
     ) -> str:
-        return self._target.add_one(Item(agent_id, content, step=step, importance=importance, kind=kind))
+        item = Item(agent_id, content, step=step, importance=importance, kind=kind)
+        id_ = self._target.add_one(item)
+        self.ids.append(id_)
+        self.items.append(item)
+        return id_
 
     def add_ready(self, kind: str, step_and_content: tuple[int, Any]) -> str:
         step, content = step_and_content
@@ -376,13 +391,16 @@ def _check_remembered(hooked: Any, target: Target, calls: int) -> None:
 def _space(bench: Bench, seen: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     with bench.folder() as folder:
         with bench.open_target(folder) as target:
-            hooked = _walker(_TargetAsMemory(target))
+            recorder = _TargetAsMemory(target)
+            hooked = _walker(recorder)
             hooked.act(seen[0])  # loads everything that is loaded at first use
 
             def walk() -> None:
                 for observation in seen:
                     hooked.observe(observation)
                     hooked.act(observation)
+                    recorder.ids.clear()  # these would count as the target's RAM
+                    recorder.items.clear()
 
             ram = traced_peak_bytes(walk)
         disk = disk_bytes(folder)
@@ -458,6 +476,7 @@ def _gymnasium(bench: Bench, iterations: int) -> dict[str, Any]:
         with closing(Player(bench.seed)) as plain, closing(RememberingPlayer(bench.seed, target)) as other:
             work = {"without_memory": plain.iterate, "with_memory": reads.counted(other.iterate)}
             timings = _iterated(work, iterations)
+        bench.acknowledged(target, *other.stored())
         rewards = {"without_memory": plain.rewards, "with_memory": other.rewards}
         return {
             **{
@@ -471,7 +490,7 @@ def _gymnasium(bench: Bench, iterations: int) -> dict[str, Any]:
 
 def _langgraph(bench: Bench, iterations: int) -> dict[str, Any]:
     if not bench.capabilities.search:
-        raise NotSupported(f"{bench.target_name} can't search")
+        raise NotSupported(f"{bench.system} can't search")
     from memory.benchmarking.benchmarks._integration_langgraph import (
         Talk,
         TargetNodes,
@@ -485,7 +504,7 @@ def _langgraph(bench: Bench, iterations: int) -> dict[str, Any]:
             "without_memory": Talk(bench.seed),
             "with_memory": Talk(bench.seed, nodes.recall, nodes.remember),
         }
-        if bench.target_name == "agentmemory":
+        if _is_own_memory(bench):
             from memory.integrations.langgraph import AgentMemoryStore
 
             store = AgentMemoryStore(_system_of(target))
@@ -493,6 +512,7 @@ def _langgraph(bench: Bench, iterations: int) -> dict[str, Any]:
         reads = _ReadsByTier(target)
         work = {name: talk.iterate for name, talk in talks.items()}
         timings = _iterated(work | {"with_memory": reads.counted(work["with_memory"])}, iterations)
+        bench.acknowledged(target, nodes.ids, nodes.items)
         steps = iterations * len(conversation(0, bench.seed))
         found: dict[str, Any] = {
             name: {"iteration": timing, "reward": talks[name].answered / talks[name].asked}
@@ -501,7 +521,7 @@ def _langgraph(bench: Bench, iterations: int) -> dict[str, Any]:
         if "as_store" in talks:
             found["as_store"] |= _overhead(timings["as_store"], timings["without_memory"], steps)
         else:
-            found["as_store"] = not_available(f"{bench.target_name} has no LangGraph store here")
+            found["as_store"] = not_available(f"{bench.system} has no LangGraph store here")
         return {
             **found,
             **_overhead(timings["with_memory"], timings["without_memory"], steps),

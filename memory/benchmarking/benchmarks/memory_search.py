@@ -215,7 +215,7 @@ def benchmark_vector_search(
     """
     bench = bench or Bench()
     if not bench.capabilities.vector_queries:
-        raise NotSupported(f"{bench.target_name} can't be searched by a vector")
+        raise NotSupported(f"{bench.system} can't be searched by a vector")
     from memory.benchmarking.benchmarks._compression_vectors import embedded
 
     questions = list(islice(sentences(QUERIES, bench.seed + 1), _WARM_UP + iterations))
@@ -226,12 +226,12 @@ def benchmark_vector_search(
 def _searches(bench: Bench, entries: Sequence[int], ways: Ways, ratio: str = "") -> dict[str, Any]:
     """Time the ways to search, for each size; `ratio` names the first way's time ÷ the second's."""
     if not bench.capabilities.search:
-        raise NotSupported(f"{bench.target_name} has no search")
+        raise NotSupported(f"{bench.system} has no search")
     first, (_, questions) = next(iter(ways)), list(ways.values())[-1]
     found: dict[str, Any] = {}
     with bench.target() as target:
         for count in sorted(set(entries)):
-            agent = fill(target, count, bench.seed)
+            agent = fill(bench, target, count)
             search = partial(target.search, agent, questions[0], K)
             answers = len(search())
             if answers != min(K, count):
@@ -259,12 +259,10 @@ def _timed(bench: Bench, target: Target, agent: str, ways: Ways, ratio: str) -> 
     }
 
 
-def fill(target: Target, count: int, seed: int) -> str:
+def fill(bench: Bench, target: Target, count: int) -> str:
     """Store so many memories for a new agent, and return its id."""
     agent = f"agent with {count}"
-    texts = sentences(MEMORIES, seed)
-    for start in range(0, count, 1000):
-        target.add([Item(agent, text) for text in islice(texts, min(1000, count - start))])
+    bench.store(target, [Item(agent, text) for text in islice(sentences(MEMORIES, bench.seed), count)])
     target.flush()
     return agent
 
@@ -308,11 +306,11 @@ def benchmark_concurrent_search(
     """
     bench = bench or Bench()
     if not bench.capabilities.search:
-        raise NotSupported(f"{bench.target_name} has no search")
+        raise NotSupported(f"{bench.system} has no search")
     found: dict[str, Any] = {}
     with bench.target() as target:
         for count in sorted(set(entries)):
-            agent = fill(target, count, bench.seed)
+            agent = fill(bench, target, count)
             found[f"entries_{count}"] = {
                 f"threads_{number}": _searches_at_once(target, agent, iterations, number, bench.seed)
                 for number in sorted(set(threads))
@@ -386,7 +384,7 @@ def prepare(runner: BenchmarkRunner, iterations: int, stack: ExitStack) -> None:
     target = stack.enter_context(bench.target())
     pool = stack.enter_context(ThreadPoolExecutor(_THREADS))
     for count in _SIZES:
-        agent = fill(target, count, bench.seed)
+        agent = fill(bench, target, count)
         searches = {
             "short_query": _searching(target.search, agent, list(islice(_short(seed), most))),
             "long_query": _searching(target.search, agent, list(islice(_long(seed), most))),

@@ -32,7 +32,7 @@ _STORES_A_ROUND = 5
 def _needs_transitions(bench: Bench) -> tuple[str, ...]:
     tiers = bench.capabilities.tiers
     if not bench.capabilities.transitions:
-        raise NotSupported(f"{bench.target_name} has no transitions between tiers")
+        raise NotSupported(f"{bench.system} has no transitions between tiers")
     return tiers
 
 
@@ -114,7 +114,7 @@ def benchmark_transition_accuracy(
     ]
     found: dict[str, Any] = {}
     with bench.target(settings=_settings(clock)) as target:
-        ids = target.add(items, "stm")
+        ids = bench.store(target, items, "stm", lasting=False)
         for tier, seconds in (("im", _STM_SECONDS), ("ltm", _IM_SECONDS)):
             clock.advance(seconds + 1)
             target.maintain()
@@ -289,12 +289,10 @@ def _overhead(bench: Bench, size: int) -> dict[str, Any]:
     clock = ManualClock()
     states = agent_states(max(size, 200), 1, bench.seed)
     with bench.target(settings=_settings(clock)) as target:
-        ids = []
-        for start in range(0, size, 1000):
-            part = states[start : min(start + 1000, size)]
-            ids += target.add([Item(AGENT, state, step=start) for state in part], "stm")
+        due = [Item(AGENT, state, step=step) for step, state in enumerate(states[:size])]
+        ids = bench.store(target, due, "stm", lasting=False)
         clock.advance(_STM_SECONDS / 2)  # memories stored from here on are not due yet
-        others = target.add([Item("reader", state) for state in states[:200]], "stm")
+        others = bench.store(target, [Item("reader", state) for state in states[:200]], "stm")
         agents = _Agents(target, others, states, bench.seed)
         agents.work(lambda: False, 0.2)
         with frozen_heap():  # otherwise the garbage collector would mostly walk the benchmark's own data
@@ -306,6 +304,7 @@ def _overhead(bench: Bench, size: int) -> dict[str, Any]:
                 during = agents.work(mover.is_done, _PATIENCE_SECONDS)
             cpu = time.process_time() - cpu_before
             seconds = mover.seconds()
+        bench.acknowledged(target, agents.written_ids, agents.written)
         moved = sum(entry is not None and entry.place == "im" for entry in target.inspect(AGENT, ids))
         if moved != size:
             raise InvalidResult(f"{moved} of {size} memories moved to im")
@@ -365,6 +364,8 @@ class _Agents:
         self._ids = ids
         self._states = states
         self._rng = random.Random(seed)
+        self.written_ids: list[str] = []
+        self.written: list[Item] = []
 
     def work(self, is_over: Callable[[], bool], most_seconds: float) -> _Latencies:
         """Read and write until it is over. An operation delayed by a slow one includes that delay."""
@@ -382,7 +383,9 @@ class _Agents:
         self._target.get_one("reader", self._ids[self._rng.randrange(len(self._ids))])
 
     def _write(self, number: int) -> None:
-        self._target.add_one(Item("writer", self._states[number % len(self._states)]), "stm")
+        item = Item("writer", self._states[number % len(self._states)])
+        self.written_ids.append(self._target.add_one(item, "stm"))
+        self.written.append(item)
 
 
 def _keep_schedule(

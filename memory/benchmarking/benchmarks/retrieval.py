@@ -24,12 +24,8 @@ if TYPE_CHECKING:
 AGENT = "benchmark_agent"
 
 
-def _add(target: Target, agent: str, contents: Sequence[Any], place: str | None) -> list[str]:
-    """Store in batches of a thousand, and return the ids."""
-    ids: list[str] = []
-    for start in range(0, len(contents), 1000):
-        ids += target.add([Item(agent, content) for content in contents[start : start + 1000]], place)
-    return ids
+def _add(bench: Bench, target: Target, agent: str, contents: Sequence[Any], place: str | None) -> list[str]:
+    return bench.store(target, [Item(agent, content) for content in contents], place)
 
 
 @declare(
@@ -72,7 +68,7 @@ def benchmark_vector_search_latency(
     """
     bench = bench or Bench()
     if not bench.capabilities.vector_queries:
-        raise NotSupported(f"{bench.target_name} can't be searched by a vector")
+        raise NotSupported(f"{bench.system} can't be searched by a vector")
     texts = list(islice(sentences(MEMORIES, bench.seed), max(data_volumes)))
     from memory.benchmarking.benchmarks._compression_vectors import embedded
 
@@ -85,7 +81,7 @@ def benchmark_vector_search_latency(
         for volume in sorted(data_volumes):
             agent = f"agent with {volume}"
             for place in places:
-                _add(target, agent, texts[:volume], place)
+                _add(bench, target, agent, texts[:volume], place)
             target.flush()
             for place in places:
                 found[place][f"size_{volume}"] = _search_times(bench, target, agent, vectors, k, place)
@@ -157,14 +153,15 @@ def benchmark_search_accuracy(
     """
     bench = bench or Bench()
     if not bench.capabilities.search:
-        raise NotSupported(f"{bench.target_name} has no search")
+        raise NotSupported(f"{bench.system} has no search")
     states, labels = _clustered_states(clusters, items_per_cluster, noise, bench.seed)
     places = bench.capabilities.places
     with bench.target() as target:
         ids: list[str] = [""] * len(states)
         for number, place in enumerate(places):
             mine = list(range(number, len(states), len(places)))
-            for index, id_ in zip(mine, _add(target, AGENT, [states[i] for i in mine], place), strict=True):
+            stored = _add(bench, target, AGENT, [states[i] for i in mine], place)
+            for index, id_ in zip(mine, stored, strict=True):
                 ids[index] = id_
         target.flush()
         answers = [target.search(AGENT, state, len(states)) for state in states]
@@ -296,7 +293,7 @@ def benchmark_cross_tier_retrieval(
     """
     bench = bench or Bench()
     if not bench.capabilities.search:
-        raise NotSupported(f"{bench.target_name} has no search")
+        raise NotSupported(f"{bench.system} has no search")
     tiers = bench.capabilities.tiers
     sizes = {"stm": stm_memories, "im": im_memories, "ltm": ltm_memories}
     per_tier = _related_per_tier(sizes, related_groups, k)
@@ -313,7 +310,7 @@ def benchmark_cross_tier_retrieval(
             ]
             lines += [(None, next(texts)) for _ in range(max(0, size - len(lines)))]
             rng.shuffle(lines)
-            ids = _add(target, AGENT, [text for _, text in lines], tier if tiers else None)
+            ids = _add(bench, target, AGENT, [text for _, text in lines], tier if tiers else None)
             related[tier] = {group: set() for group in range(related_groups)}
             for (group, _), id_ in zip(lines, ids, strict=True):
                 if group is not None:
@@ -335,7 +332,7 @@ def benchmark_cross_tier_retrieval(
         slowest = max(found[tier]["p50_ms"] for tier in tiers)
         found["cross_tier_to_slowest_tier"] = found["all"]["p50_ms"] / slowest
     else:
-        found["cross_tier_to_slowest_tier"] = not_available(f"{bench.target_name} has no tiers")
+        found["cross_tier_to_slowest_tier"] = not_available(f"{bench.system} has no tiers")
     return found
 
 

@@ -6,12 +6,12 @@ import math
 import os
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from memory.benchmarking.bench import Bench, Score, not_available
+from memory.benchmarking.bench import Acknowledged, Bench, Score, not_available
 from memory.benchmarking.benchmarks._growing import growth_leaves
 from memory.benchmarking.measure.resources import disk_bytes, give_back_free_memory, rss_bytes
 from memory.benchmarking.measure.statistics import percentiles
@@ -106,7 +106,7 @@ def _by_threads(bench: Bench, counts: Sequence[int], workers: Sequence[int]) -> 
     cells: dict[str, Any] = {}
     for parallel in workers:
         if parallel > 1 and not bench.capabilities.threads:
-            reason = f"{bench.target_name} can't be shared by threads"
+            reason = f"{bench.system} can't be shared by threads"
             cells[f"parallel_{parallel}"] = not_available(reason)
             continue
         for count in counts:
@@ -114,6 +114,7 @@ def _by_threads(bench: Bench, counts: Sequence[int], workers: Sequence[int]) -> 
                 with bench.target() as target:
                     crew = ThreadCrew(target, parallel)
                     cell = _cell(crew, count, counts[-1] // count, bench.seed)
+                    bench.acknowledged(target, *_as_items(crew.stored()))
                 cells.setdefault(f"parallel_{parallel}", {})[f"agents_{count}"] = cell
     return cells
 
@@ -124,7 +125,7 @@ def _by_processes(
     from memory.benchmarking.benchmarks._scalability_agents import ProcessCrew
 
     if not (bench.capabilities.processes and bench.capabilities.persistence):
-        return not_available(f"{bench.target_name} can't be shared by processes")
+        return not_available(f"{bench.system} can't be shared by processes")
     most = _PROCESSES_A_CORE * _cores()
     fitting = [parallel for parallel in workers if parallel <= min(most, counts[-1])]
     cells: dict[str, Any] = {}
@@ -136,10 +137,20 @@ def _by_processes(
                 continue
             for count in counts:
                 if count >= parallel:
-                    with bench.target_folder() as folder, crew.on(folder, parallel):
-                        cell = _cell(crew, count, counts[-1] // count, bench.seed)
+                    with bench.target_folder() as folder:
+                        with crew.on(folder, parallel):
+                            cell = _cell(crew, count, counts[-1] // count, bench.seed)
+                            stored = crew.stored()
+                        with bench.open_target(folder) as target:
+                            bench.acknowledged(target, *_as_items(stored))
                     cells.setdefault(f"parallel_{parallel}", {})[f"agents_{count}"] = cell
     return cells
+
+
+def _as_items(stored: Iterable[tuple[str, str, str]]) -> tuple[list[str], list[Item]]:
+    """Return ids and items of what a crew stored: agent, id and content."""
+    memories = list(stored)
+    return [id_ for _, id_, _ in memories], [Item(agent, content) for agent, _, content in memories]
 
 
 def _cell(crew: Crew, count: int, passes: int, seed: int) -> dict[str, Any]:
@@ -259,6 +270,7 @@ def benchmark_memory_size_scaling(
     questions = list(islice(sentences(QUERIES, bench.seed + 1), _QUERIES))
     exact = Exact(questions, _K)
     known = _Sample(_READS, bench.seed)
+    written = Acknowledged(bench.seed)
     texts = _texts(bench.seed)
     found: dict[str, Any] = {}
     held = 0
@@ -270,10 +282,15 @@ def benchmark_memory_size_scaling(
             singles = min(_STORES, math.ceil((volume - held) * _TIER_SHARES["stm"]))
             for place, count in _shares(volume - held, singles, abilities.places).items():
                 for items in _batches(texts, count):
-                    known.take(target.add(items, place))
+                    ids = target.add(items, place)
+                    known.take(ids)
+                    written.take(target, ids, items)
                     exact.take(items)
             items = [Item(AGENT, next(texts)) for _ in range(singles)]
-            cell: dict[str, Any] = {"store": _store(bench, target, items, known, f"store at {volume:,}")}
+            timing, ids = _store(bench, target, items, f"store at {volume:,}")
+            cell: dict[str, Any] = {"store": timing}
+            known.take(ids)
+            written.take(target, ids, items)
             exact.take(items)
             held = volume
             target.flush()
@@ -282,9 +299,11 @@ def benchmark_memory_size_scaling(
                 cell["disk_bytes_per_memory"] = disk_bytes(folder) / volume
                 target = opened.enter_context(bench.open_target(folder))
                 _load_embedder(target)
+                written.check(target, "after the store was closed and opened again")
             else:
-                reason = f"{bench.target_name} keeps nothing on disk"
+                reason = f"{bench.system} keeps nothing on disk"
                 cell["disk_bytes_per_memory"] = not_available(reason)
+                written.check(target)
             cell |= _times(bench, target, questions, exact, known.ids, volume)
             cell["rss_bytes_per_memory"] = max(rss_bytes() - empty, 0) / volume
             found[f"size_{volume}"] = cell
@@ -333,13 +352,12 @@ def _batches(texts: Iterator[str], count: int) -> Iterator[list[Item]]:
         yield [Item(AGENT, text) for text in islice(texts, min(_BATCH, count - start))]
 
 
-def _store(bench: Bench, target: Target, items: Sequence[Item], known: _Sample, label: str) -> Timing:
+def _store(bench: Bench, target: Target, items: Sequence[Item], label: str) -> tuple[Timing, list[str]]:
     ids: list[str] = []
     timing = bench.time(
         lambda item: ids.append(target.add_one(item)), items, calls=len(items), warm_up=0, label=label
     )
-    known.take(ids)
-    return timing
+    return timing, ids
 
 
 def _load_embedder(target: Target) -> None:
@@ -517,7 +535,7 @@ def benchmark_resource_utilization(
     progress = Progress()
     every = min(max(duration_seconds / _READINGS, _SHORTEST_INTERVAL), 1.0)
     with bench.target() as target:
-        operation = _Operations(target, kinds, bench.seed)
+        operation = _Operations(bench, target, kinds)
         before = give_back_free_memory if len(starts) >= _LEAST_FOR_A_LEAK else None
         with Timeline(every, lambda: progress.done, before) as timeline:
             loop = run_open_loop(
@@ -528,6 +546,7 @@ def benchmark_resource_utilization(
                 patience_seconds=_PATIENCE_SECONDS,
                 progress=progress,
             )
+        operation.note_what_is_left()
     if not loop.done:
         raise AssertionError(f"no operation of {loop.arrivals} was done") from loop.problem
     readings = timeline.readings
@@ -594,16 +613,17 @@ def _mixed(count: int, searches: bool, seed: int) -> list[str]:
 class _Operations:
     """The operation of each arrival, prepared in advance so that only the target is measured."""
 
-    def __init__(self, target: Target, kinds: Sequence[str], seed: int) -> None:
-        rng = random.Random(f"operations {seed}")
-        texts = _texts(seed)
-        questions = list(islice(sentences(QUERIES, seed + 1), 200))
-        self._target = target
-        self._live = deque(target.add([Item(AGENT, next(texts)) for _ in range(_LIVE)]))
+    def __init__(self, bench: Bench, target: Target, kinds: Sequence[str]) -> None:
+        rng = random.Random(f"operations {bench.seed}")
+        texts = _texts(bench.seed)
+        questions = list(islice(sentences(QUERIES, bench.seed + 1), 200))
+        self._bench, self._target = bench, target
+        items = [Item(AGENT, next(texts)) for _ in range(_LIVE)]
+        self._live = deque(zip(target.add(items), items, strict=True))
         target.flush()
         if target.capabilities.search:
             target.search(AGENT, questions[0], _K)
-        target.get_one(AGENT, self._live[0])
+        target.get_one(AGENT, self._live[0][0])
         # Reads take the newer half, because deletes take the oldest memories.
         draw: dict[str, Callable[[], Any]] = {
             "store": lambda: next(texts),
@@ -617,12 +637,18 @@ class _Operations:
     def __call__(self, number: int) -> None:
         kind, argument = self._kinds[number], self._arguments[number]
         if kind == "store":
-            self._live.append(self._target.add_one(Item(AGENT, argument)))
+            item = Item(AGENT, argument)
+            self._live.append((self._target.add_one(item), item))
         elif kind == "delete":
-            if self._target.delete(AGENT, [self._live.popleft()]) != 1:
+            if self._target.delete(AGENT, [self._live.popleft()[0]]) != 1:
                 raise AssertionError("a memory that was stored could not be deleted")
         elif kind == "read":
-            if self._target.get_one(AGENT, self._live[argument]) is None:
+            if self._target.get_one(AGENT, self._live[argument][0]) is None:
                 raise AssertionError("a memory that was stored is gone")
         elif not self._target.search(AGENT, argument, _K):
             raise AssertionError("a search found nothing")
+
+    def note_what_is_left(self) -> None:
+        """Pass on what must still be in the store: all that was stored and not deleted."""
+        ids, items = [id_ for id_, _ in self._live], [item for _, item in self._live]
+        self._bench.acknowledged(self._target, ids, items)

@@ -1,4 +1,9 @@
-"""How fast memories are written and read back, and how much space they take."""
+"""How fast memories are written and read back, and how much space they take.
+
+Two workloads: states, whose size is their complexity, and texts, which are lines of conversations. Every
+benchmark reads a sample of what it stored back, also after opening the store again where the target claims
+persistence. A target that lost memories gets no figures.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +13,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from memory.benchmarking.bench import Bench, not_available
+from memory.benchmarking.errors import InvalidBenchmarkConfig, nearest
 from memory.benchmarking.measure.resources import disk_bytes
 from memory.benchmarking.measure.timing import Timing
 from memory.benchmarking.metrics import TIMED, Metric, declare
-from memory.benchmarking.model.parameters import Count, CountOrZero, Sizes
+from memory.benchmarking.model.parameters import Count, CountOrZero, Names, Sizes
 from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.model.presentation import BarChart, LineChart, PercentileChart
 from memory.benchmarking.targets.base import Item, Target
+from memory.benchmarking.workloads.contents import contents_of
 from memory.benchmarking.workloads.states import agent_states
 from memory.benchmarking.workloads.states import generate_test_state as generate_test_state
 
@@ -25,21 +32,42 @@ _MOST_WRITES = 2_000
 """The most memories written for one figure, but at least one batch."""
 
 
-def _items(count: int, complexity: int, seed: int) -> list[Item]:
-    return [
-        Item(AGENT, state, step=step) for step, state in enumerate(agent_states(count, complexity, seed))
-    ]
+STATES, TEXTS = "states", "texts"
+
+
+def _items(count: int, complexity: int | None, seed: int) -> list[Item]:
+    """Return states of a complexity, or lines of conversations if it is None."""
+    contents: Sequence[Any]
+    if complexity is None:
+        contents = contents_of("dialogue", count, seed)
+    else:
+        contents = agent_states(count, complexity, seed)
+    return [Item(AGENT, content, step=step) for step, content in enumerate(contents)]
+
+
+def _workloads(contents: Sequence[str], complexities: Sequence[int]) -> dict[str, int | None]:
+    """Return the groups of a result with their complexity; None for texts."""
+    for name in contents:
+        if name not in (STATES, TEXTS):
+            raise InvalidBenchmarkConfig(f"contents has {name!r}: {nearest(name, (STATES, TEXTS))}")
+    found: dict[str, int | None] = {}
+    if STATES in contents:
+        found |= {f"complexity_{complexity}": complexity for complexity in complexities}
+    if TEXTS in contents:
+        found[TEXTS] = None
+    return found
 
 
 @declare(
-    headline="complexity_1/batch_*/stm/one_by_one/throughput_ops_per_second"
-    "|*/one_by_one/throughput_ops_per_second",
+    headline="texts/batch_*/stm/one_by_one/throughput_ops_per_second"
+    "|texts/*/one_by_one/throughput_ops_per_second|*/one_by_one/throughput_ops_per_second",
     reports=TIMED,
+    write_figures="*",
     profiles={
         "quick": {"batch_sizes": [10, 50], "data_complexity_levels": [1], "settle_memories": 0},
-        "standard": {"batch_sizes": [10, 100, 300], "data_complexity_levels": [1]},
+        "standard": {"batch_sizes": [10, 100, 1000], "data_complexity_levels": [1]},
     },
-    expected_seconds={"quick": 0.6, "standard": 5.5, "full": 120.0},
+    expected_seconds={"quick": 1.0, "standard": 12.0, "full": 150.0},
     charts=[
         LineChart(
             "Memories written per second, by batch size",
@@ -61,25 +89,27 @@ def benchmark_write_throughput(
     batch_sizes: Sizes = (10, 100, 1000, 10000),
     data_complexity_levels: Sizes = (1, 5, 10),
     settle_memories: CountOrZero = 2000,
+    contents: Names = (STATES, TEXTS),
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """How many states per second can be stored in each tier, one by one and as one batch.
+    """How many memories per second can be stored in each tier, one by one and as one batch.
 
-    Read it as the rate at which agents can store before they wait. `one_by_one` commits each state, and its
-    latencies are those of one state. `as_one_batch` commits a whole batch, and its latencies are those of
-    the batch. Every acknowledged state survives the end of the process.
+    Read it as the rate at which agents can store before they wait. `one_by_one` commits each memory, and
+    its latencies are those of one memory. `as_one_batch` commits a whole batch, and its latencies are those
+    of the batch. What an acknowledged memory survives depends on the target: it is shown beside the figure.
 
     Args:
-        batch_sizes: how many states are stored one by one, and as one batch
+        batch_sizes: how many memories are stored one by one, and as one batch
         data_complexity_levels: how large a state is; 1 is about 20 values, 10 about 400
-        settle_memories: how many other states the target stores first, to fit its codecs
+        settle_memories: how many other memories the target stores first, to fit its codecs
+        contents: states, texts (lines of conversations of about 35 tokens), or both
     """
     bench = bench or Bench()
     found: dict[str, Any] = {}
-    for complexity in data_complexity_levels:
+    for name, complexity in _workloads(contents, data_complexity_levels).items():
         sample = _items(settle_memories, complexity, bench.seed + 1)
-        found[f"complexity_{complexity}"] = {
+        found[name] = {
             f"batch_{size}": {
                 place: _write(bench, place, complexity, size, sample) for place in bench.capabilities.places
             }
@@ -89,19 +119,25 @@ def benchmark_write_throughput(
 
 
 def _write(
-    bench: Bench, place: str, complexity: int, size: int, sample: Sequence[Item]
+    bench: Bench, place: str, complexity: int | None, size: int, sample: Sequence[Item]
 ) -> dict[str, Timing]:
     batches = max(1, min(_LEAST_WRITES, _MOST_WRITES // size))
     with bench.target(sample) as target:
         items = _items(size * batches, complexity, bench.seed)
         parts = [items[start : start + size] for start in range(0, len(items), size)]
-        label = f"{place}, complexity {complexity}, batch {size}"
-        return {
+        kind = TEXTS if complexity is None else f"complexity {complexity}"
+        label = f"{place}, {kind}, batch {size}"
+        one_by_one: list[tuple[str, Item]] = []
+        in_batches: list[tuple[list[str], list[Item]]] = []
+        timings = {
             "one_by_one": bench.time(
-                lambda item: target.add_one(item, place), parts[0], calls=size, label=label
+                lambda item: one_by_one.append((target.add_one(item, place), item)),
+                parts[0],
+                calls=size,
+                label=label,
             ),
             "as_one_batch": bench.time(
-                lambda part: target.add(part, place),
+                lambda part: in_batches.append((target.add(part, place), part)),
                 parts,
                 calls=batches,
                 work=size,
@@ -109,16 +145,20 @@ def _write(
                 label=label,
             ),
         }
+        bench.acknowledged(target, [id_ for id_, _ in one_by_one], [item for _, item in one_by_one])
+        for ids, part in in_batches:
+            bench.acknowledged(target, ids, part)
+        return timings
 
 
 @declare(
-    headline="stm/single/p50_ms|*/single/p50_ms",
+    headline="texts/stm/single/p50_ms|texts/*/single/p50_ms|*/single/p50_ms",
     reports=TIMED,
     profiles={
         "quick": {"num_samples": 200, "batch_sizes": [10], "settle_memories": 0},
         "standard": {"num_samples": 500},
     },
-    expected_seconds={"quick": 0.4, "standard": 3.5, "full": 6.0},
+    expected_seconds={"quick": 0.7, "standard": 6.0, "full": 11.0},
     charts=[
         PercentileChart("How long one read takes", label="time of a read", lines=["tier"], only="single"),
         LineChart(
@@ -134,30 +174,42 @@ def benchmark_read_latency(
     num_samples: Count = 1000,
     batch_sizes: Sizes = (10, 50, 100),
     settle_memories: CountOrZero = 2000,
+    contents: Names = (STATES, TEXTS),
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
     """How long it takes to read one memory, or a batch, back by id from each tier.
 
     Read it as the time that an agent waits for a memory whose id it has. `single` is one memory, `batch_50`
-    is one call for fifty. Ids are drawn at random from `num_samples` memories.
+    is one call for fifty. Ids are drawn at random from `num_samples` memories. States are those of
+    complexity 1.
 
     Args:
         num_samples: how many memories are stored, and at least how many reads are timed
         batch_sizes: how many memories one call reads
-        settle_memories: how many other states the target stores first, to fit its codecs
+        settle_memories: how many other memories the target stores first, to fit its codecs
+        contents: states, texts (lines of conversations of about 35 tokens), or both
     """
     bench = bench or Bench()
-    items = _items(num_samples, 1, bench.seed)
-    sample = _items(settle_memories, 1, bench.seed + 1)
     found: dict[str, Any] = {}
+    for name, complexity in _workloads(contents, (1,)).items():
+        items = _items(num_samples, complexity, bench.seed)
+        sample = _items(settle_memories, complexity, bench.seed + 1)
+        found[name] = _read(bench, items, sample, batch_sizes)
+    return found
+
+
+def _read(
+    bench: Bench, items: Sequence[Item], sample: Sequence[Item], batch_sizes: Sequence[int]
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    num_samples = len(items)
     for place in bench.capabilities.places:
         with bench.target(sample) as target:
-            ids = target.add(items, place)
+            ids = bench.store(target, items, place)
             target.flush()
             rng = random.Random(bench.seed)
             picks = rng.choices(ids, k=num_samples)
-            _check_content(target, ids, items)
             found[place] = {
                 "single": bench.time(
                     lambda id_: target.get_one(AGENT, id_), picks, label=f"{place}, one by one"
@@ -174,18 +226,11 @@ def benchmark_read_latency(
     return found
 
 
-def _check_content(target: Target, ids: Sequence[str], items: Sequence[Item]) -> None:
-    """Raise if the target returns other content than was stored: its figures would mean nothing."""
-    for id_, item in zip(ids[:10], items[:10], strict=True):
-        if target.get_one(AGENT, id_) != item.content:
-            raise AssertionError(f"{target.name} gave back other content for {id_} than was stored")
-
-
 _BYTES = Metric("B", "lower")
 
 
 @declare(
-    headline="complexity_1/ltm/disk_bytes_per_memory|*/disk_bytes_per_memory",
+    headline="texts/ltm/disk_bytes_per_memory|texts/*/disk_bytes_per_memory|*/disk_bytes_per_memory",
     reports=["memories_per_mb"],
     disk_bytes_per_memory=_BYTES,
     ram_bytes_per_memory=_BYTES,
@@ -195,9 +240,9 @@ _BYTES = Metric("B", "lower")
     rounds={"quick": 1, "standard": 2, "full": 2},
     profiles={
         "quick": {"num_memories": 100, "data_complexity_levels": [1], "settle_memories": 0},
-        "standard": {"num_memories": 500, "data_complexity_levels": [1]},
+        "standard": {"num_memories": 2000, "data_complexity_levels": [1]},
     },
-    expected_seconds={"quick": 0.4, "standard": 7.0, "full": 60.0},
+    expected_seconds={"quick": 0.7, "standard": 14.0, "full": 240.0},
     charts=[
         BarChart(
             "Space that one memory takes",
@@ -210,45 +255,53 @@ _BYTES = Metric("B", "lower")
     ],
 )
 def benchmark_memory_efficiency(
-    num_memories: Count = 2000,
+    num_memories: Count = 10000,
     data_complexity_levels: Sizes = (1, 5, 10),
     settle_memories: CountOrZero = 2000,
+    contents: Names = (STATES, TEXTS),
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
     """How much space the same memories take in each tier, on disk and in RAM.
 
-    Read it as the cost of a million memories. Disk is the size of all files after closing. RAM is what the
-    allocators of Python and NumPy hold after all memories were stored and read once, and after one search.
-    SQLite's own caches (a few MB) are not included. `memories_per_mb` counts disk. The ratios compare disk
-    with stm.
+    Read it as the cost of a million memories. Disk is the size of all files after the target's own
+    maintenance (`Target.maintain`) and closing. RAM is what the allocators of Python and NumPy hold after
+    all memories were stored and read once, and after one search. SQLite's own caches (a few MB) are not
+    included. `memories_per_mb` counts disk. The ratios compare disk with stm.
 
     Args:
         num_memories: how many memories are stored
         data_complexity_levels: how large a state is
-        settle_memories: how many other states the target stores first, to fit its codecs
+        settle_memories: how many other memories the target stores first, to fit its codecs
+        contents: states, texts (lines of conversations of about 35 tokens), or both
     """
     bench = bench or Bench()
     found: dict[str, Any] = {}
-    for complexity in data_complexity_levels:
+    for name, complexity in _workloads(contents, data_complexity_levels).items():
         items = _items(num_memories, complexity, bench.seed)
         sample = _items(settle_memories, complexity, bench.seed + 1)
         places = {place: _space(bench, place, items, sample) for place in bench.capabilities.places}
-        found[f"complexity_{complexity}"] = {**places, **_ratios(places, bench)}
+        found[name] = {**places, **_ratios(places, bench)}
     return found
 
 
 def _space(bench: Bench, place: str, items: Sequence[Item], sample: Sequence[Item]) -> dict[str, Any]:
     import msgspec
 
-    with bench.target_folder(sample) as folder:
+    with bench.target_folder(sample) as folder, bench.folder() as aside:
         with bench.open_target(folder) as target:
             _warm_up(target, items[0])
-            ram = _held_after(lambda: _store_and_use(target, place, items))
+            # In a file, because ids in a list would count as RAM of the target.
+            ids = aside / "ids.json"
+            ram = _held_after(
+                lambda: ids.write_bytes(msgspec.json.encode(_store_and_use(target, place, items)))
+            )
+            bench.acknowledged(target, msgspec.json.decode(ids.read_bytes()), items)
+            target.maintain()
         disk = disk_bytes(folder)
     content = sum(len(msgspec.json.encode(item.content)) for item in items)
     count = len(items)
-    nothing = not_available(f"{bench.target_name} keeps nothing on disk")
+    nothing = not_available(f"{bench.system} keeps nothing on disk")
     return {
         "disk_bytes_per_memory": disk / count if disk else nothing,
         "ram_bytes_per_memory": ram / count,
@@ -266,7 +319,7 @@ def _warm_up(target: Target, item: Item) -> None:
     target.delete_all(other.agent_id)
 
 
-def _store_and_use(target: Target, place: str, items: Sequence[Item]) -> None:
+def _store_and_use(target: Target, place: str, items: Sequence[Item]) -> list[str]:
     ids = [
         id_
         for start in range(0, len(items), 1000)
@@ -277,6 +330,7 @@ def _store_and_use(target: Target, place: str, items: Sequence[Item]) -> None:
         target.search(AGENT, items[0].content, 10)
     for id_ in ids:
         target.get_one(AGENT, id_)
+    return ids
 
 
 def _held_after(work: Any) -> int:
@@ -297,7 +351,7 @@ def _held_after(work: Any) -> int:
 def _ratios(places: dict[str, dict[str, Any]], bench: Bench) -> dict[str, Any]:
     disk = {place: found["disk_bytes_per_memory"] for place, found in places.items()}
     if "stm" not in disk:
-        none = not_available(f"{bench.target_name} has no tiers")
+        none = not_available(f"{bench.system} has no tiers")
         return {name: none for name in ("im_to_stm_ratio", "ltm_to_stm_ratio")}
     return {
         f"{tier}_to_stm_ratio": disk[tier]

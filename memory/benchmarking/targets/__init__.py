@@ -21,6 +21,7 @@ DEFAULT = "agentmemory"
 
 _BUILT_IN = {
     "agentmemory": "memory.benchmarking.targets.agentmemory:AgentMemoryTarget",
+    "agentmemory-disk": "memory.benchmarking.targets.agentmemory:AgentMemoryDiskTarget",
     "sqlite-baseline": "memory.benchmarking.targets.sqlite_baseline:SQLiteBaselineTarget",
 }
 

@@ -1,4 +1,4 @@
-"""AgentMemory with its default settings, but without background maintenance.
+"""AgentMemory with its default settings, but without background maintenance; in both durabilities.
 
 Benchmarks of one tier need memories to stay in it; the benchmarks of transitions move them on purpose.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,11 +46,16 @@ class AgentMemoryTarget(Target):
         threads=True,
         processes=True,
         vector_queries=True,
+        durability="process",
     )
+    distributions = ("agentmemory-tiers",)
+    options: ClassVar[Mapping[str, Any]] = {}
+    """Settings of `MemoryConfig` that differ from the defaults."""
 
     def open(self, folder: Path, settings: Settings | None = None) -> None:
         settings = settings or Settings()
-        config = MemoryConfig(maintenance="background" if settings.background else "manual")
+        background = "background" if settings.background else "manual"
+        config = MemoryConfig(**{"maintenance": background, **self.options})
         config.ltm_config.db_path = str(folder / "memory.db")
         config.stm_config.memory_limit = settings.limits.get("stm")
         config.im_config.memory_limit = settings.limits.get("im")
@@ -192,3 +198,11 @@ class AgentMemoryTarget(Target):
         with closing(sqlite3.connect(self.memory.config.ltm_config.db_path)) as file:
             file.execute("VACUUM")
         self.open(*self._opened)
+
+
+class AgentMemoryDiskTarget(AgentMemoryTarget):
+    """The same with `durability="disk"`: a write is synced to disk before it is acknowledged."""
+
+    name = "agentmemory-disk"
+    capabilities = replace(AgentMemoryTarget.capabilities, durability="machine")
+    options: ClassVar[Mapping[str, Any]] = {"durability": "disk"}

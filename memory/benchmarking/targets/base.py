@@ -6,8 +6,9 @@ with the reason, never 0. tests/benchmarking/support/target_conformance.py tests
 
 - Agents: every memory belongs to an agent. A call for one agent never sees or changes another agent's.
 - Ids: the target chooses them, as text. No id is used twice in one store, also after a restart.
-- Acknowledged: `add` has returned. From then on `get` returns the memory, and it is as durable as the
-  system makes it; with `persistence` it survives the end of the process, even without `close`.
+- Acknowledged: `add` has returned. From then on `get` returns the memory, and it survives what
+  `durability` declares. Every benchmark that stores reads a sample back and fails if memories are lost.
+- Persistent: a folder that was closed and opened again holds the same memories.
 - Searchable: at the latest when `flush` has returned.
 - Places: the tiers of a system with tiers, else the single place "store".
 - Errors: raise `NotSupported` for what the system can't do; let any other exception through. An unknown
@@ -20,9 +21,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from memory.benchmarking.errors import NotSupported
+from memory.benchmarking.errors import BrokenBenchmark, NotSupported
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 WHOLE = "store"
 """The single place of a system without tiers."""
+
+Durability = Literal["ram", "process", "machine"]
+"""What an acknowledged write survives: nothing, the end of the process, or the end of the machine."""
+DURABILITIES: tuple[Durability, ...] = ("ram", "process", "machine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +149,18 @@ class Capabilities:
     update: bool = True
     """Has `update`."""
     persistence: bool = True
-    """Acknowledged memories survive the end of the process."""
+    """A folder that was closed and opened again holds the same memories."""
+    durability: Durability | None = None
+    """What an acknowledged write survives without `close`. It is shown beside every write figure.
+
+    - "ram": nothing. A killed process loses it.
+    - "process": a killed process. The write is in files or in the operating system's cache.
+    - "machine": a power failure. The write was synced to disk before `add` returned.
+
+    None stands for "process" with `persistence` and for "ram" without.
+    """
     transitions: bool = False
-    """Moves memories between its tiers: has `maintain` and `inspect`, and obeys `Settings`."""
+    """Moves memories between its tiers when `maintain` is called; has `inspect`, and obeys `Settings`."""
     compression: bool = False
     """Offers several vector codecs: has `codec` and `codec_names`."""
     forms: bool = False
@@ -157,6 +171,19 @@ class Capabilities:
     """Several processes may open the same folder; each sees at once what another one stored."""
     vector_queries: bool = False
     """Has `search_vector`, for vectors of the common embedder (`memory.embedding`)."""
+
+    def __post_init__(self) -> None:
+        if self.durability is None:
+            object.__setattr__(self, "durability", "process" if self.persistence else "ram")
+        if self.durability not in DURABILITIES:
+            raise BrokenBenchmark(
+                f"durability is {self.durability!r}: use {', '.join(map(repr, DURABILITIES))} or None"
+            )
+        if self.durability != "ram" and not self.persistence:
+            raise BrokenBenchmark(
+                f"durability is {self.durability!r}, but persistence is False: "
+                "writes that survive the process need persistence=True"
+            )
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -174,6 +201,11 @@ class Target(ABC):
     name: ClassVar[str]
     """The name in results and messages."""
     capabilities: ClassVar[Capabilities] = Capabilities()
+    distributions: ClassVar[tuple[str, ...]] = ()
+    """The installed packages that make up the system, as pip names them: `("chromadb",)`.
+
+    A run records their versions. The package that has the target's module is always recorded.
+    """
 
     # -- required -----------------------------------------------------------------------------
 
@@ -232,6 +264,14 @@ class Target(ABC):
         """
         return
 
+    def maintain(self) -> None:
+        """Do the system's upkeep and return when it is done; never inside a timing.
+
+        With `transitions`: all moves that the settings' limits and ages require. Also what the system
+        does to its files by itself sooner or later: compaction, compression, giving back free space.
+        """
+        return
+
     # -- optional, declared in `capabilities` -------------------------------------------------
 
     def update(self, agent_id: str, id: str, content: Any) -> bool:
@@ -247,10 +287,6 @@ class Target(ABC):
     def inspect(self, agent_id: str, ids: Sequence[str]) -> list[Stored | None]:
         """Return the memories with all their fields; None for an unknown id."""
         raise NotSupported(f"{self.name} has no tiers")
-
-    def maintain(self) -> None:
-        """Do all transitions that the settings' limits and ages require, and return when done."""
-        raise NotSupported(f"{self.name} has no transitions")
 
     def kept(self, agent_id: str, ids: Sequence[str]) -> Kept:
         """Return in what form the store keeps these memories, which are all in one place."""

@@ -39,7 +39,8 @@ CREATE INDEX IF NOT EXISTS by_agent ON memories (agent);
 
 class SQLiteBaselineTarget(Target):
     name = "sqlite-baseline"
-    capabilities = Capabilities(vector_queries=True, forms=True)
+    capabilities = Capabilities(vector_queries=True, forms=True, durability="process")
+    distributions = ("agentmemory-tiers",)
 
     def open(self, folder: Path, settings: Settings | None = None) -> None:
         self._embedder = ContentEmbedder(WordLlamaEmbedder())

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from light_target import LightTarget
 from membench import LIGHT, membench, once, only_run, write
 
 from memory.benchmarking.bench import Bench
@@ -15,11 +16,13 @@ from memory.benchmarking.benchmarks.storage import (
     benchmark_read_latency,
     benchmark_write_throughput,
 )
+from memory.benchmarking.errors import InvalidBenchmarkConfig, LostWrites
 from memory.benchmarking.measure.timing import Timing
 from memory.benchmarking.model.files import read_result
 from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.model.records import Result
 from memory.benchmarking.targets import load_target
+from memory.benchmarking.targets.base import Item, Settings
 
 TARGETS = ["agentmemory", "sqlite-baseline"]
 
@@ -38,7 +41,7 @@ def test_writes_are_timed_in_every_place_one_by_one_and_as_a_batch(
     name: str, bench: Callable[..., Bench], tmp_path: Path
 ) -> None:
     found = benchmark_write_throughput([3, 5], [2], settle_memories=0, bench=bench(name))
-    assert list(found) == ["complexity_2"]
+    assert list(found) == ["complexity_2", "texts"]
     for sizes in found.values():
         assert list(sizes) == ["batch_3", "batch_5"]
         for size, places in zip((3, 5), sizes.values(), strict=True):
@@ -57,7 +60,9 @@ def test_writes_are_timed_in_every_place_one_by_one_and_as_a_batch(
 def test_reads_are_timed_in_every_place_single_and_in_batches(
     name: str, bench: Callable[..., Bench], tmp_path: Path
 ) -> None:
-    found = benchmark_read_latency(6, [2, 50], settle_memories=0, bench=bench(name))
+    both = benchmark_read_latency(6, [2, 50], settle_memories=0, bench=bench(name))
+    assert list(both) == ["complexity_1", "texts"]
+    found = both["texts"]
     assert tuple(found) == tuple(places_of(name))
     for each in found.values():
         assert list(each) == ["single", "batch_2", "batch_50"]
@@ -71,7 +76,8 @@ def test_reads_are_timed_in_every_place_single_and_in_batches(
 def test_space_is_measured_on_disk_and_in_ram(
     name: str, bench: Callable[..., Bench], tmp_path: Path
 ) -> None:
-    found = benchmark_memory_efficiency(20, [1], settle_memories=0, bench=bench(name))["complexity_1"]
+    options: dict[str, Any] = {"settle_memories": 0, "contents": ["states"], "bench": bench(name)}
+    found = benchmark_memory_efficiency(20, [1], **options)["complexity_1"]
     for place in places_of(name):
         each = found[place]
         assert each["disk_bytes_per_memory"] > 0
@@ -88,22 +94,57 @@ def test_space_is_measured_on_disk_and_in_ram(
 
 def test_the_same_seed_stores_the_same(bench: Callable[..., Bench]) -> None:
     def content(seed: int, name: str) -> Any:
-        found = benchmark_memory_efficiency(20, [1], settle_memories=0, bench=bench(name, seed))
-        return next(iter(found["complexity_1"].values()))["content_bytes_per_memory"]
+        found = benchmark_memory_efficiency(
+            20, settle_memories=0, contents=["texts"], bench=bench(name, seed)
+        )
+        return next(iter(found["texts"].values()))["content_bytes_per_memory"]
 
     assert content(1, LIGHT) == content(1, "sqlite-baseline") != content(2, LIGHT)
 
 
 def test_space_left_by_settling_does_not_count_for_the_memories(bench: Callable[..., Bench]) -> None:
-    found = benchmark_memory_efficiency(600, [1], settle_memories=600, bench=bench())["complexity_1"]
+    options: dict[str, Any] = {"settle_memories": 600, "contents": ["states"], "bench": bench()}
+    found = benchmark_memory_efficiency(600, [1], **options)["complexity_1"]
     room = {tier: found[tier]["disk_bytes_per_memory"] for tier in ("stm", "im", "ltm")}
     assert room["ltm"] < 0.8 * room["stm"], room
     assert room["im"] < 0.8 * room["stm"], room
 
 
 def test_a_benchmark_can_be_called_by_hand() -> None:
-    found = benchmark_read_latency(num_samples=3, batch_sizes=[2], settle_memories=0, unknown="ignored")
-    assert set(found) == {"stm", "im", "ltm"}
+    found = benchmark_read_latency(
+        num_samples=3, batch_sizes=[2], settle_memories=0, contents=["states"], unknown="ignored"
+    )
+    assert set(found["complexity_1"]) == {"stm", "im", "ltm"}
+
+
+def test_an_unknown_workload_is_an_error_that_names_the_known_ones() -> None:
+    with pytest.raises(InvalidBenchmarkConfig, match="contents has 'text': did you mean 'texts'"):
+        benchmark_read_latency(3, contents=["text"])
+
+
+class Tidy(LightTarget):
+    """Writes a megabyte for every memory, and deletes it in its maintenance."""
+
+    name = "tidy"
+    folder: Path
+
+    def open(self, folder: Path, settings: Settings | None = None) -> None:
+        super().open(folder, settings)
+        self.folder = folder
+        (folder / "lasting").write_bytes(b"x" * 1000)
+
+    def add(self, items: Sequence[Item], place: str | None = None) -> list[str]:
+        (self.folder / "free pages").write_bytes(b"x" * 1_000_000 * len(items))
+        return super().add(items, place)
+
+    def maintain(self) -> None:
+        (self.folder / "free pages").unlink()
+
+
+def test_space_is_measured_after_the_maintenance_of_the_target(tmp_path: Path) -> None:
+    bench = Bench(target=f"{__name__}:Tidy", scratch=tmp_path)
+    found = benchmark_memory_efficiency(10, settle_memories=0, contents=["texts"], bench=bench)
+    assert found["texts"]["store"]["disk_bytes_per_memory"] == 100
 
 
 def test_a_store_that_returns_wrong_content_fails_the_benchmark(tmp_path: Path) -> None:
@@ -117,7 +158,7 @@ def test_a_store_that_returns_wrong_content_fails_the_benchmark(tmp_path: Path) 
                 return {"something": "else"}
         """,
     )
-    with pytest.raises(AssertionError, match="forgetful gave back other content"):
+    with pytest.raises(LostWrites, match="forgetful acknowledged 3 memories, but 3 changed"):
         benchmark_read_latency(3, [2], settle_memories=0, bench=Bench(target=f"{target}:Forgetful"))
 
 
@@ -156,15 +197,15 @@ def test_every_storage_benchmark_gives_a_result_on_every_target(
     [
         (
             "write_throughput", "agentmemory",
-            "complexity_1/batch_4/stm/one_by_one/throughput_ops_per_second", "/s", "higher",
+            "texts/batch_4/stm/one_by_one/throughput_ops_per_second", "/s", "higher",
         ),
         (
             "write_throughput", "sqlite-baseline",
-            "complexity_1/batch_4/store/one_by_one/throughput_ops_per_second", "/s", "higher",
+            "texts/batch_4/store/one_by_one/throughput_ops_per_second", "/s", "higher",
         ),
-        ("read_latency", "agentmemory", "stm/single/p50_ms", "ms", "lower"),
-        ("read_latency", "sqlite-baseline", "store/single/p50_ms", "ms", "lower"),
-        ("memory_efficiency", "agentmemory", "complexity_1/ltm/disk_bytes_per_memory", "B", "lower"),
+        ("read_latency", "agentmemory", "texts/stm/single/p50_ms", "ms", "lower"),
+        ("read_latency", "sqlite-baseline", "texts/store/single/p50_ms", "ms", "lower"),
+        ("memory_efficiency", "agentmemory", "texts/ltm/disk_bytes_per_memory", "B", "lower"),
     ],
 )  # fmt: skip
 def test_the_headline_is_the_most_important_figure(
@@ -187,12 +228,13 @@ def test_the_result_has_the_keys_of_the_specification(results: dict[tuple[str, s
     assert {"throughput_ops_per_second", "total_time_seconds", "items_processed"} <= set(batch)
     assert batch["items_processed"] == 3
     assert write_result.metadata["params"]["batch_sizes"] == [3, 4]
-    read = results["read_latency", "agentmemory"].results["ltm"]["single"]
+    read = results["read_latency", "agentmemory"].results["texts"]["ltm"]["single"]
     assert {"mean_ms", "p50_ms", "p95_ms", "p99_ms", "max_ms"} <= set(read)
     room = results["memory_efficiency", "sqlite-baseline"]
     assert room.results["complexity_1"]["im_to_stm_ratio"] is None
     assert room.metadata["not_available"] == {
-        f"complexity_1/{name}": "sqlite-baseline has no tiers"
+        f"{workload}/{name}": "sqlite-baseline has no tiers"
+        for workload in ("complexity_1", "texts")
         for name in ("im_to_stm_ratio", "ltm_to_stm_ratio")
     }
 
@@ -200,9 +242,9 @@ def test_the_result_has_the_keys_of_the_specification(results: dict[tuple[str, s
 def test_a_target_without_search_or_persistence_is_measured_too(tmp_path: Path) -> None:
     bench = Bench(target=LIGHT, seconds=0.001, scratch=tmp_path)
     found = benchmark_read_latency(3, [2], settle_memories=2, bench=bench)
-    assert set(found) == {"store"}
+    assert set(found["texts"]) == {"store"}
     assert benchmark_write_throughput([2], [1], settle_memories=2, bench=bench)
     room = benchmark_memory_efficiency(3, [1], settle_memories=2, bench=bench)["complexity_1"]["store"]
-    assert room["disk_bytes_per_memory"] == NotAvailable(f"{LIGHT} keeps nothing on disk")
+    assert room["disk_bytes_per_memory"] == NotAvailable("light keeps nothing on disk")
     assert room["memories_per_mb"] == room["disk_bytes_per_memory"]
     assert room["ram_bytes_per_memory"] > 0

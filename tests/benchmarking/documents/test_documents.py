@@ -41,7 +41,7 @@ def test_the_target_of_the_guide_can_be_measured(tmp_path: Path) -> None:
         "--rounds", "1", cwd=tmp_path,
     )  # fmt: skip
     assert done.code == 0, done.err
-    assert "store/single/p50_ms" in done.out
+    assert "texts/store/single/p50_ms" in done.out
 
 
 def test_the_commands_of_the_quality_guide_can_be_planned(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from light_target import LightTarget
+
 from memory.benchmarking.targets.agentmemory import AgentMemoryTarget
 from memory.benchmarking.targets.base import Capabilities, Found, Item, Settings, Stored
 
@@ -104,3 +106,44 @@ class HalfBlind(AgentMemoryTarget):
 
     def search_vector(self, agent_id: str, vector: Any, k: int, place: str | None = None) -> list[Found]:
         return super().search_vector(agent_id, vector, k, place)[: k // 2]
+
+
+class LosesHalf(AgentMemoryTarget):
+    """Acknowledges every memory, but stores only every second one."""
+
+    def add(self, items: Sequence[Item], place: str | None = None) -> list[str]:
+        kept = super().add(items[::2], place)
+        return [id_ for id_ in kept for _ in range(2)][: len(items)]
+
+    def add_one(self, item: Item, place: str | None = None) -> str:
+        self._number = getattr(self, "_number", 0) + 1
+        if self._number % 2:
+            self._last = super().add_one(item, place)
+        return self._last
+
+
+class KeepsNothing(AgentMemoryTarget):
+    """Acknowledges every memory and stores none."""
+
+    def add(self, items: Sequence[Item], place: str | None = None) -> list[str]:
+        self._number = getattr(self, "_number", 0) + len(items)
+        return [str(self._number - number) for number in range(len(items))]
+
+    def add_one(self, item: Item, place: str | None = None) -> str:
+        return self.add([item], place)[0]
+
+
+class DictionaryThatClaimsPersistence(LightTarget):
+    """Keeps everything in RAM, and declares that it survives the process."""
+
+    name = "dictionary"
+    capabilities = Capabilities(search=False, update=False)
+
+
+class ChangesContent(LightTarget):
+    """Returns every text in capitals."""
+
+    name = "loud"
+
+    def get(self, agent_id: str, ids: Sequence[str]) -> list[Any]:
+        return [str(content).upper() for content in super().get(agent_id, ids)]

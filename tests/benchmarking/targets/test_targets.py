@@ -20,6 +20,10 @@ class TestAgentMemory(TargetConformance):
     name = "agentmemory"
 
 
+class TestAgentMemoryOnDisk(TargetConformance):
+    name = "agentmemory-disk"
+
+
 class TestSQLiteBaseline(TargetConformance):
     name = "sqlite-baseline"
 
@@ -86,7 +90,7 @@ def test_the_error_names_the_classes_of_a_file(
     ("name", "message"),
     [
         ("agentmemry", "there is no target 'agentmemry': did you mean 'agentmemory'?"),
-        ("", "there is no target '': known: agentmemory, sqlite-baseline"),
+        ("", "there is no target '': known: agentmemory, agentmemory-disk, sqlite-baseline"),
         ("no.such.module:X", "target 'no.such.module:X' can't be loaded: ModuleNotFoundError"),
         (":X", "target ':X' can't be loaded: ValueError: Empty module name"),
         ("os:", "target 'os:' can't be loaded: AttributeError"),
