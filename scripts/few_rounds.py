@@ -15,7 +15,7 @@ import math
 import random
 import statistics
 
-from memory.benchmarking.measure.statistics import Effect, beyond, student, welch
+from memory.benchmarking.measure.statistics import Effect, t_critical, t_upper_tail, welch
 from memory.benchmarking.text.display import table
 from memory.benchmarking.verdicts.moderation import moderated_welch, prior_of
 
@@ -28,7 +28,7 @@ RULES = ("Welch", "moderated")
 def chance(effect: Effect, size: float) -> float:
     """Return the two-sided p-value that an effect of this size would have."""
     assert effect.error is not None
-    return 2 * beyond(abs(size) / effect.error, effect.freedom)
+    return 2 * t_upper_tail(abs(size) / effect.error, effect.freedom)
 
 
 def row(rounds: int, differing: float, comparisons: int) -> list[str]:
@@ -46,7 +46,7 @@ def row(rounds: int, differing: float, comparisons: int) -> list[str]:
             effects = (welch(now, before), moderated_welch(now, before, prior))
             for rule, effect in zip(RULES, effects, strict=True):
                 assert effect.error is not None
-                held[rule] += abs(effect.value) <= student(effect.freedom, 0.95) * effect.error
+                held[rule] += abs(effect.value) <= t_critical(effect.freedom, 0.95) * effect.error
                 smallest[rule] = min(smallest[rule], chance(effect, effect.value))
                 found[rule] += chance(effect, EFFECT) < 0.05 / METRICS
         for rule in RULES:

@@ -39,7 +39,7 @@ from memory.benchmarking.lockstep.selftest import Share, slowed_sides
 from memory.benchmarking.lockstep.sequence import FIRST_PAIRS, Measured, Rules, Subject
 from memory.benchmarking.lockstep.store import blocks_of
 from memory.benchmarking.lockstep.subjects import same_cases
-from memory.benchmarking.measure.statistics import CONFIDENCE, student
+from memory.benchmarking.measure.statistics import CONFIDENCE, t_critical
 from memory.benchmarking.model.files import encode_json, write_whole
 from memory.benchmarking.run.discovery import discover
 from memory.benchmarking.run.plan import make_cases
@@ -172,9 +172,9 @@ class Gate:
                 timing, _, leaf = each.path.rpartition("/")
                 known = truth(timing)
                 if leaf == "cpu_ms" and each.error is not None and known is not None:
-                    reach = student(each.freedom, CONFIDENCE) * each.error
+                    half_width = t_critical(each.freedom, CONFIDENCE) * each.error
                     name = f"{subject.case.key}/{timing}"
-                    trial.intervals[name] = (each.log_ratio - reach, each.log_ratio + reach)
+                    trial.intervals[name] = (each.log_ratio - half_width, each.log_ratio + half_width)
                     trial.truths[name] = known
         path = self._place(kind, f"{number:04}")
         path.mkdir(parents=True)

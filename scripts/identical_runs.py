@@ -24,7 +24,7 @@ from pathlib import Path
 import msgspec
 
 from memory.benchmarking.errors import BenchmarkError
-from memory.benchmarking.measure.statistics import CONFIDENCE, over_rounds, student, welch
+from memory.benchmarking.measure.statistics import CONFIDENCE, over_rounds, t_critical, welch
 from memory.benchmarking.metrics import metric_of
 from memory.benchmarking.model.files import RUN_FILE, read_result, read_run, run_folders
 from memory.benchmarking.model.paths import leaf_of
@@ -127,7 +127,8 @@ def old_rule(path: str, before: Result, now: Result) -> bool:
         return False
     effect = welch(*([math.log(value) for value in side] for side in sides))
     return (
-        effect.error is not None and abs(effect.value) > student(effect.freedom, CONFIDENCE) * effect.error
+        effect.error is not None
+        and abs(effect.value) > t_critical(effect.freedom, CONFIDENCE) * effect.error
     )
 
 

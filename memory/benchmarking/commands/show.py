@@ -386,8 +386,8 @@ def _with_spread(figure: Figure, unit: str) -> str:
             return f"{shown} {FACTOR}{factor:.1f}"
         spread = (factor - 1) * 100
     else:
-        reach = (high - low) / 2
-        if reach > abs(figure.value):
+        half_width = (high - low) / 2
+        if half_width > abs(figure.value):
             return with_interval(figure.value, low, high, unit)
-        spread = reach / abs(figure.value) * 100
+        spread = half_width / abs(figure.value) * 100
     return f"{shown} ±{spread:.0f} %" if spread >= 1 else f"{shown} ±{spread:.1f} %"

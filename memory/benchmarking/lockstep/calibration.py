@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from memory.benchmarking.lockstep.evidence import evidence_of
 from memory.benchmarking.lockstep.pair import Pair
 from memory.benchmarking.lockstep.sequence import FIRST_PAIRS, Subject
-from memory.benchmarking.measure.statistics import CONFIDENCE, student
+from memory.benchmarking.measure.statistics import CONFIDENCE, t_critical
 from memory.benchmarking.metrics import is_timed
 from memory.benchmarking.model.paths import leaf_of
 from memory.benchmarking.model.records import Result
@@ -60,7 +60,7 @@ def lockstep_calibration(
                 spreads[key] = Spread(one.error * math.sqrt(len(of_subject)), one.freedom)
 
     def log_floor(spread: Spread) -> float:
-        return student(spread.freedom, CONFIDENCE) * spread.deviation / math.sqrt(FIRST_PAIRS)
+        return t_critical(spread.freedom, CONFIDENCE) * spread.deviation / math.sqrt(FIRST_PAIRS)
 
     return _calibration(spreads, log_floor, comparisons, made_at)
 

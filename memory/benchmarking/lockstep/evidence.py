@@ -24,7 +24,7 @@ from memory.benchmarking.metrics import Declaration, Metric, is_timed
 from memory.benchmarking.model.paths import join, leaf_of, split_leaf, where_of
 from memory.benchmarking.model.records import Case
 from memory.benchmarking.verdicts.decide import Evidence
-from memory.benchmarking.verdicts.gating import why_not
+from memory.benchmarking.verdicts.gating import reason_not_judged
 from memory.benchmarking.verdicts.records import Scale
 from memory.benchmarking.verdicts.scales import limits_of, scale_of
 from memory.benchmarking.verdicts.thresholds import Thresholds
@@ -121,7 +121,7 @@ def _of_figure(subject: _Subject, path: str, pairs: Sequence[Pair]) -> Evidence:
         for pair in pairs
         if path in pair.base.figures and path in pair.current.figures
     ]
-    not_judged = why_not(
+    not_judged = reason_not_judged(
         path,
         metric.unit,
         metric.better,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import linear_regression
 
 from memory.benchmarking.errors import InvalidResult
-from memory.benchmarking.measure.statistics import CONFIDENCE, student
+from memory.benchmarking.measure.statistics import CONFIDENCE, t_critical
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,6 @@ def growth(costs: Mapping[float, float]) -> Growth | None:
         mean = math.fsum(xs) / len(xs)
         spread = math.fsum((x - mean) ** 2 for x in xs)
         residual = math.fsum((y - intercept - slope * x) ** 2 for x, y in zip(xs, ys, strict=True))
-        reach = student(freedom, CONFIDENCE) * math.sqrt(residual / freedom / spread)
-        low, high = slope - reach, slope + reach
+        half_width = t_critical(freedom, CONFIDENCE) * math.sqrt(residual / freedom / spread)
+        low, high = slope - half_width, slope + half_width
     return Growth(slope, low, high, min(costs), max(costs))

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Hashable, Mapping, Sequence
 
-from memory.benchmarking.measure.statistics import CONFIDENCE, Estimate, student
+from memory.benchmarking.measure.statistics import CONFIDENCE, Estimate, t_critical
 
 DEPTHS = (1, 5, 10)
 
@@ -59,8 +59,8 @@ def clustered_mean(values: Sequence[float], clusters: Sequence[Hashable]) -> Est
         return Estimate(mean)
     spread = math.fsum(math.fsum(unit) ** 2 for unit in units.values())
     error = math.sqrt(spread * count / (count - 1)) / len(values)
-    reach = student(count - 1, CONFIDENCE) * error
-    return Estimate(mean, max(0.0, mean - reach), min(1.0, mean + reach))
+    half_width = t_critical(count - 1, CONFIDENCE) * error
+    return Estimate(mean, max(0.0, mean - half_width), min(1.0, mean + half_width))
 
 
 def separation(higher: Collection[float], lower: Collection[float]) -> float:

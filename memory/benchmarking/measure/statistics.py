@@ -74,8 +74,8 @@ def over_rounds(
         return Estimate(rounds[0], bound, bound, rounds)
     mean, error, freedom = _mean_and_error(points)
     back = exp_or_infinity if in_logs else float
-    reach = student(freedom, confidence) * error
-    return Estimate(back(mean), back(mean - reach), back(mean + reach), rounds)
+    half_width = t_critical(freedom, confidence) * error
+    return Estimate(back(mean), back(mean - half_width), back(mean + half_width), rounds)
 
 
 def welch(now: Sequence[float], before: Sequence[float]) -> Effect:
@@ -105,7 +105,7 @@ def one_sample(differences: Sequence[float]) -> Effect:
     return Effect(*_mean_and_error(differences))
 
 
-def beyond(distance: float, freedom: float) -> float:
+def t_upper_tail(distance: float, freedom: float) -> float:
     """Return the chance that Student's t is larger than `distance`."""
     from scipy.special import stdtr
 
@@ -131,7 +131,7 @@ def _mean_and_error(points: Sequence[float]) -> tuple[float, float, int]:
     return mean, spread / math.sqrt(count * (count - 1)), count - 1
 
 
-def student(freedom: float, confidence: float) -> float:
+def t_critical(freedom: float, confidence: float) -> float:
     """Return how many standard errors an interval of this confidence reaches to either side."""
     from scipy.special import stdtrit
 

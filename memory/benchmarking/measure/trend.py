@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from memory.benchmarking.errors import InvalidResult
-from memory.benchmarking.measure.statistics import CONFIDENCE, Estimate, student
+from memory.benchmarking.measure.statistics import CONFIDENCE, Estimate, t_critical
 
 BLOCKS = 8
 WARM_UP_SHARE = 0.25
@@ -52,5 +52,5 @@ def trend(
         for low, high in pairwise(edges)
     ]
     mean = statistics.fmean(slopes)
-    reach = student(BLOCKS - 1, CONFIDENCE) * statistics.stdev(slopes) / math.sqrt(BLOCKS)
-    return Estimate(mean, mean - reach, mean + reach, tuple(slopes))
+    half_width = t_critical(BLOCKS - 1, CONFIDENCE) * statistics.stdev(slopes) / math.sqrt(BLOCKS)
+    return Estimate(mean, mean - half_width, mean + half_width, tuple(slopes))

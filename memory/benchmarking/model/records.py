@@ -191,7 +191,7 @@ class MachineState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """What a figure depends on besides the code. `fingerprint` is a digest of what rarely changes."""
+    """What a figure depends on besides the code. `fingerprint` is a digest of all fields but git's."""
 
     fingerprint: str
     cpu: str
@@ -240,7 +240,7 @@ class Run(msgspec.Struct, kw_only=True):
     results: list[ResultRef] = []
     failures: list[Failure] = []
     moments: list[MachineState] = []
-    """One for each round."""
+    """The state of the machine during each round."""
     timings: dict[str, float] = {}
     """Seconds of the whole run, by what they were spent on."""
     format: int = FORMAT
@@ -250,6 +250,6 @@ class Run(msgspec.Struct, kw_only=True):
         return min(self.rounds, case.most_rounds or self.rounds)
 
     @property
-    def gates(self) -> bool:
-        """Whether its times may be judged."""
+    def times_count(self) -> bool:
+        """Whether times are judged: not where rounds ran at the same time."""
         return self.parallel == 1

@@ -1,7 +1,7 @@
 """The content of a chart, apart from how it is drawn: panels with lines of points with intervals.
 
-`svg.py` draws a chart, and `chart_html.py` adds its legend and its data. `pictures.py` makes charts from
-results; this module does not depend on benchmarks.
+`svg.py` draws a chart, and `chart_html.py` adds its legend and its data. `benchmark_charts.py` makes charts
+from results; this module does not depend on benchmarks.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from memory.benchmarking.report.differences import (
     forest,
 )
 from memory.benchmarking.report.document import document
-from memory.benchmarking.report.gather import Gathered, gather
+from memory.benchmarking.report.gather import GatheredResults, gather
 from memory.benchmarking.report.markup import Child, Markup, element
 from memory.benchmarking.report.page import (
     environment_section,
@@ -71,7 +71,7 @@ def comparison_page(
 
 
 def comparison_body(
-    gathered: Sequence[Gathered],
+    gathered: Sequence[GatheredResults],
     sources: Sequence[Source],
     results: Sequence[LoadedResult],
     runs: Mapping[str, Run],
@@ -179,7 +179,7 @@ def _judged(comparison: Comparison) -> Markup:
 
 
 def _clear(
-    gathered: Sequence[Gathered], sources: Sequence[Source], compared: Sequence[Compared]
+    gathered: Sequence[GatheredResults], sources: Sequence[Source], compared: Sequence[Compared]
 ) -> Markup | None:
     """Return the largest differences between targets, over all judged figures."""
     found = clear_ones(differences(gathered, compared, headlines=False))

@@ -16,7 +16,7 @@ from memory.benchmarking.measure.statistics import over_rounds
 from memory.benchmarking.model.files import read_times, samples_path
 from memory.benchmarking.model.paths import Place, read_path
 from memory.benchmarking.report.charts import Point
-from memory.benchmarking.report.gather import Gathered
+from memory.benchmarking.report.gather import GatheredResults
 
 SHARES = (
     0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99,
@@ -37,7 +37,7 @@ class Curve:
     calls_per_sample: int
 
 
-def curves(gathered: Gathered, keep: Callable[[Place], bool]) -> list[Curve]:
+def curves(gathered: GatheredResults, keep: Callable[[Place], bool]) -> list[Curve]:
     """Return the curves of the timings that `keep` accepts; none for results without raw samples."""
     found = []
     for source, each in gathered.results:

@@ -6,7 +6,7 @@ from memory.benchmarking.metrics import Metric
 from memory.benchmarking.model.paths import leaf_of
 from memory.benchmarking.model.presentation import AnyChart, BarChart, LineChart, PercentileChart
 from memory.benchmarking.report.charts import Chart
-from memory.benchmarking.report.gather import FigureRow, Gathered, plain, short_name
+from memory.benchmarking.report.gather import FigureRow, GatheredResults, plain, short_name
 from memory.benchmarking.report.makers import MOST_LINES, Goals, make_chart
 
 MOST_CHARTS = 4
@@ -15,7 +15,7 @@ _OTHER_TIMES = ("mean_ms", "p95_ms", "p99_ms", "max_ms", "cpu_ms", "min_ms", "st
 """Metrics of a timing that get no chart: the median and the distribution have one."""
 
 
-def default_charts(gathered: Gathered, goals: Goals | None = None) -> list[Chart]:
+def default_charts(gathered: GatheredResults, goals: Goals | None = None) -> list[Chart]:
     """Return a chart for each important metric, over the parameter with the most values."""
     charts = []
     for leaf in _important_metrics(gathered):
@@ -41,7 +41,7 @@ def default_charts(gathered: Gathered, goals: Goals | None = None) -> list[Chart
     return charts[:MOST_CHARTS]
 
 
-def _important_metrics(gathered: Gathered) -> list[str]:
+def _important_metrics(gathered: GatheredResults) -> list[str]:
     """Return the metrics to draw: the headline's first, then the others that have a better direction."""
     metrics = gathered.metrics
     timed = _MEDIAN in metrics

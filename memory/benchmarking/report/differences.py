@@ -13,7 +13,7 @@ from memory.benchmarking.model.loaded_result import LoadedResult
 from memory.benchmarking.model.paths import join, leaf_of, read_path, where_of
 from memory.benchmarking.model.records import Figure, Result
 from memory.benchmarking.report.charts import Axis, Chart, Line, Panel, Point
-from memory.benchmarking.report.gather import Gathered
+from memory.benchmarking.report.gather import GatheredResults
 from memory.benchmarking.report.sources import Source
 from memory.benchmarking.verdicts.compare import StoredSide, compare_sides, run_label
 from memory.benchmarking.verdicts.evidence import CaseKey, CaseResult
@@ -83,7 +83,7 @@ class Difference:
         return self.headline.verdict in ("regressed", "improved")
 
 
-def compare_sources(gathered: Sequence[Gathered], sources: Sequence[Source]) -> list[Compared]:
+def compare_sources(gathered: Sequence[GatheredResults], sources: Sequence[Source]) -> list[Compared]:
     """Compare each source with its base: the first run that has its target, or else the first source.
 
     Two runs are one comparison over all their targets; two targets are one over all their benchmarks.
@@ -98,7 +98,7 @@ def compare_sources(gathered: Sequence[Gathered], sources: Sequence[Source]) -> 
 
 
 def differences(
-    gathered: Sequence[Gathered], compared: Iterable[Compared], *, headlines: bool
+    gathered: Sequence[GatheredResults], compared: Iterable[Compared], *, headlines: bool
 ) -> list[Difference]:
     """Return the differences of the headline figures, or of all figures that are judged."""
     found = []
@@ -150,7 +150,7 @@ def forest(found: Sequence[Difference], sources: Sequence[str]) -> Chart | None:
     )
 
 
-def _pairs(each: Gathered) -> Iterator[Pair]:
+def _pairs(each: GatheredResults) -> Iterator[Pair]:
     """Yield the sources of a benchmark that are compared."""
     for number, result in each.results:
         base = _base(each, number, result)
@@ -158,7 +158,7 @@ def _pairs(each: Gathered) -> Iterator[Pair]:
             yield base, number
 
 
-def _base(each: Gathered, source: int, result: LoadedResult) -> int | None:
+def _base(each: GatheredResults, source: int, result: LoadedResult) -> int | None:
     """Return the number of the source that a result is compared with; None for a base itself."""
     same = [number for number, other in each.results if other.target == result.target]
     if len(same) > 1:
@@ -168,7 +168,9 @@ def _base(each: Gathered, source: int, result: LoadedResult) -> int | None:
     return 0 if source and has_first and len(set(targets)) == len(targets) else None
 
 
-def _compare(gathered: Sequence[Gathered], sources: Sequence[Source], pairs: Sequence[Pair]) -> Compared:
+def _compare(
+    gathered: Sequence[GatheredResults], sources: Sequence[Source], pairs: Sequence[Pair]
+) -> Compared:
     base, source = pairs[0]
     before, now = sources[base], sources[source]
     between_targets = before.target != now.target

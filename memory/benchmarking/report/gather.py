@@ -75,7 +75,7 @@ def value_of(place: Place, dimension: str) -> Value:
 
 
 @dataclass(frozen=True)
-class Gathered:
+class GatheredResults:
     """All results of one benchmark, each with the number of its source."""
 
     category: str
@@ -119,12 +119,12 @@ class Gathered:
                 yield source, path, value
 
 
-def gather(results: Iterable[tuple[int, LoadedResult]]) -> list[Gathered]:
+def gather(results: Iterable[tuple[int, LoadedResult]]) -> list[GatheredResults]:
     """Group results by category and benchmark, in the order of their first results."""
     found: dict[tuple[str, str], list[tuple[int, LoadedResult]]] = {}
     for source, each in results:
         found.setdefault((each.result.category, each.result.benchmark), []).append((source, each))
-    return [Gathered(*key, tuple(members)) for key, members in found.items()]
+    return [GatheredResults(*key, tuple(members)) for key, members in found.items()]
 
 
 def sort_values(values: Iterable[Value]) -> list[Value]:

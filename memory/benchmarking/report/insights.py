@@ -15,8 +15,8 @@ from memory.benchmarking.metrics import Metric
 from memory.benchmarking.model.paths import leaf_of, segments_of
 from memory.benchmarking.model.presentation import Goal
 from memory.benchmarking.model.records import Figure, Run
-from memory.benchmarking.report.gather import FigureRow, Gathered, plain, short_name, words
-from memory.benchmarking.report.pictures import presentation_of
+from memory.benchmarking.report.benchmark_charts import presentation_of
+from memory.benchmarking.report.gather import FigureRow, GatheredResults, plain, short_name, words
 from memory.benchmarking.text.display import TOO_FEW, figure_text, interval_text, is_too_wide
 from memory.benchmarking.text.notes import result_notes
 
@@ -37,7 +37,7 @@ class Insight:
     about: str = ""
 
 
-def insights(gathered: Sequence[Gathered], run: Run | None, source: int = 0) -> list[Insight]:
+def insights(gathered: Sequence[GatheredResults], run: Run | None, source: int = 0) -> list[Insight]:
     """Return what stands out in one source, problems first."""
     found = [
         *_warnings(gathered, source),
@@ -52,7 +52,7 @@ def insights(gathered: Sequence[Gathered], run: Run | None, source: int = 0) -> 
     return sorted(found, key=lambda insight: order.index(insight.tone))
 
 
-def _warnings(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
+def _warnings(gathered: Iterable[GatheredResults], source: int) -> Iterator[Insight]:
     """Yield the errors that benchmarks found in themselves."""
     for each in gathered:
         for number, result in each.results:
@@ -65,7 +65,7 @@ def _disturbed(run: Run | None) -> Iterator[Insight]:
     """Yield whether other programs disturbed the run."""
     if run is None:
         return
-    if not run.gates:
+    if not run.times_count:
         yield Insight(
             f"{run.parallel} rounds ran side by side and disturbed each other: do not read the times as "
             "speed.",
@@ -95,7 +95,7 @@ def _one_round(run: Run | None) -> Iterator[Insight]:
         )
 
 
-def _goals(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
+def _goals(gathered: Iterable[GatheredResults], source: int) -> Iterator[Insight]:
     """Yield the goals that are missed, each with its worst figure, then those that are reached."""
     sentences: dict[str, bool] = {}
     worst: dict[tuple[str, str, float], tuple[float, str]] = {}
@@ -130,7 +130,7 @@ def _goals(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
         yield Insight(f"Goals reached, with the worst figure of each: {', '.join(texts)}.", "good")
 
 
-def _missed_goal(each: Gathered, row: FigureRow, goal: Goal, metric: Metric) -> Insight:
+def _missed_goal(each: GatheredResults, row: FigureRow, goal: Goal, metric: Metric) -> Insight:
     figure = row.figure
     value = figure_text(figure.value, metric.unit)
     tone: Tone = "warn" if goal.whole_interval else "bad"
@@ -151,9 +151,9 @@ def _value(row: FigureRow) -> float:
     return row.figure.value
 
 
-def _growth(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
+def _growth(gathered: Iterable[GatheredResults], source: int) -> Iterator[Insight]:
     """Yield the cost that grows most with size."""
-    steepest: tuple[float, Gathered, FigureRow] | None = None
+    steepest: tuple[float, GatheredResults, FigureRow] | None = None
     for each in gathered:
         for row in _rows(each, source):
             if row.metric == "growth_exponent" and (steepest is None or row.figure.value > steepest[0]):
@@ -176,7 +176,7 @@ def _growth(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
         )
 
 
-def _versus(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
+def _versus(gathered: Iterable[GatheredResults], source: int) -> Iterator[Insight]:
     """Yield each declared figure beside that of its reference method."""
     for each in gathered:
         versus = presentation_of(each).versus
@@ -200,7 +200,7 @@ def _versus(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
             yield Insight(text, "good" if ours.value >= other.value else "warn", each.name)
 
 
-def _wide_intervals(gathered: Iterable[Gathered], source: int) -> Iterator[Insight]:
+def _wide_intervals(gathered: Iterable[GatheredResults], source: int) -> Iterator[Insight]:
     """Yield the headline figures whose intervals are wide."""
     wide = []
     for each in gathered:
@@ -222,7 +222,7 @@ def _wide_intervals(gathered: Iterable[Gathered], source: int) -> Iterator[Insig
         )
 
 
-def _rows(each: Gathered, source: int) -> Iterator[FigureRow]:
+def _rows(each: GatheredResults, source: int) -> Iterator[FigureRow]:
     return (row for row in each.rows if row.source == source)
 
 

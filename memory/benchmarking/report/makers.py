@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from memory.benchmarking.measure.growth import growth
-from memory.benchmarking.measure.statistics import CONFIDENCE, Estimate, one_sample, student
+from memory.benchmarking.measure.statistics import CONFIDENCE, Estimate, one_sample, t_critical
 from memory.benchmarking.model.paths import TIERS, Place, segments_of
 from memory.benchmarking.model.presentation import (
     AnyChart,
@@ -36,7 +36,7 @@ from memory.benchmarking.report.charts import (
 from memory.benchmarking.report.curves import curves
 from memory.benchmarking.report.gather import (
     FigureRow,
-    Gathered,
+    GatheredResults,
     Value,
     plain,
     short_name,
@@ -57,7 +57,7 @@ Goals = Mapping[str, Goal]
 """By the metric's name."""
 
 
-def make_chart(spec: AnyChart, gathered: Gathered, goals: Goals | None = None) -> Chart | None:
+def make_chart(spec: AnyChart, gathered: GatheredResults, goals: Goals | None = None) -> Chart | None:
     """Return a declared chart of a benchmark's figures; None where there is nothing to draw."""
     goals = goals or {}
     match spec:
@@ -77,7 +77,7 @@ def make_chart(spec: AnyChart, gathered: Gathered, goals: Goals | None = None) -
             return _scatter_chart(spec, gathered, goals)
 
 
-def _line_chart(spec: LineChart, gathered: Gathered, goals: Goals) -> Chart | None:
+def _line_chart(spec: LineChart, gathered: GatheredResults, goals: Goals) -> Chart | None:
     leaves = _leaves(spec.metric)
     rows = [row for leaf in leaves for row in gathered.select(leaf, spec.keeps)]
     places = [(row, _number(row.of(spec.x), spec.x_if_missing)) for row in rows]
@@ -101,7 +101,7 @@ def _line_chart(spec: LineChart, gathered: Gathered, goals: Goals) -> Chart | No
     return _with_fits(chart) if spec.fit else chart
 
 
-def _series_chart(spec: SeriesChart, gathered: Gathered, goals: Goals) -> Chart | None:
+def _series_chart(spec: SeriesChart, gathered: GatheredResults, goals: Goals) -> Chart | None:
     pattern = re.compile(spec.pattern)
     points = []
     for row in gathered.rows:
@@ -125,7 +125,7 @@ def _series_chart(spec: SeriesChart, gathered: Gathered, goals: Goals) -> Chart 
     return _with_y(chart, spec, gathered, goals, [])
 
 
-def _bar_chart(spec: BarChart, gathered: Gathered, goals: Goals) -> Chart | None:
+def _bar_chart(spec: BarChart, gathered: GatheredResults, goals: Goals) -> Chart | None:
     leaves = _leaves(spec.metric)
     rows = [row for leaf in leaves for row in gathered.select(leaf, spec.keeps)]
     if not rows:
@@ -134,7 +134,7 @@ def _bar_chart(spec: BarChart, gathered: Gathered, goals: Goals) -> Chart | None
     return _bars(spec, gathered, goals, leaves, rows, spec.names, naming, spec.panels, spec.renamed)
 
 
-def _percentile_chart(spec: PercentileChart, gathered: Gathered, goals: Goals) -> Chart | None:
+def _percentile_chart(spec: PercentileChart, gathered: GatheredResults, goals: Goals) -> Chart | None:
     largest, lines = spec.largest, spec.lines
     sizes: dict[tuple[str | None, str], float] = {}
     for row in gathered.rows:
@@ -178,7 +178,7 @@ def _percentile_chart(spec: PercentileChart, gathered: Gathered, goals: Goals) -
     return _with_y(chart, spec, gathered, goals, ["p50_ms"])
 
 
-def _timeline_chart(spec: TimelineChart, gathered: Gathered) -> Chart | None:
+def _timeline_chart(spec: TimelineChart, gathered: GatheredResults) -> Chart | None:
     lines, most = [], 0
     for source, path, value in gathered.leaves(spec.leaf):
         if not isinstance(value, list):
@@ -209,7 +209,7 @@ def _timeline_chart(spec: TimelineChart, gathered: Gathered) -> Chart | None:
     )
 
 
-def _list_chart(spec: ListChart, gathered: Gathered) -> Chart | None:
+def _list_chart(spec: ListChart, gathered: GatheredResults) -> Chart | None:
     lines = []
     for source, path, value in gathered.leaves(spec.leaf):
         if isinstance(value, list) and value and all(map(_is_number, value)):
@@ -222,7 +222,7 @@ def _list_chart(spec: ListChart, gathered: Gathered) -> Chart | None:
     )
 
 
-def _scatter_chart(spec: ScatterChart, gathered: Gathered, goals: Goals) -> Chart | None:
+def _scatter_chart(spec: ScatterChart, gathered: GatheredResults, goals: Goals) -> Chart | None:
     across = {
         (row.source, row.where): row.figure.value for row in gathered.select(spec.x_metric, spec.keeps)
     }
@@ -251,7 +251,7 @@ def _scatter_chart(spec: ScatterChart, gathered: Gathered, goals: Goals) -> Char
     return _with_y(chart, spec, gathered, goals, [spec.y_metric])
 
 
-def _repeated_notes(name: str, gathered: Gathered) -> tuple[str, ...]:
+def _repeated_notes(name: str, gathered: GatheredResults) -> tuple[str, ...]:
     """Return the first source's notes of this name, each with where it stands."""
     title = plain(name).capitalize()
     return tuple(
@@ -267,7 +267,7 @@ def _repeated_notes(name: str, gathered: Gathered) -> tuple[str, ...]:
 
 def _bars(
     spec: ChartSpec,
-    gathered: Gathered,
+    gathered: GatheredResults,
     goals: Goals,
     leaves: Sequence[str],
     rows: Sequence[FigureRow],
@@ -364,12 +364,12 @@ def _leaves(metric: str | Sequence[str]) -> list[str]:
     return [metric] if isinstance(metric, str) else [*metric]
 
 
-def _note(spec: ChartSpec, gathered: Gathered, leaves: Sequence[str]) -> str:
+def _note(spec: ChartSpec, gathered: GatheredResults, leaves: Sequence[str]) -> str:
     better = gathered.metric(leaves[0]).better
     return spec.note or ("" if better == "neither" else f"{better.capitalize()} is better.")
 
 
-def _y_axis(spec: ChartSpec, gathered: Gathered, leaves: Sequence[str]) -> Axis:
+def _y_axis(spec: ChartSpec, gathered: GatheredResults, leaves: Sequence[str]) -> Axis:
     known = gathered.metrics
     metric = gathered.metric(next((leaf for leaf in leaves if leaf in known), ""))
     low, high = (0.0, 1.0) if spec.share else (None, None)
@@ -377,7 +377,7 @@ def _y_axis(spec: ChartSpec, gathered: Gathered, leaves: Sequence[str]) -> Axis:
 
 
 def _with_y(
-    chart: Chart, spec: ChartSpec, gathered: Gathered, goals: Goals, leaves: Sequence[str]
+    chart: Chart, spec: ChartSpec, gathered: GatheredResults, goals: Goals, leaves: Sequence[str]
 ) -> Chart:
     """Return the chart with a fitting y axis, and with the goal of its metrics if there is one."""
     if not spec.share:
@@ -448,8 +448,8 @@ def _slope(points: Sequence[Point]) -> Estimate:
             effect = one_sample(exponents)
             if effect.error is None:
                 return Estimate(effect.value)
-            reach = student(effect.freedom, CONFIDENCE) * effect.error if effect.error else 0.0
-            return Estimate(effect.value, effect.value - reach, effect.value + reach)
+            half_width = t_critical(effect.freedom, CONFIDENCE) * effect.error if effect.error else 0.0
+            return Estimate(effect.value, effect.value - half_width, effect.value + half_width)
     found = growth({point.x: point.y for point in points})
     return Estimate(found.exponent, found.low, found.high) if found else Estimate(0.0)
 

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from memory.benchmarking.model.loaded_result import LoadedResult
 from memory.benchmarking.model.records import Run
+from memory.benchmarking.report.benchmark_charts import charts_of, order_of, presentation_of
 from memory.benchmarking.report.chart_html import MOST_KEYS, figure
 from memory.benchmarking.report.charts import Chart
 from memory.benchmarking.report.document import document
-from memory.benchmarking.report.gather import Gathered, gather
+from memory.benchmarking.report.gather import GatheredResults, gather
 from memory.benchmarking.report.insights import insights
 from memory.benchmarking.report.markup import Child, Markup, element, join, with_code
 from memory.benchmarking.report.parts import (
@@ -27,7 +28,6 @@ from memory.benchmarking.report.parts import (
     span_of,
     verdict_tables,
 )
-from memory.benchmarking.report.pictures import order_of, pictures, presentation_of
 from memory.benchmarking.report.run_facts import duration_of, result_facts, started_text
 from memory.benchmarking.report.sources import Source, names, sources_of
 from memory.benchmarking.text.display import TOO_FEW
@@ -78,7 +78,7 @@ def page(
 
 
 def links(
-    gathered: Sequence[Gathered], runs: Mapping[str, Run], has_baseline: bool
+    gathered: Sequence[GatheredResults], runs: Mapping[str, Run], has_baseline: bool
 ) -> list[tuple[str, str]]:
     """Return the links of the bar at the top, to the sections of the page."""
     found = [("#baseline", "baseline")] if has_baseline else []
@@ -86,7 +86,7 @@ def links(
     return [*found, ("#environment", "environment")] if runs else found
 
 
-def sort_benchmarks(gathered: Iterable[Gathered]) -> list[Gathered]:
+def sort_benchmarks(gathered: Iterable[GatheredResults]) -> list[GatheredResults]:
     """Sort benchmarks: built-in ones as in the documentation, then others in their order."""
     return sorted(gathered, key=order_of)
 
@@ -111,7 +111,7 @@ def switches(sources: Sequence[Source]) -> Markup | None:
 
 
 def sections(
-    gathered: Sequence[Gathered], sources: Sequence[Source], baseline: Comparison | None = None
+    gathered: Sequence[GatheredResults], sources: Sequence[Source], baseline: Comparison | None = None
 ) -> Markup:
     """Return a section for each category: its question, then its benchmarks with charts and figures."""
     judged: dict[str, Judged] = {}
@@ -138,8 +138,8 @@ def sections(
     return join(parts)
 
 
-def _benchmark(each: Gathered, sources: Sequence[Source], judged: Judged) -> Markup:
-    charts = pictures(each)
+def _benchmark(each: GatheredResults, sources: Sequence[Source], judged: Judged) -> Markup:
+    charts = charts_of(each)
     summary = presentation_of(each).summary
     shown = names(sources)
     figures = [
@@ -167,7 +167,7 @@ def _benchmark(each: Gathered, sources: Sequence[Source], judged: Judged) -> Mar
     )
 
 
-def _notes(each: Gathered, sources: Sequence[str], charts: Sequence[Chart]) -> Markup | None:
+def _notes(each: GatheredResults, sources: Sequence[str], charts: Sequence[Chart]) -> Markup | None:
     """Return the notes of a benchmark, without those that its charts already show as findings."""
     findings = "\n".join(text for chart in charts for text in chart.findings)
     # A chart with fitted lines states the growth; a second sentence with another interval would confuse.
@@ -190,7 +190,7 @@ def _notes(each: Gathered, sources: Sequence[str], charts: Sequence[Chart]) -> M
     return element("div", element("p", "Notes:"), element("ul", items), class_="words")
 
 
-def _details(each: Gathered, sources: Sequence[Source]) -> Markup:
+def _details(each: GatheredResults, sources: Sequence[Source]) -> Markup:
     several = len(sources) > 1
     parts = [
         element(
@@ -262,7 +262,7 @@ def _baseline(comparison: Comparison | None) -> Markup | None:
 
 
 def insights_section(
-    gathered: Sequence[Gathered], sources: Sequence[Source], without: Sequence[str] = ()
+    gathered: Sequence[GatheredResults], sources: Sequence[Source], without: Sequence[str] = ()
 ) -> Markup | None:
     """Return the insights of the first three sources, except those of the runs in `without`."""
     shown = [(number, source) for number, source in enumerate(sources) if source.run_id not in without]

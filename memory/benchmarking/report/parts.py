@@ -8,7 +8,7 @@ from memory.benchmarking.metrics import Metric
 from memory.benchmarking.model.paths import leaf_of, read_path, split_leaf
 from memory.benchmarking.model.records import Figure, Run
 from memory.benchmarking.report.charts import Chart
-from memory.benchmarking.report.gather import Gathered, short_name, words
+from memory.benchmarking.report.gather import GatheredResults, short_name, words
 from memory.benchmarking.report.insights import Insight
 from memory.benchmarking.report.markup import Child, Markup, element, join, with_code
 from memory.benchmarking.report.run_facts import failures_by_error, run_facts
@@ -149,9 +149,9 @@ def _folded(summary: str, content: Child) -> Markup:
 
 
 def headlines(
-    gathered: Sequence[Gathered],
+    gathered: Sequence[GatheredResults],
     sources: Sequence[Source],
-    leads_to: Callable[[Gathered], str] | None = None,
+    leads_to: Callable[[GatheredResults], str] | None = None,
 ) -> Markup:
     """Return a table of the headline figure of each benchmark, with a column for each source.
 
@@ -179,7 +179,7 @@ def headlines(
 
 
 def _headline_row(
-    each: Gathered, sources: Sequence[Source], leads_to: Callable[[Gathered], str] | None
+    each: GatheredResults, sources: Sequence[Source], leads_to: Callable[[GatheredResults], str] | None
 ) -> Markup:
     path = each.headline
     leaf = leaf_of(path)
@@ -225,7 +225,7 @@ def _whole(figure: Figure | None, metric: Metric) -> str:
     return with_interval(figure.value, figure.low, figure.high, metric.unit)
 
 
-def all_figures(each: Gathered, sources: Sequence[Source], judged: Judged) -> Markup:
+def all_figures(each: GatheredResults, sources: Sequence[Source], judged: Judged) -> Markup:
     """Return a table of every figure of a benchmark, with a column for each source that has any."""
     present = sorted({number for number, _ in each.results})
     by_path: dict[str, dict[int, Figure]] = {}

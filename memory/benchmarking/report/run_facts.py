@@ -24,7 +24,7 @@ def run_facts(run: Run) -> dict[str, str]:
         "packages": ", ".join(f"{name} {version}" for name, version in where.packages.items()),
         "fingerprint": where.fingerprint,
     }
-    if not run.gates:
+    if not run.times_count:
         facts["parallel"] = f"{run.parallel} rounds at the same time: the timings can't be compared"
     return {name: text for name, text in facts.items() if text}
 

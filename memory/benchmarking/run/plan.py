@@ -67,7 +67,7 @@ def _parameters(
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(params))
     except (TypeError, ValueError) as problem:
         raise InvalidBenchmarkConfig(
-            f"{benchmark.full_name} has a parameter that can't be written down: {problem}"
+            f"{benchmark.full_name} has a parameter that can't be stored as JSON: {problem}"
         ) from None
     return plain
 

@@ -88,11 +88,11 @@ def _previous_results(
 ) -> dict[CaseKey, tuple[str, CaseResult]]:
     """Return run id and result of the newest previous run of each case, where there is one."""
     found: dict[CaseKey, tuple[str, CaseResult]] = {}
-    missing = {(_key(ref), ref.params_digest, ref.headline) for ref in refs} if run.gates else set()
+    missing = {(_key(ref), ref.params_digest, ref.headline) for ref in refs} if run.times_count else set()
     for previous_folder, previous in _newest_runs(folder.parent) if missing else ():
         same_machine = previous.environment.fingerprint == run.environment.fingerprint
         is_before = previous_folder.name != folder.name and previous.started_at <= run.started_at
-        if not (same_machine and is_before and previous.gates):
+        if not (same_machine and is_before and previous.times_count):
             continue
         for ref in previous.results:
             identity = (_key(ref), ref.params_digest, ref.headline)

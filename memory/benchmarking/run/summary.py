@@ -75,7 +75,7 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
     _print_failures(run, folder, style, stream)
     if warnings:
         print(style.red("\n" + "\n".join(map(clean, warnings))), file=stream)
-    if not run.gates:
+    if not run.times_count:
         print(
             f"{run.parallel} rounds ran in parallel: they disturb each other, so times are not judged",
             file=stream,
@@ -194,7 +194,7 @@ def summary_for_machines(folder: Path, run: Run, *, interrupted: bool) -> dict[s
         "status": run.status,
         "interrupted": interrupted,
         "profile": run.profile,
-        "gates": run.gates,
+        "gates": run.times_count,
         "fingerprint": run.environment.fingerprint,
         "results": results,
         "failures": run.failures,

@@ -191,7 +191,7 @@ def _notes(base: Run, current: Run, noise: NoiseFloor) -> Iterator[str]:
     if base.id == current.id:
         yield f"both are the run {base.id}"
     for side, run in (("base", base), ("current run", current)):
-        if not run.gates:
+        if not run.times_count:
             yield f"the {side} ran {run.parallel} rounds in parallel: its times are shown, not judged"
     fewest = min(base.rounds, current.rounds)
     if fewest < _FEW_ROUNDS:

@@ -21,7 +21,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memory.benchmarking.measure.statistics import CONFIDENCE, beyond, exp_or_infinity, student
+from memory.benchmarking.measure.statistics import CONFIDENCE, exp_or_infinity, t_critical, t_upper_tail
 from memory.benchmarking.metrics import Better
 from memory.benchmarking.verdicts.noise import NoiseFloor, metric_key
 from memory.benchmarking.verdicts.records import MetricVerdict, Scale, Verdict
@@ -158,7 +158,7 @@ def _chance(each: Evidence, shift: float) -> float | None:
     if each.error == 0:
         return 0.0 if size > shift else 1.0
     near, far = (size - shift) / each.error, (size + shift) / each.error
-    return min(1.0, beyond(near, each.freedom) + beyond(far, each.freedom))
+    return min(1.0, t_upper_tail(near, each.freedom) + t_upper_tail(far, each.freedom))
 
 
 def _verdict(
@@ -172,8 +172,8 @@ def _verdict(
     if each.is_tested and each.settled is None:
         assert each.log_ratio is not None
         assert each.error is not None
-        reach = student(each.freedom, CONFIDENCE) * each.error
-        ends = (each.log_ratio - reach, each.log_ratio + reach)
+        half_width = t_critical(each.freedom, CONFIDENCE) * each.error
+        ends = (each.log_ratio - half_width, each.log_ratio + half_width)
         detectable = _detectable(each.error, each.freedom, bounds, strictest)
         if each.is_judged:
             verdict, reason = _judge(each.worse, ends, chance or 0.0, bounds, alpha)
@@ -248,8 +248,8 @@ def _detectable(error: float, freedom: float, bounds: _Bounds, strictest: float)
     """Return the effect that passes both the test and the floor in four of five comparisons."""
     if error == 0:
         return max(bounds.test_floor, bounds.shift)
-    to_be_clear = bounds.shift + student(freedom, 1 - strictest) * error
-    margin = student(freedom, 2 * POWER - 1) * error
+    to_be_clear = bounds.shift + t_critical(freedom, 1 - strictest) * error
+    margin = t_critical(freedom, 2 * POWER - 1) * error
     return max(to_be_clear, bounds.test_floor) + margin
 
 

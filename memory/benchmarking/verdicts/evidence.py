@@ -14,12 +14,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from memory.benchmarking.measure.statistics import CONFIDENCE, Effect, one_sample, student, variance, welch
+from memory.benchmarking.measure.statistics import (
+    CONFIDENCE,
+    Effect,
+    one_sample,
+    t_critical,
+    variance,
+    welch,
+)
 from memory.benchmarking.metrics import Metric, is_timed, metric_of
 from memory.benchmarking.model.paths import leaf_of, split_leaf, where_of
 from memory.benchmarking.model.records import Figure, Result, Run
 from memory.benchmarking.verdicts.decide import Evidence
-from memory.benchmarking.verdicts.gating import why_not
+from memory.benchmarking.verdicts.gating import reason_not_judged
 from memory.benchmarking.verdicts.moderation import Prior, moderated_welch, prior_of
 from memory.benchmarking.verdicts.records import Verdict
 from memory.benchmarking.verdicts.scales import is_share, limits_of, scale_of
@@ -52,7 +59,7 @@ class CaseResult:
             for each in run.cases
             if (each.category, each.benchmark, each.target) == case
         )
-        return cls(result, run.gates, one_round)
+        return cls(result, run.times_count, one_round)
 
 
 Results = Mapping[CaseKey, CaseResult]
@@ -130,7 +137,7 @@ def _case_evidence(
             settled, reason = "missing", "not in every round of the current run"
         found: dict[str, Any] = {"settled": settled, "reason": reason}
         if old is not None and new is not None and settled is None:
-            reason = why_not(
+            reason = reason_not_judged(
                 path,
                 metric.unit,
                 metric.better,
@@ -238,11 +245,11 @@ def _by_unit_intervals(old: Figure, new: Figure) -> Effect:
 
     This is too strict where both sides met the same questions, and never too lax.
     """
-    reach = student(math.inf, CONFIDENCE)
+    standard_errors = t_critical(math.inf, CONFIDENCE)
     errors = []
     for figure in (old, new):
         assert figure.low is not None
         assert figure.high is not None
         # The longer arm, because the other one may be cut off at 0 or 1.
-        errors.append(max(figure.value - figure.low, figure.high - figure.value, 0.0) / reach)
+        errors.append(max(figure.value - figure.low, figure.high - figure.value, 0.0) / standard_errors)
     return Effect(new.value - old.value, math.hypot(*errors), math.inf)

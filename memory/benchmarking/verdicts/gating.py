@@ -28,7 +28,7 @@ def judged_of_a_timing(figures: Collection[str], kind: Kind) -> list[str]:
     return found[:1] if kind == "lockstep" else found
 
 
-def why_not(
+def reason_not_judged(
     path: str,
     unit: str,
     better: Better,
@@ -50,7 +50,7 @@ def why_not(
         name: `category.benchmark`
         siblings: the leaves of all figures at the same place
         samples: how many samples a round of the metric has
-        times_count: `Run.gates`
+        times_count: `Run.times_count`
         thresholds: those of the comparison
     """
     leaf = leaf_of(path)

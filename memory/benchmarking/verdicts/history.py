@@ -120,7 +120,7 @@ def _figures(folder: Path, run: Run, ref: ResultRef, pattern: str) -> Iterator[t
     for path, figure in result.metrics.items():
         if fits(pattern, f"{ref.category}.{ref.benchmark}", path):
             metric = metric_in(result, path)
-            if run.gates or not is_timed(metric.unit):
+            if run.times_count or not is_timed(metric.unit):
                 yield path, metric, figure
 
 

@@ -10,7 +10,7 @@ from memory.benchmarking.errors import BenchmarkError
 from memory.benchmarking.model.files import read_run
 from memory.benchmarking.model.loaded_result import LoadedResult
 from memory.benchmarking.model.records import Run
-from memory.benchmarking.report.gather import Gathered, gather
+from memory.benchmarking.report.gather import GatheredResults, gather
 from memory.benchmarking.report.markup import Child, Markup, element, join
 from memory.benchmarking.report.page import (
     how_to_read,
@@ -118,7 +118,7 @@ def _report(folder: Path, version: int) -> Markup:
     return join(parts)
 
 
-def _history_of(each: Gathered) -> str:
+def _history_of(each: GatheredResults) -> str:
     """Return the address of the history of a benchmark's headline, on its first target."""
     target = each.results[0][1].target
     return history_address((each.category, each.benchmark, target), each.headline)

@@ -26,9 +26,9 @@ def test_the_interval_is_that_of_a_linear_regression_on_logarithms() -> None:
     fit = growth(costs)
     assert fit is not None
     line = stats.linregress(np.log(list(costs)), np.log(list(costs.values())))
-    reach = stats.t.ppf(0.975, 2) * line.stderr
+    half_width = stats.t.ppf(0.975, 2) * line.stderr
     assert (fit.exponent, fit.low, fit.high) == pytest.approx(
-        (line.slope, line.slope - reach, line.slope + reach)
+        (line.slope, line.slope - half_width, line.slope + half_width)
     )
     leaves = growth_leaves("search p50", costs)
     assert leaves["growth_exponent"] == Score(fit.exponent, fit.low, fit.high)

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from memory.benchmarking.errors import InvalidResult
 from memory.benchmarking.measure.statistics import (
     Effect,
-    beyond,
     exp_or_infinity,
     over_rounds,
     percentiles,
-    student,
+    t_critical,
+    t_upper_tail,
     variance,
     welch,
 )
@@ -116,17 +116,17 @@ def test_a_figure_that_is_the_same_in_every_round_is_that_figure(value: float, c
     assert (found.value, found.low, found.high) == (value, value, value)
 
 
-def test_two_rounds_that_differ_by_many_orders_have_an_endless_interval() -> None:
+def test_two_rounds_that_differ_by_many_orders_have_an_infinite_interval() -> None:
     found = over_rounds([1e-200, 1e200])
     assert found.value == pytest.approx(1)
     assert (found.low, found.high) == (0, math.inf)
 
 
-def test_the_interval_over_rounds_holds_the_truth_where_rounds_differ_from_each_other() -> None:
+def test_the_interval_over_rounds_contains_the_true_value_where_rounds_vary() -> None:
     """All samples of a round share its level, so only several rounds show how much the level varies."""
     rng = np.random.default_rng(7)
-    turns, by_rounds, by_samples = 400, 0, 0
-    for _ in range(turns):
+    repetitions, by_rounds, by_samples = 400, 0, 0
+    for _ in range(repetitions):
         levels = rng.normal(0, 0.1, 6)
         samples = np.exp(levels[:, None] + rng.normal(0, 0.1, (6, 50)))
         estimate = over_rounds(np.exp(np.log(samples).mean(axis=1)).tolist())
@@ -137,8 +137,8 @@ def test_the_interval_over_rounds_holds_the_truth_where_rounds_differ_from_each_
         assert pooled.low is not None
         assert pooled.high is not None
         by_samples += pooled.low <= 1 <= pooled.high
-    assert 0.91 <= by_rounds / turns <= 0.99
-    assert by_samples / turns < 0.5
+    assert 0.91 <= by_rounds / repetitions <= 0.99
+    assert by_samples / repetitions < 0.5
 
 
 # -- Welch's difference -------------------------------------------------------------------------
@@ -153,18 +153,20 @@ def test_the_difference_and_its_interval_are_those_of_scipy(now: list[float], be
     bounds = expected.confidence_interval(0.95)
     found = welch(now, before)
     assert found.error is not None
-    reach = student(found.freedom, 0.95) * found.error
+    half_width = t_critical(found.freedom, 0.95) * found.error
     assert found.value == pytest.approx(np.mean(now) - np.mean(before), rel=1e-6, abs=1e-3)
-    assert found.value - reach == pytest.approx(bounds.low, rel=1e-6, abs=1e-3)
-    assert found.value + reach == pytest.approx(bounds.high, rel=1e-6, abs=1e-3)
+    assert found.value - half_width == pytest.approx(bounds.low, rel=1e-6, abs=1e-3)
+    assert found.value + half_width == pytest.approx(bounds.high, rel=1e-6, abs=1e-3)
     assert found.freedom == pytest.approx(expected.df, rel=1e-6)
 
 
 @pytest.mark.parametrize("freedom", [1, 2.5, 7, 30, math.inf])
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.9999])
 def test_quantiles_of_students_t_are_those_of_scipy(freedom: float, confidence: float) -> None:
-    assert student(freedom, confidence) == pytest.approx(scipy.stats.t.ppf((1 + confidence) / 2, freedom))
-    assert beyond(1.7, freedom) == pytest.approx(scipy.stats.t.sf(1.7, freedom))
+    assert t_critical(freedom, confidence) == pytest.approx(
+        scipy.stats.t.ppf((1 + confidence) / 2, freedom)
+    )
+    assert t_upper_tail(1.7, freedom) == pytest.approx(scipy.stats.t.sf(1.7, freedom))
 
 
 @settings(deadline=None)
@@ -194,7 +196,9 @@ def test_a_single_round_leaves_the_error_unknown(now: list[float], before: list[
 
 @settings(deadline=None)
 @given(st.lists(numbers, min_size=2, max_size=6), st.lists(numbers, min_size=2, max_size=6))
-def test_swapping_the_sides_turns_the_difference_round(now: list[float], before: list[float]) -> None:
+def test_swapping_the_sides_changes_the_sign_of_the_difference(
+    now: list[float], before: list[float]
+) -> None:
     forth, back = welch(now, before), welch(before, now)
     assert forth.value == -back.value
     assert forth.error == back.error

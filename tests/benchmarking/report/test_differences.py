@@ -78,7 +78,7 @@ def test_runs_of_one_target_have_the_words_of_compare(
     assert found.headline.judged_by
 
 
-def test_a_target_that_waits_is_worse_though_its_wall_and_cpu_times_differ(tmp_path: Path) -> None:
+def test_a_target_that_waits_is_worse_even_if_its_cpu_time_is_the_same(tmp_path: Path) -> None:
     ours = ("agentmemory", timing("stm", 1.0), HEADLINE)
     waiting = timing("stm", 3.0) | {"stm/cpu_ms": timing("stm", 1.0)["stm/cpu_ms"]}
     (found,) = compared(tmp_path, ours, ("peer", waiting, HEADLINE), contentions=(1.0, 3.0))

@@ -35,13 +35,13 @@ def test_every_benchmark_runs_on_every_target(tmp_path: Path) -> None:
     assert len({case.key for case in cases}) == 4
 
 
-def test_the_order_in_which_values_count(tmp_path: Path) -> None:
-    """--params, set for the benchmark, set for the category, the function's own default."""
-    made = runner(tmp_path, "def benchmark_x(a=1, b=1, c=1, d=1): pass\ndef benchmark_y(d=1): pass")
-    made.found  # noqa: B018 - adds their parameters to the configuration
+def test_the_precedence_of_parameter_values(tmp_path: Path) -> None:
+    """--params comes first, then the benchmark's setting, the category's, and the function's default."""
+    planner = runner(tmp_path, "def benchmark_x(a=1, b=1, c=1, d=1): pass\ndef benchmark_y(d=1): pass")
+    planner.found  # noqa: B018 - adds their parameters to the configuration
     for assignment in ("mine.a=2", "mine.b=2", "mine.c=2", "mine.x.a=3", "mine.x.b=3"):
-        made.config.set_text(assignment)
-    x, y = made.plan(["mine"], params={"a": 4, "d": 4})
+        planner.config.set_text(assignment)
+    x, y = planner.plan(["mine"], params={"a": 4, "d": 4})
     assert x.params == {"a": 4, "b": 3, "c": 2, "d": 4}
     assert y.params == {"d": 4}
 
@@ -90,21 +90,21 @@ def test_defaults_are_stored_as_json_values(tmp_path: Path) -> None:
         ("(size=1)", {"siz": 2}, "--params: no chosen benchmark takes 'siz': did you mean 'size'?"),
         ("()", {"size": 2}, "--params: no chosen benchmark takes 'size': there are none"),
         ("(size: int = 1)", {"size": "two"}, "mine.x.size is 'two': expected `int`, got `str`"),
-        ("(size=print)", {}, "mine.x has a parameter that can't be written down: .*"),
+        ("(size=print)", {}, "mine.x has a parameter that can't be stored as JSON: .*"),
     ],
 )
 def test_invalid_parameters_are_named(
     source: str, params: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    made = runner(tmp_path, f"def benchmark_x{source}: pass")
+    planner = runner(tmp_path, f"def benchmark_x{source}: pass")
     with pytest.raises(InvalidBenchmarkConfig, match=message.replace("?", r"\?")):
-        made.plan(["mine"], params=params)
+        planner.plan(["mine"], params=params)
 
 
 def test_a_wrong_target_is_an_error_before_anything_runs(tmp_path: Path) -> None:
-    made = runner(tmp_path, "def benchmark_x(): pass", targets=["agentmemori"])
+    planner = runner(tmp_path, "def benchmark_x(): pass", targets=["agentmemori"])
     with pytest.raises(UnknownName, match="there is no target 'agentmemori': did you mean 'agentmemory'"):
-        made.plan(["mine"])
+        planner.plan(["mine"])
 
 
 def test_an_empty_plan_is_an_error() -> None:
@@ -112,7 +112,7 @@ def test_an_empty_plan_is_an_error() -> None:
         make_cases([], BenchmarkConfig())
 
 
-# -- laws -------------------------------------------------------------------------------------
+# -- properties -------------------------------------------------------------------------------
 
 
 def case_named(number: int, most_rounds: int | None = None) -> Case:

@@ -168,8 +168,12 @@ def test_one_round_is_enough_for_figures_that_follow_from_the_data_alone(tmp_pat
 
 
 def test_a_share_is_compared_by_its_interval_over_units(compared: Callable[..., Comparison]) -> None:
-    def recall(value: float, reach: float) -> dict[str, Figure]:
-        return {"recall_at_10": Figure(value=value, low=value - reach, high=value + reach, rounds=[value])}
+    def recall(value: float, half_width: float) -> dict[str, Figure]:
+        return {
+            "recall_at_10": Figure(
+                value=value, low=value - half_width, high=value + half_width, rounds=[value]
+            )
+        }
 
     found = by_path(compared(recall(0.90, 0.01), recall(0.80, 0.01)))["recall_at_10"]
     assert (found.verdict, found.scale) == ("regressed", "difference")

@@ -8,7 +8,7 @@ import statistics
 
 import pytest
 
-from memory.benchmarking.measure.statistics import beyond, student, welch
+from memory.benchmarking.measure.statistics import t_critical, t_upper_tail, welch
 from memory.benchmarking.verdicts.moderation import Prior, moderated_welch, prior_of
 
 
@@ -55,8 +55,8 @@ def test_rounds_that_agree_by_chance_are_not_a_regression() -> None:
     plain, moderated = welch(*lucky), moderated_welch(*lucky, Prior(0.2**2, 2.0))
     assert plain.error is not None
     assert moderated.error is not None
-    assert 2 * beyond(plain.value / plain.error, plain.freedom) < 0.001
-    assert 2 * beyond(moderated.value / moderated.error, moderated.freedom) > 0.05
+    assert 2 * t_upper_tail(plain.value / plain.error, plain.freedom) < 0.001
+    assert 2 * t_upper_tail(moderated.value / moderated.error, moderated.freedom) > 0.05
 
 
 def test_equal_rounds_of_a_coarse_clock_are_not_taken_for_exact() -> None:
@@ -79,8 +79,8 @@ def test_intervals_and_false_alarms_keep_their_rate_where_noise_differs(count: i
         for now, before in sides:
             effect = moderated_welch(now, before, prior)
             assert effect.error is not None
-            held += abs(effect.value) <= student(effect.freedom, 0.95) * effect.error
-            smallest = min(smallest, 2 * beyond(abs(effect.value) / effect.error, effect.freedom))
+            held += abs(effect.value) <= t_critical(effect.freedom, 0.95) * effect.error
+            smallest = min(smallest, 2 * t_upper_tail(abs(effect.value) / effect.error, effect.freedom))
         alarms += smallest < 0.05 / metrics
     assert 0.93 <= held / (metrics * repeats) <= 0.98
     assert alarms / repeats <= 0.14  # 5 % and three standard errors

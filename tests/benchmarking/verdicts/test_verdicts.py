@@ -1,4 +1,4 @@
-"""From evidence to verdicts: tests, Holm's correction, floors. Laws, known results and simulations."""
+"""Verdicts from evidence: tests, Holm's correction, floors. Properties, known results and simulations."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.benchmarking.errors import InvalidBenchmarkConfig, InvalidResult
-from memory.benchmarking.measure.statistics import one_sample, student, welch
+from memory.benchmarking.measure.statistics import one_sample, t_critical, welch
 from memory.benchmarking.verdicts.decide import Evidence, decide, holm
 from memory.benchmarking.verdicts.formats import as_json
-from memory.benchmarking.verdicts.gating import why_not
+from memory.benchmarking.verdicts.gating import reason_not_judged
 from memory.benchmarking.verdicts.noise import NoiseFloor, metric_key, uncalibrated
 from memory.benchmarking.verdicts.records import Comparison, MetricVerdict, Verdict, decode
 from memory.benchmarking.verdicts.thresholds import Thresholds
@@ -26,7 +26,7 @@ KEY = metric_key("storage", "read_latency", "agentmemory", "stm/p50_ms")
 MIRRORED = {"regressed": "improved", "improved": "regressed"}
 
 
-def seen(
+def make_evidence(
     log_ratio: float = 0.0, error: float | None = 0.01, freedom: float = 8, **changes: Any
 ) -> Evidence:
     given: dict[str, Any] = {
@@ -57,7 +57,7 @@ def verdict_of(each: Evidence, **rules: Any) -> Verdict | None:
 
 
 evidence = st.builds(
-    seen,
+    make_evidence,
     log_ratio=st.floats(-2, 2),
     error=st.one_of(st.none(), st.just(0.0), st.floats(1e-6, 1)),
     freedom=st.floats(1, 50),
@@ -74,22 +74,22 @@ evidence = st.builds(
         (math.log(1.3), 0.01, "regressed"),
         (math.log(1 / 1.3), 0.01, "improved"),
         (0.0, 0.01, "unchanged"),
-        (math.log(1.05), 0.01, "unchanged"),  # clearly slower, and clearly less than anybody cares about
+        (math.log(1.05), 0.01, "unchanged"),  # clearly slower, but by less than the threshold
         (math.log(1.3), 0.2, "inconclusive"),  # large, but so is the noise
-        (0.0, 0.2, "inconclusive"),  # nothing is seen, but nothing could have been
+        (0.0, 0.2, "inconclusive"),  # no effect, but the noise would hide one
         (math.log(1.09), 0.01, "inconclusive"),  # it changed; whether by more than 10 % is not known
     ],
 )
 def test_a_verdict_needs_both_a_clear_test_and_an_effect_beyond_the_floor(
     log_ratio: float, error: float, expected: str
 ) -> None:
-    assert verdict_of(seen(log_ratio, error)) == expected
+    assert verdict_of(make_evidence(log_ratio, error)) == expected
 
 
 def test_the_direction_of_the_metric_decides_what_is_worse() -> None:
-    assert verdict_of(seen(0.3, better="higher", unit="/s")) == "improved"
-    assert verdict_of(seen(-0.3, better="higher", unit="/s")) == "regressed"
-    assert verdict_of(seen(0.3, better="neither")) is None
+    assert verdict_of(make_evidence(0.3, better="higher", unit="/s")) == "improved"
+    assert verdict_of(make_evidence(-0.3, better="higher", unit="/s")) == "regressed"
+    assert verdict_of(make_evidence(0.3, better="neither")) is None
 
 
 @given(evidence)
@@ -128,7 +128,7 @@ def test_a_larger_floor_never_makes_a_regression(each: Evidence, floor: float, m
 def test_a_detectable_effect_is_found_in_four_of_five_comparisons() -> None:
     random_ = random.Random(3)
     error, rounds = 0.02, 6
-    (plan,) = judged(seen(0.0, error, 2 * rounds - 2))
+    (plan,) = judged(make_evidence(0.0, error, 2 * rounds - 2))
     assert plan.detectable is not None
     found = 0
     for _ in range(400):
@@ -136,12 +136,12 @@ def test_a_detectable_effect_is_found_in_four_of_five_comparisons() -> None:
         now = [random_.gauss(math.log1p(plan.detectable), spread) for _ in range(rounds)]
         before = [random_.gauss(0, spread) for _ in range(rounds)]
         effect = welch(now, before)
-        found += verdict_of(seen(effect.value, effect.error, effect.freedom)) == "regressed"
+        found += verdict_of(make_evidence(effect.value, effect.error, effect.freedom)) == "regressed"
     assert 0.74 < found / 400 < 0.90
 
 
 def test_one_round_is_never_decided() -> None:
-    (only,) = judged(seen(3.0, None, 0, reason="a single round"))
+    (only,) = judged(make_evidence(3.0, None, 0, reason="a single round"))
     assert only.verdict == "inconclusive"
     assert (only.low, only.high, only.p, only.detectable) == (None, None, None, None)
     assert only.ratio == pytest.approx(math.exp(3))
@@ -149,13 +149,13 @@ def test_one_round_is_never_decided() -> None:
 
 
 def test_figures_that_are_the_same_in_every_round_are_decided_by_their_size_alone() -> None:
-    assert verdict_of(seen(math.log(1.25), 0.0, math.inf, unit="B")) == "regressed"
-    assert verdict_of(seen(math.log(1.05), 0.0, math.inf, unit="B")) == "unchanged"
-    assert verdict_of(seen(0.0, 0.0, math.inf, unit="B")) == "unchanged"
+    assert verdict_of(make_evidence(math.log(1.25), 0.0, math.inf, unit="B")) == "regressed"
+    assert verdict_of(make_evidence(math.log(1.05), 0.0, math.inf, unit="B")) == "unchanged"
+    assert verdict_of(make_evidence(0.0, 0.0, math.inf, unit="B")) == "unchanged"
 
 
 def test_a_metric_that_does_not_gate_is_shown_and_not_judged() -> None:
-    (only,) = judged(seen(0.5, gates=False, reason="a tail"))
+    (only,) = judged(make_evidence(0.5, gates=False, reason="a tail"))
     assert only.verdict is None
     assert only.reason == "a tail"
     assert only.low is not None
@@ -163,12 +163,12 @@ def test_a_metric_that_does_not_gate_is_shown_and_not_judged() -> None:
 
 @pytest.mark.parametrize("settled", ["new", "missing", "incomparable"])
 def test_a_metric_on_one_side_only_keeps_its_settled_verdict(settled: Verdict) -> None:
-    (only,) = judged(seen(settled=settled, base=None, current=None, log_ratio=None, error=None))
+    (only,) = judged(make_evidence(settled=settled, base=None, current=None, log_ratio=None, error=None))
     assert only.verdict == settled
 
 
 def test_infinite_effects_and_errors_are_inconclusive() -> None:
-    (only,) = judged(seen(math.inf, math.inf, scale="difference"))
+    (only,) = judged(make_evidence(math.inf, math.inf, scale="difference"))
     assert only.verdict == "inconclusive"
 
 
@@ -176,7 +176,7 @@ def test_infinite_effects_and_errors_are_inconclusive() -> None:
 
 
 def test_shares_are_judged_by_points() -> None:
-    recall = seen(
+    recall = make_evidence(
         -0.05, 0.005, math.inf, scale="difference", unit="", better="higher", base=0.9, current=0.85
     )
     (only,) = judged(recall)
@@ -209,19 +209,19 @@ def test_holms_correction_keeps_the_order_and_only_adds(chances: list[float]) ->
 
 
 def test_a_larger_number_of_metrics_needs_stronger_evidence() -> None:
-    borderline = seen(math.log(1.2), 0.06)
+    borderline = make_evidence(math.log(1.2), 0.06)
     assert verdict_of(borderline) == "regressed"
-    crowd = [seen(0.0, 0.01, path=f"{number}/p50_ms") for number in range(100)]
+    crowd = [make_evidence(0.0, 0.01, path=f"{number}/p50_ms") for number in range(100)]
     assert judged(borderline, *crowd)[0].verdict == "inconclusive"
 
 
 def test_metrics_that_are_exact_or_not_judged_do_not_count_in_the_correction() -> None:
-    borderline = seen(math.log(1.2), 0.06)
+    borderline = make_evidence(math.log(1.2), 0.06)
     bystanders = [
-        seen(0.0, 0.0, math.inf, unit="B"),
-        seen(0.3, 0.1, gates=False),
-        seen(0.3, None, 0),
-        seen(settled="new"),
+        make_evidence(0.0, 0.0, math.inf, unit="B"),
+        make_evidence(0.3, 0.1, gates=False),
+        make_evidence(0.3, None, 0),
+        make_evidence(settled="new"),
     ]
     assert judged(borderline, *bystanders * 30)[0].p == judged(borderline)[0].p
 
@@ -235,7 +235,9 @@ def test_identical_code_rarely_raises_an_alarm_over_many_metrics() -> None:
         for number in range(60):
             sides = [[random_.gauss(0, 0.03) for _ in range(5)] for _ in range(2)]
             effect = welch(*sides)
-            all_seen.append(seen(effect.value, effect.error, effect.freedom, path=f"{number}/p50_ms"))
+            all_seen.append(
+                make_evidence(effect.value, effect.error, effect.freedom, path=f"{number}/p50_ms")
+            )
         found = judged(*all_seen, threshold=Thresholds(0.0))
         alarms += any(each.verdict in ("regressed", "improved") for each in found)
     assert alarms / 150 <= 0.1  # 5 % and three standard errors
@@ -256,11 +258,11 @@ def test_the_interval_holds_the_true_ratio_in_95_of_100_cases(
         before = [random_.gauss(0.0, spreads[1]) for _ in range(rounds)]
         effect = welch(now, before)
         assert effect.error is not None
-        held += abs(effect.value - true) <= student(effect.freedom, 0.95) * effect.error
+        held += abs(effect.value - true) <= t_critical(effect.freedom, 0.95) * effect.error
     assert 0.93 <= held / 2000 <= 0.985
 
 
-def test_welch_by_the_book() -> None:
+def test_welchs_test_agrees_with_scipy() -> None:
     from scipy import stats
 
     now, before = [3.1, 2.9, 3.4, 3.3], [2.5, 2.7, 2.2, 2.6, 2.4]
@@ -269,11 +271,11 @@ def test_welch_by_the_book() -> None:
     assert effect.error is not None
     assert effect.value / effect.error == pytest.approx(known.statistic)
     assert effect.freedom == pytest.approx(known.df)
-    (only,) = judged(seen(effect.value, effect.error, effect.freedom))
+    (only,) = judged(make_evidence(effect.value, effect.error, effect.freedom))
     assert only.p == pytest.approx(known.pvalue)
 
 
-def test_pairs_by_the_book() -> None:
+def test_the_test_of_pairs_agrees_with_scipy() -> None:
     from scipy import stats
 
     differences = [0.1, 0.3, -0.05, 0.2]
@@ -288,17 +290,29 @@ def test_pairs_by_the_book() -> None:
 
 
 def test_a_change_within_the_noise_of_stored_runs_is_not_a_regression() -> None:
-    drift = seen(math.log(1.15), 0.005)
+    drift = make_evidence(math.log(1.15), 0.005)
     assert verdict_of(drift) == "regressed"
     assert verdict_of(drift, noise=NoiseFloor("stored", {KEY: 0.2})) == "unchanged"
     # Hardly beyond the noise, so more rounds would not make it clearer.
-    assert verdict_of(seen(math.log(1.21), 0.01), noise=NoiseFloor("stored", {KEY: 0.2})) == "inconclusive"
-    assert verdict_of(seen(math.log(1.3), 0.01), noise=NoiseFloor("stored", {KEY: 0.2})) == "regressed"
+    assert (
+        verdict_of(make_evidence(math.log(1.21), 0.01), noise=NoiseFloor("stored", {KEY: 0.2}))
+        == "inconclusive"
+    )
+    assert (
+        verdict_of(make_evidence(math.log(1.3), 0.01), noise=NoiseFloor("stored", {KEY: 0.2}))
+        == "regressed"
+    )
 
 
 def test_in_lockstep_noise_raises_the_floor_and_not_the_test() -> None:
-    assert verdict_of(seen(math.log(1.21), 0.01), noise=NoiseFloor("lockstep", {KEY: 0.2})) == "regressed"
-    assert verdict_of(seen(math.log(1.15), 0.01), noise=NoiseFloor("lockstep", {KEY: 0.2})) != "regressed"
+    assert (
+        verdict_of(make_evidence(math.log(1.21), 0.01), noise=NoiseFloor("lockstep", {KEY: 0.2}))
+        == "regressed"
+    )
+    assert (
+        verdict_of(make_evidence(math.log(1.15), 0.01), noise=NoiseFloor("lockstep", {KEY: 0.2}))
+        != "regressed"
+    )
 
 
 def test_times_of_an_uncalibrated_machine_are_assumed_to_be_noisy() -> None:
@@ -317,7 +331,7 @@ def test_a_pattern_sets_the_threshold_of_some_metrics() -> None:
     assert thresholds.of("storage.read_latency", "im/p50_ms", "ratio") == 0.5
     assert thresholds.of("storage.write", "im/cpu_ms", "ratio") == 0.1
     assert thresholds.of("storage.write", "im/recall", "difference") == 0.01
-    assert verdict_of(seen(math.log(1.05), 0.001), threshold=thresholds) == "regressed"
+    assert verdict_of(make_evidence(math.log(1.05), 0.001), threshold=thresholds) == "regressed"
 
 
 @pytest.mark.parametrize("bad", [-0.1, math.nan, math.inf])
@@ -343,7 +357,9 @@ def judged_of(kind: Any, **details: Any) -> list[str]:
     return [
         leaf
         for leaf, metric in metrics.items()
-        if not why_not(f"stm/{leaf}", metric.unit, metric.better, kind=kind, siblings=TIMING, **details)
+        if not reason_not_judged(
+            f"stm/{leaf}", metric.unit, metric.better, kind=kind, siblings=TIMING, **details
+        )
     ]
 
 
@@ -375,12 +391,17 @@ def test_a_tail_is_judged_with_a_threshold_of_its_own_and_enough_samples() -> No
 def test_measured_figures_are_judged_and_derived_ones_are_not(
     leaf: str, unit: str, better: Any, is_judged: bool
 ) -> None:
-    assert (not why_not(f"stm/{leaf}", unit, better, kind="stored", siblings=(leaf,))) is is_judged
+    assert (
+        not reason_not_judged(f"stm/{leaf}", unit, better, kind="stored", siblings=(leaf,))
+    ) is is_judged
 
 
 def test_shares_are_judged_even_where_rounds_ran_in_parallel() -> None:
-    assert not why_not("recall", "", "higher", kind="stored", times_count=False)
-    assert why_not("p50_ms", "ms", "lower", kind="stored", times_count=False) == "rounds ran side by side"
+    assert not reason_not_judged("recall", "", "higher", kind="stored", times_count=False)
+    assert (
+        reason_not_judged("p50_ms", "ms", "lower", kind="stored", times_count=False)
+        == "rounds ran side by side"
+    )
 
 
 # -- exit codes -------------------------------------------------------------------------------
@@ -429,7 +450,7 @@ def test_the_exit_code_follows_from_the_verdicts(
 
 def test_a_comparison_can_be_written_and_read() -> None:
     whole = comparison("regressed", None, "new")
-    whole.metrics.append(judged(seen(0.2, 0.01))[0])
+    whole.metrics.append(judged(make_evidence(0.2, 0.01))[0])
     assert decode(as_json(whole).encode()) == whole
 
 

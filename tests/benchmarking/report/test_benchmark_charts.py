@@ -26,12 +26,12 @@ from memory.benchmarking.model.presentation import (
     stored_presentation,
 )
 from memory.benchmarking.model.records import Figure, Round, Samples
+from memory.benchmarking.report.benchmark_charts import charts_of, order_of, presentation_of
 from memory.benchmarking.report.charts import Chart
 from memory.benchmarking.report.curves import curves
 from memory.benchmarking.report.differences import Difference, compare_sources, differences, forest
-from memory.benchmarking.report.gather import Gathered, gather
+from memory.benchmarking.report.gather import GatheredResults, gather
 from memory.benchmarking.report.makers import make_chart
-from memory.benchmarking.report.pictures import order_of, pictures, presentation_of
 from memory.benchmarking.report.sources import Source
 from memory.benchmarking.results import BenchmarkResults
 
@@ -42,7 +42,7 @@ REAL = (
 """Quick ones, of every kind of picture."""
 
 
-def gathered(*figures: Mapping[str, Figure], name: str = "mine.own", **tree: object) -> Gathered:
+def gathered(*figures: Mapping[str, Figure], name: str = "mine.own", **tree: object) -> GatheredResults:
     """A benchmark measured by as many sources as there are figures; `tree` is recorded beside them."""
     category, _, benchmark = name.partition(".")
     loaded = []
@@ -89,12 +89,12 @@ def test_a_stored_presentation_counts_more_than_that_of_the_package() -> None:
         Presentation(summary="My summary.", charts=(chart,), goals={"p50_ms": Goal(5.0)})
     )
     assert presentation_of(own).summary == "My summary."
-    (drawn,) = pictures(own)
+    (drawn,) = charts_of(own)
     assert (drawn.title, drawn.limits) == ("Mine", ((5.0, "goal: 5 ms"),))
 
 
 @pytest.fixture(scope="module")
-def real_run(tmp_path_factory: pytest.TempPathFactory) -> list[Gathered]:
+def real_run(tmp_path_factory: pytest.TempPathFactory) -> list[GatheredResults]:
     def run(folder: Path) -> None:
         chosen = [part for name in REAL for part in ("--benchmark", name)]
         done = membench(
@@ -107,9 +107,9 @@ def real_run(tmp_path_factory: pytest.TempPathFactory) -> list[Gathered]:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_a_real_result_has_all_its_charts(real_run: list[Gathered], name: str) -> None:
+def test_a_real_result_has_all_its_charts(real_run: list[GatheredResults], name: str) -> None:
     (each,) = (each for each in real_run if each.name == name)
-    charts = pictures(each)
+    charts = charts_of(each)
     assert len(charts) == len(built_in()[name].presentation.charts)
     for chart in charts:
         assert all(line.points for line in chart.lines)
@@ -120,7 +120,7 @@ def test_another_benchmark_with_one_of_our_names_gets_default_charts() -> None:
     other = gathered(
         {f"users_{n}/requests_per_second": figure(n) for n in (1, 5)}, name="storage.read_latency"
     )
-    assert [chart.x.label for chart in pictures(other)] == ["users"]
+    assert [chart.x.label for chart in charts_of(other)] == ["users"]
 
 
 # -- percentile curves ------------------------------------------------------------------------
@@ -173,13 +173,13 @@ def test_without_samples_or_with_damaged_ones_there_is_no_curve(tmp_path: Path) 
     assert curves(each, lambda place: True) == []
     samples_path(file.path).write_bytes(b"PK no zip at all")
     assert curves(each, lambda place: True) == []
-    assert pictures(each) == []
+    assert charts_of(each) == []
 
 
 # -- over sizes -------------------------------------------------------------------------------
 
 
-def over_size(made: Gathered, goal: float | None = None, **changes: object) -> Chart:
+def over_size(made: GatheredResults, goal: float | None = None, **changes: object) -> Chart:
     wanted = {"x_label": "memories", "label": "time", "lines": ("part",)} | changes
     spec = LineChart("Cost", "p50_ms", "size", **wanted)  # type: ignore[arg-type]
     chart = make_chart(spec, made, {} if goal is None else {"p50_ms": Goal(goal)})
@@ -296,7 +296,7 @@ def test_a_users_benchmark_is_drawn_over_the_parameter_with_the_most_values() ->
             for depth in (1, 2)
         }
     )
-    (chart,) = pictures(made)
+    (chart,) = charts_of(made)
     assert (chart.title, chart.x.label, chart.y.unit) == ("Requests, by users", "users", "/s")
     assert chart.names == ["depth 1", "depth 2"]
     assert chart.note == "Higher is better."
@@ -304,7 +304,7 @@ def test_a_users_benchmark_is_drawn_over_the_parameter_with_the_most_values() ->
 
 
 def test_a_users_benchmark_without_parameters_is_drawn_as_bars() -> None:
-    (chart,) = pictures(gathered({"red/error_rate": figure(0.1), "blue/error_rate": figure(0.2)}))
+    (chart,) = charts_of(gathered({"red/error_rate": figure(0.1), "blue/error_rate": figure(0.2)}))
     assert chart.horizontal
     assert chart.x.names == ("red", "blue")
 
@@ -318,19 +318,19 @@ def test_many_lines_become_panels() -> None:
             for part in ("a", "b", "c", "d")
         }
     )
-    (chart,) = pictures(made)
+    (chart,) = charts_of(made)
     assert all(len(panel.lines) <= 8 for panel in chart.panels)
     assert len(chart.panels) > 1
 
 
 def test_a_single_figure_gets_no_chart() -> None:
-    assert pictures(gathered({"p50_ms": figure(1)})) == []
+    assert charts_of(gathered({"p50_ms": figure(1)})) == []
 
 
 # -- differences ------------------------------------------------------------------------------
 
 
-def compared_runs(each: Gathered, *, headlines: bool) -> list[Difference]:
+def compared_runs(each: GatheredResults, *, headlines: bool) -> list[Difference]:
     """The differences between the runs that measured one benchmark."""
     sources = [Source(f"run {number}", f"run {number}", None, "agentmemory") for number, _ in each.results]
     return differences([each], compare_sources([each], sources), headlines=headlines)
