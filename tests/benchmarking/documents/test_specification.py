@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from smallest import smallest_config
 
 from memory.benchmarking.config import BenchmarkConfig
 from memory.benchmarking.model.files import encode_json, read_result, run_folders
@@ -163,34 +164,6 @@ def benchmark_write_throughput(batch_sizes: Optional[List[int]] = None,
     
     return results
 '''
-
-
-def smallest_config(path: Path) -> Path:
-    """Write a configuration with the smallest sizes: these tests check only that the commands work."""
-    config = BenchmarkConfig("quick")
-    config.rounds, config.seconds = 1, 0.002
-    config.storage.batch_sizes = [5, 10]
-    config.storage.num_samples = config.storage.num_memories = 10
-    config.retrieval.data_volumes = [20]
-    config.quality.conversations = 1
-    config.memory_transition.num_memories = 10
-    config.memory_transition.batch_sizes = [20]
-    config.compression.corpus_vectors = config.compression.training_vectors = 260
-    config.compression.dataset_sizes = [20]
-    config.compression.data_sizes = [260]
-    config.compression.epochs = 1
-    config.scalability.agent_counts = [1, 2]
-    config.scalability.parallel_operations = [1]
-    config.scalability.data_volumes = [50]
-    config.scalability.duration_seconds = 0.2
-    config.integration.num_operations = config.integration.num_steps = 10
-    config.memory_search.entries = [10]
-    config.memory_search.threads = [1]
-    for section in (config.memory_search, config.context_build, config.agent_execution):
-        section.iterations = 3
-    config.context_build.sessions = config.context_build.tools = [2]
-    config.save(path)
-    return path
 
 
 @pytest.fixture
