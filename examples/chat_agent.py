@@ -6,12 +6,14 @@
     python examples/chat_agent.py --say "Where is my umbrella?"     # one message only
 
 Offline, a scripted model answers by three rules. After "remember" it stores a note. To "time" it answers
-with the time. To anything else it answers with the best memory. Sessions and memories are files in --data.
+with the time. To anything else it answers with what you said before that shares the most words with the
+question, in this conversation or in its memories. Sessions and memories are files in --data.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -33,6 +35,11 @@ from memory.entry import MemoryEntry
 from memory.errors import AgentMemoryError
 
 AGENT = "chat"
+FUNCTION_WORDS = frozenset(
+    "a an and are at do does for from have how i in is it me my of on that the to was what when where which "
+    "who why you your".split()
+)
+"""Words that most questions share with most statements."""
 PROMPT = (
     "You are a friendly assistant with a memory. Below are notes of previous conversations. "
     "Use the tools when they help. Be brief."
@@ -150,15 +157,30 @@ def three_rules(context: Context) -> Reply | str:
         return Reply("", (ToolCall(name="remember", arguments={"fact": text[len("remember ") :]}),))
     if "time" in text.lower().split() or "time?" in text.lower().split():
         return Reply("", (ToolCall(name="time_now"),))
-    statements = [hit.entry for hit in context.memories if is_statement(hit.entry)]
-    return f"I remember: {statements[0].content}" if statements else "I remember nothing about that."
+    said = [message.content for message in context.messages[:-1] if message.role == "user"]
+    # What the conversation shows is not among the memories. The newest comes first, the best memory next.
+    remembered = [str(hit.entry.content) for hit in context.memories if is_from_user(hit.entry)]
+    statements = [statement for statement in [*reversed(said), *remembered] if is_statement(statement)]
+    wanted = words_of(text)
+    best = max(statements, key=lambda statement: len(wanted & words_of(statement)), default=None)
+    if best is not None and not wanted & words_of(best):
+        best = next(filter(is_statement, remembered), None)  # no word in common: nearest in meaning
+    return f"I remember: {best}" if best else "I remember nothing about that."
 
 
-def is_statement(entry: MemoryEntry) -> bool:
-    """Return False for previous questions, requests to remember, and answers: they state nothing new."""
-    text = str(entry.content).strip()
-    is_from_user = entry.metadata.get("speaker", "user") == "user"
-    return is_from_user and not text.endswith("?") and not text.lower().startswith("remember ")
+def words_of(text: str) -> set[str]:
+    """Return the words of a text that say what it is about."""
+    return set(re.findall(r"\w+", text.lower())) - FUNCTION_WORDS
+
+
+def is_from_user(entry: MemoryEntry) -> bool:
+    return entry.metadata.get("speaker", "user") == "user"
+
+
+def is_statement(text: str) -> bool:
+    """Return False for previous questions and requests to remember: they state nothing new."""
+    text = text.strip()
+    return not text.endswith("?") and not text.lower().startswith("remember ")
 
 
 if __name__ == "__main__":

@@ -43,6 +43,15 @@ def test_the_chat_remembers_across_restarts(tmp_path: Path) -> None:
     assert printed.endswith("you> I remember: My umbrella is in the cellar.\nyou> \n")
 
 
+def test_the_chat_answers_from_what_was_said_in_the_same_session(tmp_path: Path) -> None:
+    lines = "My dog is called Rex.\nMy cat is called Tom.\nI like jazz.\nWhat is my dog called?\n"
+    printed, errors = chat("--data", tmp_path, lines=lines)
+    assert errors == ""
+    assert printed.endswith("you> I remember: My dog is called Rex.\nyou> \n")
+    printed, errors = chat("--data", tmp_path, lines="Nothing new today.\nWhat is my dog called?\n")
+    assert printed.endswith("you> I remember: My dog is called Rex.\nyou> \n"), "an earlier session"
+
+
 def test_a_line_that_is_not_text_is_reported_and_the_chat_goes_on(tmp_path: Path) -> None:
     lines = b"remember The cat is called Mia.\nbroken \xff line\nWhat is the cat called?\n"
     printed, errors = chat("--data", tmp_path, lines=lines)
