@@ -35,10 +35,11 @@ from memory.entry import MemoryEntry
 from memory.errors import AgentMemoryError
 
 AGENT = "chat"
-FUNCTION_WORDS = frozenset(
-    "a an and are at do does for from have how i in is it me my of on that the to was what when where which "
-    "who why you your".split()
-)
+FUNCTION_WORDS = frozenset({
+    "a", "an", "and", "are", "at", "do", "does", "for", "from", "have", "how", "i", "in", "is", "it", "me",
+    "my", "of", "on", "that", "the", "to", "was", "what", "when", "where", "which", "who", "why", "you",
+    "your",
+})  # fmt: skip
 """Words that most questions share with most statements."""
 PROMPT = (
     "You are a friendly assistant with a memory. Below are notes of previous conversations. "
