@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart test coverage lint types browser format docs clean floor overhead gate identical-runs quality view-speed peers screenshots
+.PHONY: bench quickstart test coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate view-speed peers screenshots
 
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
@@ -62,6 +62,10 @@ view-speed: $(INSTALLED) browser
 # Retrieval quality on LoCoMo and SciFact (docs/performance.md).
 quality: $(INSTALLED)
 	$(BIN)/python scripts/quality.py
+
+# How often `compare` finds a drop of recall by 0.01, and how often it calls identical code worse (docs/statistics.md).
+quality-gate: $(INSTALLED)
+	$(BIN)/python scripts/quality_gate.py
 
 # Speed against other memories (docs/performance.md).
 peers: $(INSTALLED)

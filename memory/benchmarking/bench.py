@@ -25,6 +25,7 @@ from memory.benchmarking.targets import DEFAULT, load_target
 
 if TYPE_CHECKING:
     from memory.benchmarking.measure.turn_control import TurnControl
+    from memory.benchmarking.model.records import AnsweredQuestion
     from memory.benchmarking.targets.base import Capabilities, Item, Settings, Target
 
 
@@ -137,6 +138,8 @@ class Bench:
         self._scratch = scratch
         self._on_timing = on_timing
         self._turn_control = turn_control
+        self.answers: dict[str, list[AnsweredQuestion]] = {}
+        """What `keep_answers` was given."""
         self._settled: list[tuple[Sequence[Item], Path]] = []
         self._acknowledged: dict[int, Acknowledged] = {}
         """What each open target has acknowledged, by the id of the object."""
@@ -271,6 +274,18 @@ class Bench:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def keep_answers(self, place: str, answers: Sequence[AnsweredQuestion]) -> None:
+        """Keep the answer to each question, so that two runs can be compared question by question.
+
+        They are stored beside the raw samples, not in the results.
+
+        Args:
+            place: path of the group that has their figures, such as `synthetic/target`. It must have a
+                group `all_questions` with the figures of `measure/ranking.py`.
+            answers: one for each question, in the order asked.
+        """
+        self.answers[place] = list(answers)
 
     def time(
         self,

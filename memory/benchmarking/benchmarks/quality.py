@@ -13,7 +13,9 @@ from memory.benchmarking.errors import InvalidBenchmarkConfig, NotSupported, nee
 from memory.benchmarking.measure.ranking import clustered_mean, ranking_figures, separation
 from memory.benchmarking.metrics import SHARE, Metric, declare
 from memory.benchmarking.model.parameters import Count, Names
+from memory.benchmarking.model.paths import join
 from memory.benchmarking.model.presentation import BarChart, SeriesChart, Versus
+from memory.benchmarking.model.records import AnsweredQuestion
 from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads.collections import Collection
 from memory.benchmarking.workloads.conversations import synthetic_collections
@@ -25,6 +27,7 @@ SYNTHETIC = "synthetic"
 _AGENT = "agent"
 """The agent of all collections. A collection's own id could reveal an answer: LongMemEval ends the ids of
 questions without an answer in `_abs`. Each collection has a store of its own."""
+_TARGET = "target"
 _RULER = "ruler"
 _RULER_FIGURE, _RULER_SLACK = 0.679, 0.005
 """The published nDCG@10 of stemmed BM25 on SciFact, and the largest difference that is accepted. A larger
@@ -115,7 +118,9 @@ def benchmark_retrieval_quality(
             data_set = load_data_set(path)
             digest, judgements = data_set.sha256, data_set.judgements
             collections = list(data_set.collections)
-        results = {system: _judge(answers) for system, answers in _answers(bench, collections)}
+        answered = dict(_answers(bench, collections))
+        bench.keep_answers(join(join("", name), _TARGET), _records(answered[_TARGET]))
+        results = {system: _judge(answers) for system, answers in answered.items()}
         found[name] = {**results, "sha256": digest}
         if judgements == SCIFACT_JUDGEMENTS:
             on_scifact.append(results["bm25"]["all_questions"]["ndcg_at_10"].value)
@@ -157,7 +162,7 @@ def _answers(
     bench: Bench, collections: Sequence[Collection]
 ) -> list[tuple[str, list[tuple[Collection, list[Answer]]]]]:
     systems: dict[str, System] = {
-        "target": lambda collection: _ask_target(bench, collection),
+        _TARGET: lambda collection: _ask_target(bench, collection),
         "bm25": _ask_bm25,
         "newest_first": _newest_first,
         "random": _at_random,
@@ -244,6 +249,26 @@ def _at_random(collection: Collection) -> list[Answer]:
     rng = random.Random(collection.id)
     ids = [passage.id for passage in collection.passages]
     return [[(id_, 0.0) for id_ in rng.sample(ids, _depth(collection))] for _ in collection.questions]
+
+
+def _records(answered: list[tuple[Collection, list[Answer]]]) -> list[AnsweredQuestion]:
+    """Return the ranks of the relevant passages, and the score of the first hit, for every question."""
+    records = []
+    for collection, answers in answered:
+        for question, answer in zip(collection.questions, answers, strict=True):
+            ranks = {id_: rank for rank, (id_, _) in enumerate(answer, start=1)}
+            relevant = {id_: grade for id_, grade in question.grades.items() if grade > 0}
+            records.append(
+                AnsweredQuestion(
+                    collection.id,
+                    question.text,
+                    question.category,
+                    [ranks.get(id_, 0) for id_ in relevant],
+                    list(relevant.values()),
+                    float(f"{answer[0][1]:.6g}") if answer else 0.0,
+                )
+            )
+    return records
 
 
 def _judge(answered: list[tuple[Collection, list[Answer]]]) -> dict[str, Any]:

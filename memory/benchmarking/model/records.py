@@ -5,6 +5,7 @@ A run is a folder:
     <run id>/run.json                                   what ran, on which machine, what failed
     <run id>/<category>/<benchmark>_<timestamp>.json    the specification's format, plus `metrics`
     <run id>/<category>/<benchmark>_<timestamp>.npz     every raw sample
+    <run id>/<category>/<benchmark>_<timestamp>.answers.json.gz    the answer to each question, if any
     <run id>/rounds/…                                   finished rounds, until the run is complete
     <run id>/logs/…                                     the output of failed rounds
 """
@@ -80,6 +81,21 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
     """The number of blocks of each turn, in lockstep."""
 
 
+class AnsweredQuestion(msgspec.Struct, frozen=True, array_like=True):
+    """One question of a quality benchmark, and what the search returned for it."""
+
+    collection: str
+    """The conversation or set of documents that it is about."""
+    text: str
+    category: str
+    ranks: list[int]
+    """The rank of each relevant passage, from 1; 0 if it was not found. Empty if there is no answer."""
+    grades: list[int]
+    """The grade of each relevant passage, in the same order."""
+    score: float
+    """The score of the first hit; 0 without hits."""
+
+
 class Round(msgspec.Struct, frozen=True, kw_only=True):
     """The measurements of one round, by path."""
 
@@ -93,6 +109,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     not_available: dict[str, str]
     intervals: dict[str, tuple[float, float]] = {}
     """Intervals over units inside the round, such as questions."""
+    answers: dict[str, list[AnsweredQuestion]] = {}
+    """The questions that were asked and their answers, by the path of the group with their figures."""
     started_at: float
     load_seconds: float
     """The time to import the benchmark and its target."""

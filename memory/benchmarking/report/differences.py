@@ -9,6 +9,8 @@ from functools import cached_property
 
 import msgspec
 
+from memory.benchmarking.errors import DamagedResult
+from memory.benchmarking.model.answers import Answers, read_answers
 from memory.benchmarking.model.loaded_result import LoadedResult
 from memory.benchmarking.model.paths import join, leaf_of, read_path, where_of
 from memory.benchmarking.model.records import Figure, Result
@@ -192,9 +194,17 @@ def _compare(
                 noise = load_noise(folder, owner.run.environment.fingerprint, "stored")
             # Both targets get one name here, so that their cases are the same.
             case = (each.category, each.benchmark, now.target if between_targets else loaded.target)
-            sides[not is_base][case] = CaseResult.of(result, owner.run)
+            sides[not is_base][case] = CaseResult.of(result, owner.run, _answers(loaded))
     comparison = compare_sides(_side(before, sides[0]), _side(now, sides[1]), noise=noise)
     return Compared(tuple(pairs), comparison, between_targets)
+
+
+def _answers(loaded: LoadedResult) -> Answers | None:
+    """Return the answers of a result; None if they are damaged: the page is no gate."""
+    try:
+        return read_answers(loaded.result, loaded.file.path.parent)
+    except DamagedResult:
+        return None
 
 
 def _side(source: Source, results: dict[CaseKey, CaseResult]) -> StoredSide:

@@ -27,6 +27,7 @@ from memory.benchmarking.config import BenchmarkConfig
 from memory.benchmarking.errors import BenchmarkError, DamagedResult, InvalidBenchmarkConfig, ResultNotSaved
 from memory.benchmarking.measure.resources import load_psutil
 from memory.benchmarking.model.aggregate import make_result, params_digest
+from memory.benchmarking.model.answers import ANSWERS, answers_path, write_answers
 from memory.benchmarking.model.benchmark import declaration_of_case, presentation_of_case
 from memory.benchmarking.model.environment import describe
 from memory.benchmarking.model.files import (
@@ -244,12 +245,15 @@ class Execution:
             name += f"_{case.key.partition('@')[2]}"
         path = self.folder / case.category / f"{name}.json"
         failures = [failure for failure in self.run.failures if failure.case == case.key]
-        metadata = {
+        metadata: dict[str, Any] = {
             "profile": self.run.profile,
             "run_id": self.run.id,
             "parallel": self.run.parallel > 1,
             "failures": [f"round {failure.round}: {failure.message}" for failure in failures],
         }
+        if any(one.answers for one in rounds):
+            metadata[ANSWERS] = answers_path(path).name
+            write_answers(answers_path(path), rounds)
         presentation = msgspec.to_builtins(presentation_of_case(case))
         if presentation:
             metadata["presentation"] = presentation

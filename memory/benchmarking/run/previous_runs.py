@@ -9,6 +9,7 @@ from pathlib import Path
 
 from memory.benchmarking.errors import BenchmarkError
 from memory.benchmarking.model.aggregate import params_digest
+from memory.benchmarking.model.answers import read_answers
 from memory.benchmarking.model.benchmark import declaration_of_case
 from memory.benchmarking.model.files import read_result, run_folders
 from memory.benchmarking.model.records import Case, Result, ResultRef, Run
@@ -75,7 +76,14 @@ def verdicts_since_previous(
     if not previous:
         return {}
     before = StoredSide("previous", {case: result for case, (_, result) in previous.items()})
-    now = StoredSide(run.id, {case: CaseResult.of(current[case][1], run) for case in previous})
+    now = StoredSide(
+        run.id,
+        {
+            case: CaseResult.of(result, run, read_answers(result, (folder / ref.file).parent))
+            for case, (ref, result) in current.items()
+            if case in previous
+        },
+    )
     noise = load_noise(folder.parent, run.environment.fingerprint, "stored")
     found = {case: SincePrevious(run_id, {}) for case, (run_id, _) in previous.items()}
     for each in compare_sides(before, now, noise=noise).metrics:
@@ -100,9 +108,10 @@ def _previous_results(
                 missing.discard(identity)
                 try:
                     result = read_result(previous_folder / ref.file)
+                    answers = read_answers(result, (previous_folder / ref.file).parent)
                 except BenchmarkError:
                     continue
-                found[_key(ref)] = (previous.id, CaseResult.of(result, previous))
+                found[_key(ref)] = (previous.id, CaseResult.of(result, previous, answers))
         if not missing:
             break
     return found

@@ -143,6 +143,7 @@ def run_job(job: Job, send: Send, turn_control: TurnControl | None = None) -> Ro
         other=leaves.other,
         not_available=leaves.not_available,
         intervals=leaves.intervals,
+        answers=bench.answers,
         started_at=started_at,
         load_seconds=loaded - load_start,
         seconds=seconds,

@@ -13,6 +13,8 @@ from memory.benchmarking.verdicts.words import (
     figures_text,
     has_targets,
     in_order,
+    questions_text,
+    ranks_text,
     reasoned_text,
     sees_text,
 )
@@ -52,6 +54,8 @@ def as_markdown(comparison: Comparison, *, show_all: bool = False, strict: bool 
                 f"<details><summary>{mark} {len(found):,} {verdict}</summary>\n\n"
                 f"{_table(comparison, found, show_all)}\n\n</details>"
             )
+    if comparison.questions:
+        parts.append(_questions(comparison))
     if comparison.notes:
         parts.append(_bullets("Notes:", comparison.notes))
     return "\n\n".join(parts) + "\n"
@@ -98,6 +102,25 @@ def _table(comparison: Comparison, found: Sequence[MetricVerdict], show_all: boo
     if len(found) > len(shown):
         lines.append(f"\n… and {len(found) - len(shown):,} more")
     return "\n".join(lines)
+
+
+def _questions(comparison: Comparison) -> str:
+    """Return all questions that changed sides, the worst first."""
+    lines = [
+        "| | data set | kind | ranks: base → current | question |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for each in comparison.questions:
+        cells = (
+            "🔴" if each.change < 0 else "🟢",
+            _code(each.place),
+            escaped(each.kind),
+            escaped(f"{ranks_text(each.before)} → {ranks_text(each.now)}"),
+            escaped(each.text),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    body = "\n".join(lines)
+    return f"<details><summary>{questions_text(comparison)}</summary>\n\n{body}\n\n</details>"
 
 
 def _bullets(title: str, lines: Sequence[str]) -> str:

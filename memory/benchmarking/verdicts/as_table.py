@@ -14,10 +14,14 @@ from memory.benchmarking.verdicts.words import (
     has_targets,
     in_order,
     place_text,
+    questions_text,
+    ranks_text,
     reasoned_text,
     sees_text,
 )
 
+MOST_QUESTIONS = 10
+"""Lines of questions that changed sides, unless all are shown."""
 MOST_UNDECIDED = 10
 """Lines of inconclusive metrics, unless all are shown."""
 _SHOWN_WHOLE = ("regressed", "improved", "missing", "incomparable")
@@ -63,6 +67,8 @@ def as_table(
     if rest:
         text = f"shown, not judged ({len(rest):,})"
         parts.append(f"{text}\n{_lines(comparison, rest, width)}" if show_all else f"{text}: see --all")
+    if comparison.questions:
+        parts.append(_questions(comparison, show_all))
     if comparison.notes:
         parts.append("notes:\n" + _bullets(comparison.notes))
     parts.append(heading(conclusion(comparison, strict)))
@@ -91,6 +97,25 @@ def _lines(comparison: Comparison, found: Sequence[MetricVerdict], width: int | 
         details = [part for part in (figures, change, sees and f"sees from {sees}") if part]
         lines.append(f"      {clean('; '.join(details))}")
     return "\n".join(lines)
+
+
+def _questions(comparison: Comparison, show_all: bool) -> str:
+    """Return the questions that changed sides, the worst first."""
+    found = comparison.questions
+    shown = found if show_all else found[:MOST_QUESTIONS]
+    rows = [
+        (
+            "lost" if each.change < 0 else "gained",
+            each.kind,
+            f"{ranks_text(each.before)} → {ranks_text(each.now)}",
+            each.text,
+        )
+        for each in shown
+    ]
+    more = len(found) - len(shown)
+    tail = f"\n  … and {more:,} more (--all shows them)" if more else ""
+    lines = table(rows, ("", "kind", "ranks: base → current", "question"), indent="  ")
+    return f"{questions_text(comparison)}\n{lines}{tail}"
 
 
 def _within(found: Sequence[MetricVerdict]) -> str:

@@ -12,13 +12,15 @@ import msgspec
 
 from memory.benchmarking.errors import BenchmarkError, NothingMeasured
 from memory.benchmarking.metrics import is_timed
+from memory.benchmarking.model.answers import read_answers
 from memory.benchmarking.model.files import read_result, read_run
 from memory.benchmarking.model.records import Environment, Run
 from memory.benchmarking.verdicts.decide import decide
 from memory.benchmarking.verdicts.evidence import CaseResult, Results, gather_evidence
 from memory.benchmarking.verdicts.missing import allow
 from memory.benchmarking.verdicts.noise import NoiseFloor, load_noise, uncalibrated
-from memory.benchmarking.verdicts.records import Comparison, MetricVerdict
+from memory.benchmarking.verdicts.paired import question_changes
+from memory.benchmarking.verdicts.records import Comparison, MetricVerdict, QuestionChange
 from memory.benchmarking.verdicts.runs import run_problem
 from memory.benchmarking.verdicts.thresholds import Thresholds
 
@@ -87,12 +89,17 @@ class StoredSide:
         if problem_text:
             problems.append(f"{run.id} {problem_text}")
         for ref in run.results:
+            answers = None
             try:
                 result = read_result(folder / ref.file)
             except BenchmarkError as problem:
                 problems.append(str(problem))
-            else:
-                results[ref.category, ref.benchmark, ref.target] = CaseResult.of(result, run)
+                continue
+            try:
+                answers = read_answers(result, (folder / ref.file).parent)
+            except BenchmarkError as problem:
+                problems.append(str(problem))
+            results[ref.category, ref.benchmark, ref.target] = CaseResult.of(result, run, answers)
         return cls(run_label(run), results, run, problems)
 
 
@@ -136,10 +143,19 @@ def compare_sides(
         current=current.name,
         metrics=metrics,
         problems=[*base.problems, *current.problems],
+        questions=_questions(base.results, current.results) if comparable else [],
         notes=notes,
         environment_differences=differences,
         comparable=comparable,
     )
+
+
+def _questions(base: Results, current: Results) -> list[QuestionChange]:
+    """Return all questions that changed sides, the worst first."""
+    found: list[QuestionChange] = []
+    for case in (case for case in current if case in base):
+        found += question_changes(base[case].answers, current[case].answers, case)
+    return sorted(found, key=lambda each: each.change)
 
 
 # -- environments -----------------------------------------------------------------------------

@@ -4,7 +4,8 @@
 | --- | --- |
 | times and rates | Welch's test on the logarithms of the rounds, with moderated variances |
 | sizes, counts, shares: figures that follow from the data | paired: the same round has the same seed |
-| shares whose interval is over units, such as questions | on the difference, by these intervals |
+| shares over questions whose answers are kept | paired: question by question (`paired.py`) |
+| other shares whose interval is over units | on the difference, by these intervals |
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from memory.benchmarking.measure.statistics import (
     welch,
 )
 from memory.benchmarking.metrics import Metric, is_timed, metric_of
+from memory.benchmarking.model.answers import Answers
 from memory.benchmarking.model.paths import leaf_of, split_leaf, where_of
 from memory.benchmarking.model.records import Figure, Result, Run
 from memory.benchmarking.verdicts.decide import Evidence
 from memory.benchmarking.verdicts.gating import reason_not_judged
 from memory.benchmarking.verdicts.moderation import Prior, moderated_welch, prior_of
+from memory.benchmarking.verdicts.paired import ALL_QUESTIONS, JUDGED, PairedFigure, paired_figures
 from memory.benchmarking.verdicts.records import Verdict
 from memory.benchmarking.verdicts.scales import is_share, limits_of, scale_of
 from memory.benchmarking.verdicts.thresholds import Thresholds
@@ -46,12 +49,14 @@ class CaseResult:
     """Whether its times may be judged: no rounds ran in parallel."""
     needs_one_round: bool = False
     """Whether its data alone decide all figures that no clock decides."""
+    answers: Answers | None = None
+    """What was answered to each question, in each round; None where it was not kept."""
 
     @classmethod
-    def of(cls, result: Result, run: Run | None) -> CaseResult:
+    def of(cls, result: Result, run: Run | None, answers: Answers | None = None) -> CaseResult:
         """`run` is the one that the result is from; None for a result that was saved by hand."""
         if run is None:
-            return cls(result)
+            return cls(result, answers=answers)
         target = str(result.metadata.get("target") or "")
         case = (result.category, result.benchmark, target)
         one_round = any(
@@ -59,7 +64,7 @@ class CaseResult:
             for each in run.cases
             if (each.category, each.benchmark, each.target) == case
         )
-        return cls(result, run.times_count, one_round)
+        return cls(result, run.times_count, one_round, answers)
 
 
 Results = Mapping[CaseKey, CaseResult]
@@ -125,6 +130,7 @@ def _case_evidence(
     seeds = now.metadata.get("seeds")
     same_data = bool(seeds) and before.metadata.get("seeds") == seeds
     data_decide = same_data and base.needs_one_round and current.needs_one_round
+    paired = paired_figures(base.answers, current.answers)
     leaves: dict[str, set[str]] = {}
     for path in now.metrics:
         where, leaf = split_leaf(path)
@@ -148,7 +154,12 @@ def _case_evidence(
                 times_count=base.times_count and current.times_count,
                 thresholds=thresholds,
             )
-            found = _tested(path, metric, old, new, prior, same_data=same_data, data_decide=data_decide)
+            if path in paired:
+                asked_for = thresholds.named(f"{category}.{benchmark}", path) is not None
+                reason = reason or ("" if asked_for else _judged_instead(path))
+                found = _by_questions(path, metric, old, new, paired[path], is_judged=not reason)
+            else:
+                found = _tested(path, metric, old, new, prior, same_data=same_data, data_decide=data_decide)
             found |= {"gates": not reason, "reason": reason or found["reason"]}
         yield Evidence(
             category=category,
@@ -230,6 +241,32 @@ def _tested(
         "scale": scale,
         "limits": limits_of(path, metric, (*before, *now)),
         "reason": "" if effect.error is not None else "a single round: no interval",
+    }
+
+
+def _judged_instead(path: str) -> str:
+    """Return which figures are judged in place of this one, of those compared question by question."""
+    where, leaf = split_leaf(path)
+    if leaf_of(where) == ALL_QUESTIONS and leaf in JUDGED:
+        return ""
+    return f"judged by {' and '.join(JUDGED)} of all questions"
+
+
+def _by_questions(
+    path: str, metric: Metric, old: Figure, new: Figure, paired: PairedFigure, *, is_judged: bool
+) -> dict[str, Any]:
+    """Return the fields of Evidence for a figure that was compared question by question."""
+    values = (old.value, new.value)
+    error = paired.error
+    return {
+        "log_ratio": paired.value,
+        "error": error,
+        "freedom": paired.freedom,
+        # Only what is judged needs a p-value, and it takes time.
+        "chance": paired.chance if is_judged and error else None,
+        "scale": "difference",
+        "limits": limits_of(path, metric, values),
+        "reason": "" if error is not None else "a single question: no interval",
     }
 
 

@@ -76,6 +76,26 @@ class MetricVerdict(msgspec.Struct, frozen=True, kw_only=True):
         return max(0.0, 1 + self.low / self.base), 1 + self.high / self.base
 
 
+class QuestionChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A question of which more or fewer relevant passages are among the first five than before."""
+
+    category: str
+    benchmark: str
+    target: str
+    place: str
+    """The data set and the system: `synthetic/target`."""
+    collection: str
+    """The conversation or set of documents."""
+    kind: str
+    """The question's category: fact, update, time."""
+    text: str
+    before: list[int]
+    """The ranks of its relevant passages in the base; 0 for not found."""
+    now: list[int]
+    change: float
+    """The difference of its recall at 5; negative is worse."""
+
+
 class Comparison(msgspec.Struct, kw_only=True):
     """All verdicts on two sides, and the notes on them."""
 
@@ -85,6 +105,8 @@ class Comparison(msgspec.Struct, kw_only=True):
     metrics: list[MetricVerdict]
     problems: list[str] = []
     """Why the comparison can't be trusted: damaged files, sides that failed or are not complete."""
+    questions: list[QuestionChange] = []
+    """The questions that changed sides, the worst first."""
     notes: list[str] = []
     environment_differences: list[str] = []
     comparable: bool = True

@@ -34,12 +34,22 @@ class Thresholds:
             if not 0 <= value < float("inf"):
                 raise InvalidBenchmarkConfig(f"{name} is {value}: use a number ≥ 0, 0.1 for 10 %")
 
-    def of(self, name: str, path: str, scale: Scale) -> float:
-        """Return the threshold of a metric; `name` is `category.benchmark`."""
+    def of(self, name: str, path: str, scale: Scale, *, paired: bool = False) -> float:
+        """Return the threshold of a metric.
+
+        Args:
+            name: `category.benchmark`
+            path: the metric
+            scale: whether it changes by a factor or by points
+            paired: whether it was compared question by question. Then half of the threshold counts, so that
+                a change as large as the threshold is found and not just every second one.
+        """
         named = self.named(name, path)
         if named is not None:
             return named
-        return self.default if scale == "ratio" else self.quality
+        if scale == "ratio":
+            return self.default
+        return self.quality / 2 if paired else self.quality
 
     def named(self, name: str, path: str) -> float | None:
         """Return the threshold that a pattern sets for this metric; None where none fits."""

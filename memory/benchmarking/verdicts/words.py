@@ -71,6 +71,18 @@ def sentence(each: MetricVerdict, *, with_target: bool = False) -> str:
     return f"{place_text(each, with_target=with_target)}: {', '.join(parts)}"
 
 
+def questions_text(comparison: Comparison) -> str:
+    """Return how many questions lost, and how many gained, a passage among the first five."""
+    lost = sum(each.change < 0 for each in comparison.questions)
+    gained = len(comparison.questions) - lost
+    return f"questions that changed sides: {lost:,} lost a passage among the first five, {gained:,} gained"
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Return the ranks of the relevant passages of a question: `1, 4, none`."""
+    return ", ".join(str(rank) if rank else "none" for rank in ranks)
+
+
 def has_targets(comparison: Comparison) -> bool:
     """Whether there are several targets, so that each line has to name its own."""
     return len({each.target for each in comparison.metrics}) > 1

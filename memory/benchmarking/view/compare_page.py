@@ -20,6 +20,8 @@ from memory.benchmarking.verdicts.words import (
     count_text,
     has_targets,
     in_order,
+    questions_text,
+    ranks_text,
     reasoned_text,
     sees_text,
 )
@@ -31,6 +33,8 @@ MOST_RUNS = 8
 """How many runs one page compares."""
 SHOWN = 100
 """How many metrics of a comparison are listed, unless all are shown."""
+MOST_QUESTIONS = 200
+"""How many questions that changed sides are listed."""
 NOT_JUDGED = "not judged"
 _TONES = {
     "regressed": "bad",
@@ -165,6 +169,8 @@ def _section(index: RunIndex, filters: _Filter, line: RunLine) -> Iterator[Marku
         notes = element("ul", [element("li", each) for each in comparison.notes])
         count = f"{len(comparison.notes)} note{'s' if len(comparison.notes) > 1 else ''} on this comparison"
         yield element("details", element("summary", count), notes, id=f"notes-{line.id}")
+    if comparison.questions:
+        yield _questions(comparison, line)
     metrics = _metrics(comparison, filters)
     shown = metrics if filters.everything else metrics[:SHOWN]
     if not shown:
@@ -184,6 +190,25 @@ def tone_of(comparison: Comparison) -> str:
     if comparison.of(*UNDECIDED) or not comparison.of("improved", "unchanged"):
         return "warn"
     return "good"
+
+
+def _questions(comparison: Comparison, line: RunLine) -> Markup:
+    """Return the questions that changed sides, the worst first, in a part that can be opened."""
+    rows = [
+        element(
+            "tr",
+            element("th", each.text, scope="row"),
+            element("td", each.kind),
+            element("td", mark("lost", "bad") if each.change < 0 else mark("gained", "good")),
+            element("td", ranks_text(each.before), class_="n", data_name="Base"),
+            element("td", ranks_text(each.now), class_="n", data_name="This run"),
+        )
+        for each in comparison.questions[:MOST_QUESTIONS]
+    ]
+    names = ("Question", "Kind", "Change", "Ranks in the base", "Ranks in this run")
+    found = table(names, rows, "Questions that changed sides", numbers=(3, 4), kind="cards")
+    summary = element("summary", questions_text(comparison).capitalize())
+    return element("details", summary, found, id=f"questions-{line.id}")
 
 
 def _run(line: RunLine) -> Markup:
