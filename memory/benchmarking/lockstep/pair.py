@@ -97,11 +97,12 @@ def run_pair(
 
     def on_event(job: Job, event: Mapping[str, Any]) -> None:
         if event["event"] == "stop":
-            proposal = event["proposal"]
-            coordinator.stop(
-                side_of[id(job)],
-                None if proposal is None else msgspec.convert(proposal, type=TimingProposal),
-            )
+            side = side_of[id(job)]
+            proposal = event["proposal"] and msgspec.convert(event["proposal"], type=TimingProposal)
+            if side not in coordinator.running or not _is_possible(proposal):
+                where = f"{cases[side].name} on the side {sides[side].name}"
+                raise SideFailed(f"{where}: wrote to the pipe of membench's events")
+            coordinator.stop(side, proposal)
 
     with _pipes() as pipes:
         coordinator = Coordinator(go, rng, _cores(), together=together)
@@ -124,6 +125,17 @@ def run_pair(
                 rounds[side] = outcome.round
                 coordinator.end(side)
     return Pair(rounds[0], rounds[1])
+
+
+def _is_possible(proposal: TimingProposal | None) -> bool:
+    """Return whether a proposal can come from a timing: a benchmark may write to the pipe itself."""
+    if proposal is None:
+        return True
+    return (
+        proposal.calls_per_sample > 0
+        and proposal.samples > 0
+        and (proposal.call_ns is None or proposal.call_ns > 0)
+    )
 
 
 @contextmanager

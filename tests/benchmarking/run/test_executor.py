@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
-import signal
+import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 from membench import LIGHT, write
 
-from memory.benchmarking.errors import ResultNotSaved
+from memory.benchmarking.errors import BenchmarkError, ResultNotSaved
 from memory.benchmarking.model.records import Case, Job
-from memory.benchmarking.run.executors.local import LocalExecutor, Outcome, _end_group
+from memory.benchmarking.run.events import decode_event
+from memory.benchmarking.run.executors import local
+from memory.benchmarking.run.executors.local import Launch, LocalExecutor, Outcome
 
-SOURCE = """
+SOURCE = r"""
 import os, pathlib, signal, subprocess, sys, tempfile, threading
 HERE = pathlib.Path(__file__).parent
 
@@ -38,7 +42,8 @@ def benchmark_meets(other=""):
     return {"figure": 1}
 
 def benchmark_waits_with_a_child():
-    child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    program = [sys.executable, "-c", "import signal; signal.pause()"]
+    child = subprocess.Popen(program, start_new_session=True)
     (HERE / f"child.{child.pid}").touch()
     benchmark_waits()
 
@@ -47,6 +52,91 @@ def benchmark_finds_its_folder():
     found = sorted(path.name for path in where.iterdir())
     (where / "left").touch()
     return {"figure": 1, "found": found, "where": str(where)}
+
+def events():
+    "The descriptor of the event pipe: the last argument of the worker."
+    return int(sys.argv[1])
+
+def benchmark_writes_rubbish():
+    os.write(events(), (HERE / "rubbish").read_bytes())
+    benchmark_waits()
+
+def benchmark_writes_without_end():
+    while True:
+        os.write(events(), b"x" * 65536)
+
+def benchmark_floods():
+    while True:
+        os.write(events(), b'{"event": "timing", "label": "x", "p50_ms": 1}\n' * 1000)
+
+PAUSE = "import signal; signal.pause()"
+NOTE = f"import os, pathlib; pathlib.Path({str(HERE)!r}, f'left.{{os.getpid()}}').touch(); "
+CHAIN = '''
+import os, subprocess, sys
+while True:
+    subprocess.Popen([sys.executable, "-S", *sys.argv], start_new_session=True)
+    os._exit(0)
+'''
+
+def benchmark_leaves(way="", end=""):
+    program = [sys.executable, "-c", NOTE + PAUSE]
+    if way == "plain":
+        subprocess.Popen(program)
+    elif way == "session":
+        subprocess.Popen(program, start_new_session=True)
+    elif way == "empty environment":
+        subprocess.Popen(program, start_new_session=True, env={})
+    elif way == "double fork":
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                os.execv(program[0], program)
+            os._exit(0)
+        os.wait()
+    elif way == "chain":
+        chain = HERE / "chain"
+        chain.write_text(CHAIN)
+        subprocess.Popen([sys.executable, "-S", str(chain)], start_new_session=True)
+        return {"figure": 1}
+    while not list(HERE.glob("left.*")):
+        threading.Event().wait(0.01)
+    (HERE / f"at-work.{os.getpid()}").touch()
+    if end == "raise":
+        raise ValueError
+    elif end == "segfault":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    elif end == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif end == "kill supervisor":
+        os.kill(os.getppid(), signal.SIGKILL)
+        threading.Event().wait()
+    elif end == "wait":
+        threading.Event().wait()
+    elif end == "memory":
+        kept = b"x" * 300_000_000
+        threading.Event().wait()
+    return {"figure": 1}
+
+def benchmark_fills_a_child(mb=1):
+    fill = f"kept = b'x' * {mb * 1_000_000}; " + PAUSE
+    subprocess.Popen([sys.executable, "-c", fill], start_new_session=True)
+    benchmark_waits()
+
+def benchmark_forks(mb=1):
+    "Ends when the executor has counted the memory of all five processes."
+    kept = b"x" * (mb * 1_000_000)
+    children = []
+    for _ in range(4):
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+        children.append(child)
+    while not (HERE / "counted").exists():
+        threading.Event().wait(0.01)
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    return {"figure": 1}
 
 def benchmark_answers_and_dies():
     "Everything is well until the very end."
@@ -201,22 +291,172 @@ def test_no_descriptor_and_no_child_is_left(make_job: Callable[..., Job]) -> Non
     assert psutil.Process().children() == []
 
 
+# -- events that are none ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"rubbish", "b'rubbish' is not an event: JSON is malformed"),
+        (b"\xff\xfe", "is not an event"),
+        (b"", "b'' is not an event"),
+        (b"[]", "is not an event: Expected `object`, got `array`"),
+        (b"{}", "missing required field `event`"),
+        (b'{"event": "unknown"}', "Invalid value 'unknown'"),
+        (b'{"event": "began", "at": "soon"}', "Expected `float`, got `str`"),
+        (b'{"event": "failed", "message": null}', "Expected `str`, got `null`"),
+        (b'{"event": "timing", "label": {}, "p50_ms": 1}', "Expected `str`, got `object`"),
+        (b"[" * 100_000, "is not an event"),
+        (b'{"event": "timing", "label": "' + b"\xff" * 9 + b'", "p50_ms": 1}', "is not an event"),
+    ],
+)
+def test_a_line_that_is_not_an_event_is_named(line: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        decode_event(line)
+
+
+@pytest.mark.parametrize("written", [b"rubbish\n", b"[" * 100_000 + b"\n"])
+def test_a_round_that_writes_rubbish_to_the_event_pipe_fails_alone(
+    make_job: Callable[..., Job], tmp_path: Path, written: bytes
+) -> None:
+    (tmp_path / "rubbish").write_bytes(written)
+    bad, good = LocalExecutor().run([make_job("writes_rubbish"), make_job("good")])
+    assert (bad.round, bad.reason) == (None, "crash")
+    assert re.match(r"wrote to the pipe of membench's events: b'.{1,60}' is not an event", bad.message)
+    assert good.round is not None
+
+
+def test_a_line_without_an_end_does_not_outlive_the_limits(make_job: Callable[..., Job]) -> None:
+    bad, good = LocalExecutor(timeout_seconds=60).run([make_job("writes_without_end"), make_job("good")])
+    assert (bad.round, bad.reason) == (None, "crash")
+    assert bad.message == (
+        "wrote to the pipe of membench's events: a line of more than 1,000,000 bytes is not an event"
+    )
+    assert bad.seconds < 60
+    assert good.round is not None
+
+
+def test_a_flood_of_valid_events_does_not_outlive_the_timeout(make_job: Callable[..., Job]) -> None:
+    (outcome,) = LocalExecutor(timeout_seconds=2).run([make_job("floods")])
+    assert (outcome.round, outcome.reason) == (None, "timeout")
+
+
+def test_replies_that_nobody_reads_end_the_round(
+    make_job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "_REPLY_SECONDS", 0.1)
+    executor = LocalExecutor(launch=lambda job: Launch(replies=True))
+    executor.on_event = lambda job, event: executor.reply(job, "x" * 200_000)
+    (outcome,) = executor.run([make_job("waits")])
+    assert (outcome.reason, outcome.message) == ("crash", "did not read a reply within 0.1 s")
+
+
 # -- processes left behind --------------------------------------------------------------------
 
-
-def start_group(program: str) -> psutil.Popen:
-    return psutil.Popen([sys.executable, "-c", program], start_new_session=True)
+WAYS = ("plain", "session", "double fork", "empty environment")
 
 
-def test_a_process_group_without_a_live_process_counts_as_ended() -> None:
-    process = start_group("")
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and was not waited for
-    assert not _end_group(process.pid)
-    process.wait()
-    assert not _end_group(process.pid), "there is no such group any more"
+@pytest.mark.parametrize("way", WAYS)
+def test_a_process_that_a_round_leaves_is_reported_and_killed(
+    make_job: Callable[..., Job], tmp_path: Path, way: str
+) -> None:
+    (outcome,) = LocalExecutor().run([make_job("leaves", way=way)])
+    (child,) = at_work(tmp_path, "left")
+    assert not is_alive(child)
+    assert (outcome.round, outcome.reason) == (None, "left processes")
+    assert f"(process {child})" in outcome.message
 
 
-def test_a_live_process_of_the_group_is_killed_and_reported() -> None:
-    process = start_group("import signal; signal.pause()")
-    assert _end_group(process.pid)
-    assert process.wait() == -signal.SIGKILL
+@pytest.mark.parametrize("end", ["raise", "segfault", "kill", "memory", "kill supervisor"])
+def test_nothing_is_left_however_a_round_ends(
+    make_job: Callable[..., Job], tmp_path: Path, end: str
+) -> None:
+    executor = LocalExecutor(memory_limit_bytes=150_000_000)
+    (outcome,) = executor.run([make_job("leaves", way="double fork", end=end)])
+    reasons = {
+        "raise": "exception",
+        "segfault": "crash",
+        "kill": "killed",
+        "memory": "memory",
+        "kill supervisor": "killed",
+    }
+    assert outcome.reason == reasons[end]
+    (child,) = at_work(tmp_path, "left")
+    assert not is_alive(child)
+    assert psutil.Process().children() == []
+
+
+def test_nothing_is_left_when_membench_itself_is_killed(
+    make_job: Callable[..., Job], tmp_path: Path
+) -> None:
+    """No handler of Python runs: the supervisor notices that its socket was closed."""
+    job = make_job("leaves", way="double fork", end="wait")
+    (tmp_path / "job.json").write_bytes(msgspec.json.encode(job))
+    program = """if True:
+        import sys, msgspec
+        from memory.benchmarking.model.records import Job
+        from memory.benchmarking.run.executors.local import LocalExecutor
+        job = msgspec.json.decode(open(sys.argv[1], "rb").read(), type=Job)
+        list(LocalExecutor().run([job]))
+    """
+    executor = subprocess.Popen([sys.executable, "-c", program, tmp_path / "job.json"])
+    while not at_work(tmp_path):
+        assert executor.poll() is None
+        time.sleep(0.01)
+    tree = psutil.Process(executor.pid).children(recursive=True)
+    assert {*at_work(tmp_path), *at_work(tmp_path, "left")} <= {process.pid for process in tree}
+    executor.kill()
+    executor.wait()
+    _, alive = psutil.wait_procs(tree, timeout=30)
+    assert not [process for process in alive if is_alive(process.pid)]
+
+
+def test_a_process_that_goes_on_starting_others_is_ended(
+    make_job: Callable[..., Job], tmp_path: Path
+) -> None:
+    (outcome,) = LocalExecutor().run([make_job("leaves", way="chain")])
+    assert outcome.reason == "left processes"
+    assert [p.pid for p in psutil.process_iter() if str(tmp_path / "chain") in cmdline(p)] == []
+
+
+def cmdline(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
+
+
+def test_the_memory_of_child_processes_counts(make_job: Callable[..., Job]) -> None:
+    (outcome,) = LocalExecutor(memory_limit_bytes=200_000_000).run([make_job("fills_a_child", mb=300)])
+    assert (outcome.round, outcome.reason) == (None, "memory")
+    assert re.fullmatch(
+        r"used \d+ MB of RAM in 2 processes, more than 200 MB \(memory_limit_mb\)", outcome.message
+    )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the share of a page is known on Linux only")
+def test_memory_that_processes_share_counts_once(make_job: Callable[..., Job], tmp_path: Path) -> None:
+    """Four forks of a process with 100 MB: 500 MB if each counted them, about 100 MB in truth."""
+
+    class Watched(LocalExecutor):
+        def _resident_bytes(self, running: Any, limit: int) -> tuple[int, int]:
+            used, processes = super()._resident_bytes(running, limit)
+            if processes == 5:
+                (tmp_path / "counted").touch()
+            return used, processes
+
+    (outcome,) = Watched(memory_limit_bytes=300_000_000).run([make_job("forks", mb=100)])
+    assert (outcome.reason, outcome.message) == (None, "")
+
+
+def test_a_program_that_does_not_exist_is_named(make_job: Callable[..., Job], tmp_path: Path) -> None:
+    executor = LocalExecutor(launch=lambda job: Launch(("/no/such/python",)))
+    with pytest.raises(BenchmarkError, match="/no/such/python can't be run: there is no such program"):
+        list(executor.run([make_job("good")]))
+    broken = tmp_path / "broken"
+    broken.write_text("#!/no/such/interpreter\n")
+    broken.chmod(0o755)
+    (outcome,) = LocalExecutor(launch=lambda job: Launch((str(broken),))).run([make_job("good")])
+    assert (outcome.reason, outcome.message) == (
+        "crash", f"{broken} can't be run: No such file or directory",
+    )  # fmt: skip

@@ -1,7 +1,8 @@
 """Runs rounds on this machine, each in a fresh interpreter.
 
-Whatever a round does (crash, hang, use too much memory, leave processes behind), only that round is lost:
-each has its own session, log and scratch folder, and all of these are gone when it has ended.
+Whatever a round does (crash, hang, use too much memory, leave processes behind, send rubbish), only that
+round is lost: each has its own supervisor, log and scratch folder, and all of these are gone when it has
+ended. `supervisor.py` ends the processes that a round started, also when this process is killed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import selectors
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -25,12 +27,22 @@ import msgspec
 from memory.benchmarking.errors import BenchmarkError, ResultNotSaved
 from memory.benchmarking.measure.resources import load_psutil
 from memory.benchmarking.model.records import Job, Reason, Round
+from memory.benchmarking.run.events import LONGEST_EVENT, Began, Event, Failed, decode_event
+from memory.benchmarking.run.executors import supervisor
 from memory.benchmarking.run.worker import EXIT_EXCEPTION
 
 _TICK_SECONDS = 0.25
 """How often time and memory limits are checked while no events arrive."""
-_GRACE_SECONDS = 1.0
-"""How long a round's child processes may live after it."""
+_TREE_SECONDS = 1.0
+"""How often new child processes are looked for while a round runs. It takes milliseconds, so not always."""
+_STOP_SECONDS = supervisor.KILL_SECONDS + 5
+"""How long a supervisor may take to end a round. One that takes longer was stopped, and is killed."""
+_REPLY_SECONDS = 10.0
+"""How long a process may leave a reply unread when the pipe is full."""
+_READ_BYTES = 1_000_000
+"""The most bytes of events that are read at a time. Limits are checked before more is read."""
+_LONGEST_MESSAGE = 2_000
+"""The most characters of the message that a failed round sends."""
 LOG_BYTES = 100_000
 """Keep the last N bytes of what a round prints."""
 _THREAD_SETTINGS = (
@@ -78,6 +90,9 @@ class Launch:
 class _Running:
     job: Job
     process: subprocess.Popen[bytes]
+    """The supervisor; the round's process is its child."""
+    control: socket.socket
+    """Closing it makes the supervisor end the round; its report arrives here."""
     events: int
     replies: int | None
     log: IO[bytes]
@@ -94,6 +109,10 @@ class _Running:
     """Why the executor killed it."""
     exit_watch: int | None = None
     """A descriptor that becomes readable when the process ends."""
+    members: list[Any] = field(default_factory=list)
+    """The round's process and its child processes, for psutil, as of the last look."""
+    next_look: float = 0.0
+    """When to look for new child processes, by `perf_counter`."""
 
 
 @dataclass
@@ -126,8 +145,21 @@ class LocalExecutor:
         """Send a message to the process of a job; ignored if it has just ended."""
         for running in self._running.values():
             if running.job is job and running.replies is not None:
-                with suppress(BrokenPipeError):
-                    os.write(running.replies, msgspec.json.encode(message) + b"\n")
+                self._write_reply(running, running.replies, msgspec.json.encode(message) + b"\n")
+
+    def _write_reply(self, running: _Running, descriptor: int, data: bytes) -> None:
+        while data:
+            try:
+                data = data[os.write(descriptor, data) :]
+            except BlockingIOError:  # the pipe is full
+                with selectors.DefaultSelector() as selector:
+                    selector.register(descriptor, selectors.EVENT_WRITE)
+                    if not selector.select(_REPLY_SECONDS):
+                        message = f"did not read a reply within {_REPLY_SECONDS:g} s"
+                        self._kill(running, "crash", message)
+                        return
+            except BrokenPipeError:
+                return
 
     def run(self, jobs: Iterable[Job]) -> Generator[Outcome, None, None]:
         """Run jobs and yield their outcomes as they end. Closing the generator kills running ones."""
@@ -160,6 +192,9 @@ class LocalExecutor:
         except OSError as problem:
             raise ResultNotSaved(f"{scratch} can't be created: {problem.strerror or problem}") from problem
         launch = self.launch(job)
+        if shutil.which(launch.command[0]) is None:
+            log.close()
+            raise BenchmarkError(f"{launch.command[0]} can't be run: there is no such program")
         reader, writer = os.pipe()
         replies_end, replies = os.pipe() if launch.replies else (None, None)
         worker_ends = [end for end in (writer, replies_end) if end is not None]
@@ -174,29 +209,39 @@ class LocalExecutor:
             # Absolute paths: the worker's modules must not depend on its working directory.
             "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in paths),
         }
+        control, supervisor_end = socket.socketpair()
         started_at, started = time.time(), time.perf_counter()
         try:
             process = subprocess.Popen(
-                [*launch.command, *map(str, inherited)],
+                [
+                    *(sys.executable, "-I", "-S", supervisor.__file__),
+                    str(supervisor_end.fileno()),
+                    ",".join(map(str, inherited)),
+                    *(*launch.command, *map(str, inherited)),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 env=environment,
-                pass_fds=inherited,
+                pass_fds=[supervisor_end.fileno(), *inherited],
                 start_new_session=True,
             )
         except OSError as problem:
             for descriptor in (reader, replies):
                 if descriptor is not None:
                     os.close(descriptor)
+            control.close()
             log.close()
-            raise BenchmarkError(f"{launch.command[0]} can't be run: {problem.strerror}") from problem
+            raise BenchmarkError(f"{sys.executable} can't be run: {problem.strerror}") from problem
         finally:
+            supervisor_end.close()
             for descriptor in worker_ends:
                 os.close(descriptor)
         os.set_blocking(reader, False)
+        if replies is not None:
+            os.set_blocking(replies, False)
         deadline = started + self.timeout_seconds
-        running = _Running(job, process, reader, replies, log, started_at, started, deadline)
+        running = _Running(job, process, control, reader, replies, log, started_at, started, deadline)
         self._running[process.pid] = running
         selector.register(reader, selectors.EVENT_READ, process.pid)
         if hasattr(os, "pidfd_open"):
@@ -209,18 +254,32 @@ class LocalExecutor:
         self.on_start(job)
 
     def _read_events(self, running: _Running) -> None:
+        """Handle the events that have arrived; a round that sends anything else is killed."""
+        if running.killed is not None:
+            return
+        pieces, size = [running.pending], 0
         with suppress(BlockingIOError):
-            while piece := os.read(running.events, 65536):
-                running.pending += piece
-        *lines, running.pending = running.pending.split(b"\n")
-        for line in lines:
-            event = msgspec.json.decode(line)
-            if event["event"] == "began":
-                running.began_at = event["at"]
-            elif event["event"] == "failed":
-                running.message = event["message"]
-            else:
-                self.on_event(running.job, event)
+            while size < _READ_BYTES and (piece := os.read(running.events, 65536)):
+                pieces.append(piece)
+                size += len(piece)
+        *lines, running.pending = b"".join(pieces).split(b"\n")
+        try:
+            events = [decode_event(line) for line in lines]
+            if len(running.pending) > LONGEST_EVENT:
+                raise ValueError(f"a line of more than {LONGEST_EVENT:,} bytes is not an event")
+        except ValueError as problem:
+            self._kill(running, "crash", f"wrote to the pipe of membench's events: {problem}")
+            return
+        for event in events:
+            self._handle_event(running, event)
+
+    def _handle_event(self, running: _Running, event: Event) -> None:
+        if isinstance(event, Began):
+            running.began_at = event.at
+        elif isinstance(event, Failed):
+            running.message = " ".join(event.message.split())[:_LONGEST_MESSAGE]
+        else:
+            self.on_event(running.job, msgspec.to_builtins(event))
 
     def _collect_ended(self, selector: selectors.BaseSelector) -> Iterator[Outcome]:
         # In lockstep events arrive all the time; checking limits at each of them would take too long.
@@ -241,29 +300,52 @@ class LocalExecutor:
             limit = f"{self.timeout_seconds:g} s"
             self._kill(running, "timeout", f"did not end within {limit} (--timeout)")
         elif self.memory_limit_bytes is not None:
-            psutil = load_psutil()
+            used, processes = self._resident_bytes(running, self.memory_limit_bytes)
+            if used > self.memory_limit_bytes:
+                limit = f"{self.memory_limit_bytes / 1e6:,.0f} MB"
+                where = f" in {processes} processes" if processes > 1 else ""
+                message = f"used {used / 1e6:,.0f} MB of RAM{where}, more than {limit} (memory_limit_mb)"
+                self._kill(running, "memory", message)
+
+    def _resident_bytes(self, running: _Running, limit: int) -> tuple[int, int]:
+        """Return the resident memory of a round's processes, and how many there are."""
+        psutil = load_psutil()
+        now = time.perf_counter()
+        if now >= running.next_look:
+            running.next_look = now + _TREE_SECONDS
             with suppress(psutil.Error):  # it has just ended
-                used = psutil.Process(running.process.pid).memory_info().rss
-                if used > self.memory_limit_bytes:
-                    limit = f"{self.memory_limit_bytes / 1e6:,.0f} MB"
-                    message = f"used {used / 1e6:,.0f} MB of RAM, more than {limit} (memory_limit_mb)"
-                    self._kill(running, "memory", message)
+                running.members = psutil.Process(running.process.pid).children(recursive=True)
+        sizes = []
+        for member in running.members:
+            with suppress(psutil.Error):
+                sizes.append(member.memory_info().rss)
+        used = sum(sizes)
+        if used > limit and len(sizes) > 1 and psutil.LINUX:
+            # Pages that several processes share count once; this takes longer, so only near the limit.
+            used = sum(map(_proportional_bytes, running.members))
+        return used, len(sizes)
 
     def _kill(self, running: _Running, reason: Reason, message: str) -> None:
+        """End a round and everything that it started; return when nothing is left."""
         running.killed = (reason, message)
-        with suppress(ProcessLookupError):
-            os.killpg(running.process.pid, signal.SIGKILL)
-        running.process.wait()
+        with suppress(OSError):  # the supervisor has ended
+            running.control.shutdown(socket.SHUT_WR)
+        try:
+            running.process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:  # the benchmark stopped it
+            running.process.kill()
+            running.process.wait()
 
     def _close(self, running: _Running, selector: selectors.BaseSelector) -> Outcome:
         """Clean up after a round that has ended; return how it ended."""
         del self._running[running.process.pid]
         seconds = time.perf_counter() - running.started
-        left_processes = _end_group(running.process.pid)
+        report = _read_report(running)
         for descriptor in (running.events, running.exit_watch):
             if descriptor is not None:
                 selector.unregister(descriptor)
                 os.close(descriptor)
+        running.control.close()
         if running.replies is not None:
             os.close(running.replies)
         assert running.process.stdin is not None
@@ -273,7 +355,7 @@ class LocalExecutor:
         log = running.log.read().decode(errors="replace")
         running.log.close()
         shutil.rmtree(running.job.scratch, ignore_errors=True)
-        record, reason, message = _result_of(running, left_processes)
+        record, reason, message = _result_of(running, report)
         if reason is not None and reason != "killed":
             # It may have written its answer before it failed; a resumed run must not use that.
             Path(running.job.answer).unlink(missing_ok=True)
@@ -282,42 +364,62 @@ class LocalExecutor:
         return Outcome(running.job, record, reason, message, log, start_seconds, seconds)
 
 
-def _end_group(group: int) -> bool:
-    """Kill the processes that a round left running; return whether there were any.
+class _Report(msgspec.Struct, frozen=True):
+    """What a supervisor writes when it ends."""
 
-    Processes that end by themselves within the grace period don't count: Python's own helper for shared
-    memory is one.
-    """
-    deadline = time.perf_counter() + _GRACE_SECONDS
-    while running := _is_running(group):
-        if time.perf_counter() > deadline:
-            break
-        time.sleep(0.01)
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
-    return running
+    code: int | None
+    """The exit code of the round's process; negative for a signal. None if it could not be ended."""
+    error: str
+    """Why the process could not be started; empty if it was."""
+    left: list[str]
+    """Processes that the round left running, and that were killed."""
+    stuck: list[str]
+    """Processes that could not be ended."""
 
 
-def _is_running(group: int) -> bool:
+def _read_report(running: _Running) -> _Report | None:
+    """Return the report of a supervisor that has ended; None if it was killed before it wrote one."""
+    running.control.setblocking(False)
     try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
+        return msgspec.json.decode(running.control.recv(65536), type=_Report)
+    except (OSError, msgspec.MsgspecError):
+        # Its death killed the round's process. The others have the round's scratch folder as TMPDIR.
+        _end_marked(running.job.scratch)
+        return None
+
+
+def _end_marked(scratch: str) -> None:
+    """Kill the processes whose folder for temporary files is `scratch`."""
     psutil = load_psutil()
     for process in psutil.process_iter():
-        with suppress(psutil.Error, ProcessLookupError):
-            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
-                return True
-    return False
+        with suppress(psutil.Error):
+            if process.environ().get("TMPDIR") == scratch:
+                process.kill()
 
 
-def _result_of(running: _Running, left_processes: bool) -> tuple[Round | None, Reason | None, str]:
+def _proportional_bytes(process: Any) -> int:
+    """Return the memory of a process; a page that n processes share counts for 1/n. 0 if it has ended."""
+    try:
+        text = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
+    except OSError:
+        return 0
+    line = next((line for line in text.splitlines() if line.startswith("Pss:")), "Pss: 0")
+    return int(line.split()[1]) * 1024
+
+
+def _result_of(running: _Running, report: _Report | None) -> tuple[Round | None, Reason | None, str]:
     """Return the round's record, or None with the reason and a message."""
-    code = running.process.returncode
+    stuck = f"; can't be ended: {', '.join(report.stuck)}" if report is not None and report.stuck else ""
     if running.killed is not None:
-        return None, *running.killed
+        reason, message = running.killed
+        return None, reason, message + stuck
+    if report is None:
+        return None, "killed", "its supervisor was killed: the system ran out of memory, or somebody did it"
+    if report.error:
+        return None, "crash", report.error
+    if stuck or report.code is None:
+        return None, "left processes", f"left processes running{stuck}"
+    code = report.code
     if code == EXIT_EXCEPTION and running.message:
         return None, "exception", running.message
     if code < 0:
@@ -333,6 +435,7 @@ def _result_of(running: _Running, left_processes: bool) -> tuple[Round | None, R
         return None, "crash", "exited without writing its result"
     except (OSError, msgspec.MsgspecError) as problem:
         return None, "crash", f"its result can't be read: {problem}"
-    if left_processes:
-        return None, "left processes", "left processes running, which would disturb later rounds"
+    if report.left:
+        left = ", ".join(report.left)
+        return None, "left processes", f"left processes running, which would disturb later rounds: {left}"
     return record, None, ""
