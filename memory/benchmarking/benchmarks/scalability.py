@@ -262,7 +262,7 @@ def benchmark_memory_size_scaling(
     Args:
         data_volumes: how many memories the agent has
     """
-    from memory.benchmarking.benchmarks._scalability_sizes import Exact
+    from memory.benchmarking.benchmarks._exact_answers import Exact
 
     bench = bench or Bench()
     volumes = sorted(set(data_volumes))

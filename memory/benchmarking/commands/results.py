@@ -140,7 +140,7 @@ def _list(arguments: argparse.Namespace) -> int:
     """List the runs. The exit code is 1 only if there are results and none can be read."""
     from memory.benchmarking.model.files import read_run, run_folders
     from memory.benchmarking.results import BenchmarkResults
-    from memory.benchmarking.text.display import table
+    from memory.benchmarking.text.terminal import terminal_width
 
     manager = BenchmarkResults(arguments.output_dir)
     folder = manager.output_dir
@@ -178,9 +178,8 @@ def _list(arguments: argparse.Namespace) -> int:
         )
     else:
         if runs:
-            headers = ["run", "age", "status", "profile", "results", "targets", "revision"]
             lines = [_run_line(path, run, by_run.get(path.name, [])) for path, run in runs]
-            print(table(lines, headers, width=_terminal_width()))
+            print(_table_of_runs(lines, terminal_width(sys.stdout)))
         if len(folders) > len(shown):
             print(f"… and {len(folders) - len(shown)} older runs (--all shows them)")
         if by_hand:
@@ -206,6 +205,20 @@ def cut_short(file: ResultFile) -> DamagedResult | None:
     except OSError as problem:
         return DamagedResult(f"{file.path} can't be read: {problem.strerror or problem}")
     return DamagedResult(f"{file.path} is cut short")
+
+
+def _table_of_runs(lines: Sequence[Sequence[str]], width: int | None) -> str:
+    """Return a line for each run, or several where one would be too wide: words are never cut."""
+    from memory.benchmarking.text.display import clean, paragraph, table, table_rows, text_width
+
+    headers = ("run", "age", "status", "profile", "results", "targets", "revision")
+    whole = table(lines, headers)
+    if width is None or max(map(text_width, whole.splitlines())) <= width:
+        return whole
+    short = [(*line[:4], line[6]) for line in lines]
+    head, *rows = table_rows(short, (*headers[:4], headers[6]), width=width, wrap=True)
+    details = [paragraph(clean(f"{line[4]} on {line[5]}"), width, "    ") for line in lines]
+    return "\n".join([head, *(f"{row}\n{more}" for row, more in zip(rows, details, strict=True))])
 
 
 def _run_line(path: Path, run: Run | None, files: Sequence[ResultFile]) -> list[str]:
@@ -276,13 +289,6 @@ def _print_json(record: object) -> None:
     from memory.benchmarking.text.terminal import print_for_machines
 
     print_for_machines(encode_json(record).decode())
-
-
-def _terminal_width() -> int | None:
-    """Return the width of the terminal; None for a pipe, which gets whole lines."""
-    import shutil
-
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 # -- show, export, report, rm -----------------------------------------------------------------

@@ -156,6 +156,7 @@ def _print_plan(arguments: argparse.Namespace, runner: BenchmarkRunner, cases: l
     from memory.benchmarking.run.previous_runs import Estimator
     from memory.benchmarking.run.progress import clock_text
     from memory.benchmarking.text.display import table
+    from memory.benchmarking.text.terminal import terminal_width
 
     config = runner.config
     estimator = Estimator(Path(config.output_dir), config.profile)
@@ -185,7 +186,8 @@ def _print_plan(arguments: argparse.Namespace, runner: BenchmarkRunner, cases: l
         (case.name, case.target, clock_text(each), _params_text(case.params))
         for case, each in zip(cases, seconds, strict=True)
     ]
-    print(table(rows, ("benchmark", "target", "time", "parameters"), right=(2,)))
+    headers = ("benchmark", "target", "time", "parameters")
+    print(table(rows, headers, right=(2,), width=terminal_width(sys.stdout), wrap=True))
     unknown = "" if len(known) == len(seconds) else ", plus those with ?, which never ran here"
     print(
         f"\n{len(cases)} cases, {sum(rounds)} rounds, {config.profile} profile: "

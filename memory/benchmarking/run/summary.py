@@ -14,8 +14,17 @@ from memory.benchmarking.model.files import DEFAULT_FOLDER, read_result
 from memory.benchmarking.model.paths import NO_FIGURES, leaf_of
 from memory.benchmarking.model.records import Result, ResultRef, Run
 from memory.benchmarking.run.previous_runs import SincePrevious, verdicts_since_previous
-from memory.benchmarking.text.display import NOTHING, clean, figure_text, interval_text, table
+from memory.benchmarking.text.display import (
+    NOTHING,
+    clean,
+    figure_text,
+    interval_text,
+    paragraph,
+    table,
+    table_rows,
+)
 from memory.benchmarking.text.notes import result_notes
+from memory.benchmarking.text.terminal import terminal_width
 from memory.benchmarking.verdicts.evidence import CaseKey
 from memory.benchmarking.verdicts.headlines import HeadlineVerdict, headline_verdict
 from memory.benchmarking.verdicts.words import ORDER, change_text
@@ -45,7 +54,7 @@ class Style:
 def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
     """Print the table of headlines, failures, warnings, and where the files are."""
     stream = stream or sys.stdout
-    style = Style(stream)
+    style, width = Style(stream), terminal_width(stream)
     rows, paths, notes, warnings = [], [], [], []
     results = [read_result(folder / ref.file) for ref in run.results]
     since, problem = _since_previous(folder, run, results)
@@ -62,19 +71,19 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
             if found.is_warning:
                 warnings.append(f"WARNING: {name} {found.where}: {found.short}")
     if rows:
-        head, *lines = table(
-            rows, ("benchmark", "figure", "95 % interval", "since the last run"), right=(1,)
-        ).splitlines()
+        headers = ("benchmark", "figure", "95 % interval", "since the last run")
+        head, *lines = table_rows(rows, headers, right=(1,), width=width, wrap=True)
         print(style.bold(head), file=stream)
         for line, path in zip(lines, paths, strict=True):
             print(line, file=stream)
             if path:
                 print(style.dim(f"  {clean(path)}"), file=stream)
     for note in (*notes, *_counts(since), *problem):
-        print(style.dim(clean(note)), file=stream)
+        print(style.dim(paragraph(clean(note), width)), file=stream)
     _print_failures(run, folder, style, stream)
     if warnings:
-        print(style.red("\n" + "\n".join(map(clean, warnings))), file=stream)
+        lines = [paragraph(clean(warning), width) for warning in warnings]
+        print(style.red("\n" + "\n".join(lines)), file=stream)
     if not run.times_count:
         print(
             f"{run.parallel} rounds ran in parallel: they disturb each other, so times are not judged",

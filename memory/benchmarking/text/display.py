@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import zip_longest
 from unicodedata import combining, east_asian_width
 
 NOTHING = "—"
@@ -85,27 +86,90 @@ def table(
     right: Collection[int] = (),
     indent: str = "",
     width: int | None = None,
+    wrap: bool = False,
 ) -> str:
     """Format rows as aligned columns with two spaces between them.
 
     `right` are the numbers of the right-aligned columns. Where the lines would be wider than `width`, the
-    widest left-aligned column is shortened, with an ellipsis.
+    widest left-aligned column is shortened, with an ellipsis. With `wrap` its cells take several lines
+    instead, which end between words.
     """
+    return "\n".join(table_rows(rows, headers, right=right, indent=indent, width=width, wrap=wrap))
+
+
+def table_rows(
+    rows: Sequence[Sequence[str]],
+    headers: Sequence[str] = (),
+    *,
+    right: Collection[int] = (),
+    indent: str = "",
+    width: int | None = None,
+    wrap: bool = False,
+) -> list[str]:
+    """Return the rows of a `table` one by one, the headers first; with `wrap` some have several lines."""
     lines = [[clean(cell) for cell in row] for row in ((headers, *rows) if headers else rows)]
     if not lines:
-        return ""
-    widths = [max(map(text_width, column)) for column in zip(*lines, strict=True)]
+        return []
+    columns = list(zip(*lines, strict=True))
+    widths = [max(map(text_width, column)) for column in columns]
     if width is not None:
-        _fit(widths, right, width - len(indent) - 2 * (len(widths) - 1))
+        most = width - len(indent) - 2 * (len(widths) - 1)
+        left = [number for number in range(len(widths)) if number not in right]
+        if wrap:
+            _fit(widths, {number: _longest_word(columns[number]) for number in left}, most)
+            left = left[1:]  # a name that is cut could not be copied
+        _fit(widths, dict.fromkeys(left, _LEAST_WIDTH), most)
     shown = []
     for line in lines:
-        cells = []
-        for number, (cell, space) in enumerate(zip(line, widths, strict=True)):
-            cell = shorten(cell, space)
-            gap = " " * (space - text_width(cell))
-            cells.append(gap + cell if number in right else cell + gap)
-        shown.append(indent + "  ".join(cells).rstrip())
-    return "\n".join(shown)
+        cells = [
+            [shorten(piece, space) for piece in (wrap_words(cell, space) if wrap else [cell])]
+            for cell, space in zip(line, widths, strict=True)
+        ]
+        shown.append(
+            "\n".join(
+                _aligned(pieces, widths, right, indent) for pieces in zip_longest(*cells, fillvalue="")
+            )
+        )
+    return shown
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int], right: Collection[int], indent: str) -> str:
+    padded = []
+    for number, (cell, space) in enumerate(zip(cells, widths, strict=True)):
+        gap = " " * (space - text_width(cell))
+        padded.append(gap + cell if number in right else cell + gap)
+    return indent + "  ".join(padded).rstrip()
+
+
+def wrap_words(text: str, width: int) -> list[str]:
+    """Split a text into lines of at most `width` terminal columns, between words.
+
+    A word that is wider has a line of its own.
+    """
+    lines = [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if lines[-1] and text_width(longer) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
+
+
+def paragraph(text: str, width: int | None, indent: str = "", further: str | None = None) -> str:
+    """Return a text in lines of at most `width` columns, that start with `indent`; all in one for None.
+
+    `further` is the indent of the lines after the first; by default `indent` and two spaces.
+    """
+    if width is None:
+        return indent + text
+    rest = f"{indent}  " if further is None else further
+    first, *others = wrap_words(text, max(1, width - len(rest)))
+    return "\n".join([indent + first, *(rest + line for line in others)])
+
+
+def _longest_word(column: Sequence[str]) -> int:
+    return max(text_width(word) for cell in column for word in cell.split(" "))
 
 
 def shorten(text: str, width: int) -> str:
@@ -133,14 +197,13 @@ def text_width(text: str) -> int:
     )
 
 
-def _fit(widths: list[int], right: Collection[int], most: int) -> None:
-    """Narrow the widest left-aligned columns, in place, until all columns together fit into `most`."""
-    left = [number for number in range(len(widths)) if number not in right]
-    while left and sum(widths) > most:
-        widest = max(left, key=lambda number: widths[number])
-        if widths[widest] <= _LEAST_WIDTH:
+def _fit(widths: list[int], least: Mapping[int, int], most: int) -> None:
+    """Narrow the widest columns of `least`, in place, until all columns together fit into `most`."""
+    while sum(widths) > most:
+        wide = [number for number, fewest in least.items() if widths[number] > fewest]
+        if not wide:
             return
-        widths[widest] -= 1
+        widths[max(wide, key=lambda number: widths[number])] -= 1
 
 
 def _scaled(value: float, unit: str) -> tuple[float, str]:

@@ -11,6 +11,7 @@ import io
 import math
 import os
 import re
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import TextIO
@@ -52,6 +53,11 @@ def print_for_machines(text: str) -> None:
         return
     binary.write(text.encode("utf-8", "surrogateescape"))
     binary.flush()
+
+
+def terminal_width(stream: TextIO) -> int | None:
+    """Return the width of a terminal; None for a pipe or a file, which get whole lines."""
+    return shutil.get_terminal_size().columns if stream.isatty() else None
 
 
 def can_draw(stream: TextIO) -> bool:

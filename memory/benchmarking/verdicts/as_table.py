@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 
-from memory.benchmarking.text.display import clean, table, text_width
+from memory.benchmarking.text.display import clean, paragraph, table, text_width
 from memory.benchmarking.verdicts.records import Comparison, MetricVerdict
 from memory.benchmarking.verdicts.words import (
     ORDER,
@@ -40,11 +40,11 @@ def as_table(
     `show_all` lists every metric; `strict` counts undecided metrics as failures; `width` is the terminal's;
     `heading` marks titles, with colours for example.
     """
-    parts = [f"{clean(comparison.base)}  →  {clean(comparison.current)}"]
+    parts = [paragraph(f"{clean(comparison.base)}  →  {clean(comparison.current)}", width)]
     if comparison.environment_differences:
-        parts.append("the environments differ:\n" + _bullets(comparison.environment_differences))
+        parts.append("the environments differ:\n" + _bullets(comparison.environment_differences, width))
     if comparison.problems:
-        parts.append(heading("NOT TO BE TRUSTED") + "\n" + _bullets(comparison.problems))
+        parts.append(heading("NOT TO BE TRUSTED") + "\n" + _bullets(comparison.problems, width))
     for verdict in ORDER:
         found = in_order(comparison, verdict)
         if not found:
@@ -62,7 +62,7 @@ def as_table(
         elif verdict == "unchanged":
             parts.append(f"{title}{_within(found)}")
         else:
-            parts.append(f"{title}: {_names(found)}")
+            parts.append(paragraph(f"{title}: {_names(found)}", width))
     rest = in_order(comparison, None)
     if rest:
         text = f"shown, not judged ({len(rest):,})"
@@ -70,13 +70,13 @@ def as_table(
     if comparison.questions:
         parts.append(_questions(comparison, show_all))
     if comparison.notes:
-        parts.append("notes:\n" + _bullets(comparison.notes))
-    parts.append(heading(conclusion(comparison, strict)))
+        parts.append("notes:\n" + _bullets(comparison.notes, width))
+    parts.append(heading(paragraph(conclusion(comparison, strict), width, further="")))
     return "\n\n".join(parts) + "\n"
 
 
 def _lines(comparison: Comparison, found: Sequence[MetricVerdict], width: int | None) -> str:
-    """Return a line for each metric, or two where one would be too wide: names are never cut."""
+    """Return a line for each metric, or several where one would be too wide: words are never cut."""
     with_target = has_targets(comparison)
     rows = [
         (
@@ -93,9 +93,9 @@ def _lines(comparison: Comparison, found: Sequence[MetricVerdict], width: int | 
         return one_line_each
     lines = []
     for place, figures, change, sees in rows:
-        lines.append(f"  {clean(place)}")
+        lines.append(paragraph(clean(place), width, "  "))
         details = [part for part in (figures, change, sees and f"sees from {sees}") if part]
-        lines.append(f"      {clean('; '.join(details))}")
+        lines.append(paragraph(clean("; ".join(details)), width, "      "))
     return "\n".join(lines)
 
 
@@ -135,5 +135,5 @@ def _names(found: Iterable[MetricVerdict]) -> str:
     return clean(", ".join(f"{name} ({count})" if count > 1 else name for name, count in counts.items()))
 
 
-def _bullets(lines: Iterable[str]) -> str:
-    return "\n".join(f"  {clean(line)}" for line in lines)
+def _bullets(lines: Iterable[str], width: int | None) -> str:
+    return "\n".join(paragraph(clean(line), width, "  ") for line in lines)

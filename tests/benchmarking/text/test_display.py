@@ -15,15 +15,19 @@ from memory.benchmarking.text.display import (
     clean,
     figure_text,
     interval_text,
+    paragraph,
     shorten,
     table,
+    table_rows,
     text_width,
     with_interval,
+    wrap_words,
 )
 
 SIZES = {
     "ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
 }  # fmt: skip
+words = st.text("abcdefgh_/", min_size=1, max_size=10)
 some_figures = st.floats(min_value=1e-12, max_value=1e12, allow_nan=False)
 
 
@@ -119,6 +123,30 @@ def test_a_table_fits_its_width_and_never_cuts_a_figure() -> None:
     assert all(text_width(line) <= 60 for line in text.split("\n"))
     assert "123,456,789 /s" in text
     assert "…" in text
+
+
+def test_a_wrapped_table_breaks_lines_between_words_only() -> None:
+    rows = [["20261118_000835_5e6f", "12 ms", "one target and another-one"], ["short", "3 ms", "one"]]
+    text = table(rows, ["run", "time", "targets"], right={1}, width=42, wrap=True)
+    assert text.split("\n") == [
+        "run                    time  targets",
+        "20261118_000835_5e6f  12 ms  one target",
+        "                             and",
+        "                             another-one",
+        "short                  3 ms  one",
+    ]
+    assert len(table_rows(rows, width=42, wrap=True)) == 2
+
+
+@given(st.lists(words, min_size=1, max_size=30).map(" ".join), st.integers(10, 60))
+def test_wrapping_keeps_every_word_and_the_width(text: str, width: int) -> None:
+    lines = wrap_words(text, width)
+    assert " ".join(lines) == text
+    assert all(text_width(line) <= width for line in lines)
+    whole = paragraph(text, width + 4, indent="  ")
+    assert whole.split() == text.split()
+    assert all(text_width(line) <= width + 4 for line in whole.split("\n"))
+    assert paragraph(text, None, indent="  ") == f"  {text}"
 
 
 def test_a_table_without_rows_is_empty() -> None:

@@ -116,6 +116,21 @@ def test_nothing_is_wider_than_the_terminal(folder: Path, columns: int) -> None:
     assert wide == []
 
 
+@pytest.mark.parametrize("command", ["results list", "compare --last --force"])
+def test_lines_break_between_words(tmp_path: Path, command: str) -> None:
+    both = [make_result(storage_figures(), target=name) for name in ("agentmemory", "sqlite-baseline")]
+    ids = ("20260801_101500_ab12", "20260802_101500_cd34")
+    for run_id in ids:
+        make_run(tmp_path / "results", run_id, both)
+    arguments = (*command.split(), "--output-dir", "results")
+    text = on_a_terminal(*arguments, cwd=tmp_path, columns=80, NO_COLOR="1")
+    assert [line for line in text.splitlines() if text_width(line) > 80 and " " in line.strip()] == []
+    assert set(ids) <= set(text.split())
+    words = set(membench(*arguments, cwd=tmp_path).out.split())
+    names = {word for word in words if "." in word or "/" in word or "-" in word}
+    assert {name.strip(",;") for name in names} <= {word.strip(",;") for word in text.split()}
+
+
 def test_a_bar_takes_no_room_from_a_second_figure(tmp_path: Path) -> None:
     codecs = {
         f"navigation/codecs/{codec}/{leaf}": figure(value)
