@@ -163,7 +163,10 @@ class ModelTimeout(ModelError):
 
 def short(value: object) -> str:
     """Return a value as text for a message: one line of at most 80 characters."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except RecursionError:
+        text = f"a deeply nested {type(value).__name__}"
     if not text.isprintable():
         text = ascii(text)[1:-1]
     return text if len(text) <= 80 else text[:77] + "..."

@@ -43,6 +43,21 @@ _MAX_JSON_VALUES = 1_000_000
 """Values in one JSON object: far more than any tool takes, and it stops at an object that holds itself."""
 
 
+_MAX_JSON_DEPTH = 200
+"""Levels of nested lists and objects in a call's arguments: the memory stores no deeper ones."""
+
+
+def too_deep(tree: Any) -> bool:
+    """Return whether a value that was decoded from JSON is nested deeper than the memory can store."""
+    level = [tree]
+    for _ in range(_MAX_JSON_DEPTH + 1):
+        level = [item for item in level if isinstance(item, list | dict)]
+        if not level:
+            return False
+        level = [item for each in level for item in (each.values() if isinstance(each, dict) else each)]
+    return any(isinstance(item, list | dict) for item in level)
+
+
 def _check_json(value: dict[str, Any]) -> dict[str, Any]:
     """Return the value, or raise ValueError if JSON can't represent it."""
     pending: list[Any] = [value] if value else []

@@ -5,6 +5,9 @@
 A call is retried after connection errors, timeouts, incomplete answers, 408, 409, 429 and 5xx. Before a
 retry it waits with exponential back-off, or for the time in `Retry-After`. A streamed answer is passed to a
 callback piece by piece. After the first piece there is no retry, because the callback can't undo it.
+
+The endpoint is not trusted. The time and the size of an answer are limited, certificates are always
+checked, and an answer of the wrong form raises ModelError.
 """
 
 from __future__ import annotations
@@ -13,9 +16,11 @@ import asyncio
 import math
 import os
 import random
+import ssl
 import threading
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any, Self
@@ -26,7 +31,7 @@ import msgspec
 
 from memory.agents.context import Context
 from memory.agents.errors import InvalidAgentInput, ModelError, ModelTimeout
-from memory.agents.messages import ToolCall, checked, new_id
+from memory.agents.messages import ToolCall, checked, new_id, too_deep
 from memory.agents.model import Model, Reply
 from memory.errors import short
 
@@ -34,9 +39,15 @@ _RETRIED_STATUS = {408, 409, 429, *range(500, 600)}
 """HTTP status codes after which the same request can succeed."""
 _MAX_WAIT_SECONDS = 30.0
 """The longest wait before a retry, even if `Retry-After` is longer: a caller waits for the answer."""
+_MAX_ANSWER_BYTES = 64 * 2**20
+"""The default size limit of an answer: a stream of 100,000 tokens takes about 25 MB."""
+_ENCODINGS = ("", "identity", "gzip", "deflate")
+"""Content encodings that are accepted. They grow by a factor of 1,000 at most. A few bytes of zstd or
+brotli can become gigabytes before the size can be checked."""
+_MAX_INDEX = 10_000  # The highest `index` of a tool call in a stream: far more calls than any model makes
 UNREADABLE = "unreadable JSON"
-"""The name of the only argument of a call whose arguments are not valid JSON. No tool has a parameter of
-that name, so the model gets an error result with its own text."""
+"""The name of the only argument of a call whose arguments are not valid JSON, or nested too deeply. No tool
+has a parameter of that name, so the model gets an error result with its own text."""
 
 
 class _IncompleteAnswer(ModelError):
@@ -50,12 +61,14 @@ class OpenAICompatibleModel(Model):
         base_url: the URL without "/chat/completions", such as "http://localhost:8000/v1".
         model: the name of the model at that endpoint.
         api_key: sent as a bearer token; by default the environment variable OPENAI_API_KEY.
-        timeout_seconds: for a whole answer; for a streamed one until the next piece.
+        timeout_seconds: for a whole answer, streamed or not. Each retry has this time again. Looking up the
+            host's address is not limited.
         retries: how often a failed call is tried again.
         backoff_seconds: the longest wait before the first retry; it doubles with each further one.
         stream: whether to stream the answer; always if `on_text` is given.
         on_text: called with each piece of the answer's text.
         options: further fields of the request, such as temperature or max_tokens.
+        max_answer_bytes: a larger answer is refused with a ModelError; 64 MiB by default.
     """
 
     def __init__(
@@ -64,12 +77,13 @@ class OpenAICompatibleModel(Model):
         model: str,
         *,
         api_key: str | None = None,
-        timeout_seconds: float = 60.0,
+        timeout_seconds: float = 120.0,
         retries: int = 2,
         backoff_seconds: float = 0.5,
         stream: bool = False,
         on_text: Callable[[str], object] | None = None,
         options: dict[str, Any] | None = None,
+        max_answer_bytes: int = _MAX_ANSWER_BYTES,
     ) -> None:
         if not _is_http(base_url):
             raise InvalidAgentInput(
@@ -80,6 +94,8 @@ class OpenAICompatibleModel(Model):
                 f"retries {retries}, timeout_seconds {timeout_seconds}, backoff_seconds {backoff_seconds}: "
                 "use numbers ≥ 0, and a timeout above 0"
             )
+        if max_answer_bytes < 1:
+            raise InvalidAgentInput(f"max_answer_bytes is {short(max_answer_bytes)}: use a number ≥ 1")
         self.name = model
         self._url = base_url.rstrip("/") + "/chat/completions"
         self._key = api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", "")
@@ -93,6 +109,7 @@ class OpenAICompatibleModel(Model):
         self._stream = stream or on_text is not None
         self._on_text = on_text
         self._options = options or {}
+        self._max_bytes = max_answer_bytes
         self._client: Any = None
         self._client_lock = threading.Lock()
         # A connection can only be used in its own event loop, so each loop has a client.
@@ -104,18 +121,21 @@ class OpenAICompatibleModel(Model):
         with self._client_lock:
             if self._client is None:
                 self._client = httpx.Client(**self._settings())
+                _limit_reads(self._client)
             client = self._client
         body = self._body(context)
         for attempt in range(self._retries + 1):
-            answer = _Answer(self._stream, self._on_text)
-            deadline = None if self._stream else time.monotonic() + self._timeout
+            answer = self._new_answer()
             try:
-                with client.stream("POST", self._url, content=body, headers=self._headers()) as response:
+                with (
+                    _deadline(self._timeout) as left,
+                    client.stream("POST", self._url, content=body, headers=self._headers()) as response,
+                ):
                     answer.begin(response)
                     for piece in response.iter_bytes():
                         if answer.take(piece):
                             break
-                        if deadline is not None and time.monotonic() > deadline:
+                        if left() <= 0:
                             raise httpx.ReadTimeout("")
                 return answer.reply()
             except (httpx.HTTPError, ModelError) as problem:
@@ -134,10 +154,10 @@ class OpenAICompatibleModel(Model):
             client = self._async_clients[loop] = httpx.AsyncClient(**self._settings())
         body = self._body(context)
         for attempt in range(self._retries + 1):
-            answer = _Answer(self._stream, self._on_text)
+            answer = self._new_answer()
             try:
                 async with (
-                    asyncio.timeout(None if self._stream else self._timeout),
+                    asyncio.timeout(self._timeout),
                     client.stream("POST", self._url, content=body, headers=self._headers()) as response,
                 ):
                     answer.begin(response)
@@ -173,14 +193,22 @@ class OpenAICompatibleModel(Model):
 
     def _settings(self) -> dict[str, Any]:
         # Plain HTTP needs no certificates, and loading them can take longer than a local model's answer.
-        return {"timeout": self._timeout, "verify": self._url.startswith("https:")}
+        # Its context trusts none, so TLS can't be used by mistake without a check.
+        is_https = urlsplit(self._url).scheme == "https"  # urlsplit makes the scheme lower case
+        return {
+            "timeout": self._timeout,
+            "verify": True if is_https else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+        }
+
+    def _new_answer(self) -> _Answer:
+        return _Answer(self._stream, self._on_text, self._max_bytes)
 
     def _body(self, context: Context) -> bytes:
         request = {"model": self.name, **context.to_openai(), **self._options, "stream": self._stream}
         return msgspec.json.encode(request)
 
     def _headers(self) -> dict[str, str]:
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip, deflate"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
         return headers
@@ -211,18 +239,25 @@ class OpenAICompatibleModel(Model):
 class _Answer:
     """The response of the endpoint: an error, one JSON document, or a stream of events."""
 
-    def __init__(self, stream: bool, on_text: Callable[[str], object] | None) -> None:
+    def __init__(self, stream: bool, on_text: Callable[[str], object] | None, max_bytes: int) -> None:
         self.status = 0
         self.retry_after = ""
         self.passed_on = False
         """Whether a part of it was passed to `on_text`."""
         self._stream = stream
         self._on_text = on_text
+        self._max_bytes = max_bytes
+        self._read_bytes = 0
         self._unread = bytearray()
         self._streamed = _StreamedAnswer(self._pass_on)
 
     def begin(self, response: Any) -> None:
         """Read the status and the headers."""
+        encoding = response.headers.get("content-encoding", "").strip().lower()
+        if encoding not in _ENCODINGS:
+            raise ModelError(
+                f"the answer has the content encoding {short(encoding)}: only gzip and deflate were offered"
+            )
         self.status = response.status_code
         self.retry_after = response.headers.get("retry-after", "")
         # Some servers do not support streams and answer with one document.
@@ -231,8 +266,14 @@ class _Answer:
 
     def take(self, data: bytes) -> bool:
         """Read some bytes of the body. Return whether the answer is complete."""
+        self._read_bytes += len(data)
+        if self._read_bytes > self._max_bytes:
+            self._unread.clear()
+            # A retry would most likely bring the same answer.
+            self.status = 200
+            raise ModelError(f"the answer is larger than {self._max_bytes:,} bytes: raise max_answer_bytes")
         self._unread += data
-        if not self._stream:
+        if not self._stream or b"\n" not in data:
             return False
         # Not `splitlines`: a JSON text may hold characters that it treats as the end of a line.
         *lines, last = self._unread.split(b"\n")
@@ -289,12 +330,17 @@ class _StreamedAnswer:
     def _take_event(self, event: dict[str, Any]) -> None:
         self.usage = _usage_of(event) or self.usage
         for choice in (event.get("choices") or [])[:1]:
-            self.finish_reason = choice.get("finish_reason") or self.finish_reason
+            self.finish_reason = str(choice.get("finish_reason") or self.finish_reason)
             delta = choice.get("delta") or {}
             for part in delta.get("tool_calls") or []:
                 # Some servers send complete calls without an index.
                 index = part.get("index")
                 number = len(self.calls) if index is None else index
+                if type(number) is not int or not 0 <= number <= _MAX_INDEX:
+                    raise ModelError(
+                        f"a tool call of the answer has the index {short(number)}: it must be a whole "
+                        f"number from 0 to {_MAX_INDEX:,}"
+                    )
                 call = self.calls.setdefault(number, {"id": "", "name": "", "arguments": ""})
                 function = part.get("function") or {}
                 call["id"] = part.get("id") or call["id"]
@@ -344,10 +390,14 @@ def _call_of(call: dict[str, Any]) -> ToolCall:
     encoded = call.get("arguments") or "{}"
     try:
         arguments = msgspec.json.decode(encoded) if isinstance(encoded, str) else encoded
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
+        arguments = None
+    if too_deep(arguments):
+        if not isinstance(encoded, str):
+            raise ModelError(f"the arguments of the model's call of {short(name)} are nested too deeply")
         arguments = None
     if not isinstance(arguments, dict):
-        arguments = {UNREADABLE: encoded if isinstance(encoded, str) else repr(encoded)}
+        arguments = {UNREADABLE: encoded if isinstance(encoded, str) else short(encoded)}
     id_ = call.get("id")
     try:
         return checked(lambda: ToolCall(id=str(id_) if id_ else new_id(), name=name, arguments=arguments))
@@ -403,6 +453,98 @@ def _is_http(url: object) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+
+
+# -- the time limit of calls that are not async -----------------------------------------------
+#
+# httpx limits each single read. A server that sends one byte now and then would never reach that limit, not
+# even in the headers. So each read and write gets only the time that is left of the whole answer.
+
+_deadlines = threading.local()
+_WRITE_BYTES = 65_536  # Bytes that are written with one limit
+
+
+@contextmanager
+def _deadline(seconds: float) -> Iterator[Callable[[], float]]:
+    """Limit the connections of this thread. The value returns the seconds that are left."""
+    end = _deadlines.end = time.monotonic() + seconds
+    try:
+        yield lambda: end - time.monotonic()
+    finally:
+        _deadlines.end = None
+
+
+def _left(timeout: float | None, error: type[Exception]) -> float | None:
+    """Return the time limit of one operation. Raise `error` if the deadline of this thread has passed."""
+    end = getattr(_deadlines, "end", None)
+    if end is None:
+        return timeout
+    seconds: float = end - time.monotonic()
+    if seconds <= 0:
+        raise error("")
+    return seconds if timeout is None else min(timeout, seconds)
+
+
+def _limit_reads(client: Any) -> None:
+    """Let the connections of an `httpx.Client` respect `_deadline`.
+
+    httpx has no public setting for this. Without its pools (in another version), only the time between two
+    pieces of a body is checked.
+    """
+    import httpcore
+
+    class TimedStream(httpcore.NetworkStream):
+        def __init__(self, stream: httpcore.NetworkStream) -> None:
+            self._stream = stream
+
+        def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+            return self._stream.read(max_bytes, _left(timeout, httpcore.ReadTimeout))
+
+        def write(self, buffer: bytes, timeout: float | None = None) -> None:
+            for start in range(0, len(buffer), _WRITE_BYTES):
+                piece = buffer[start : start + _WRITE_BYTES]
+                self._stream.write(piece, _left(timeout, httpcore.WriteTimeout))
+
+        def close(self) -> None:
+            self._stream.close()
+
+        def start_tls(
+            self,
+            ssl_context: ssl.SSLContext,
+            server_hostname: str | None = None,
+            timeout: float | None = None,
+        ) -> httpcore.NetworkStream:
+            left = _left(timeout, httpcore.ConnectTimeout)
+            return TimedStream(self._stream.start_tls(ssl_context, server_hostname, left))
+
+        def get_extra_info(self, info: str) -> Any:
+            return self._stream.get_extra_info(info)
+
+    class TimedBackend(httpcore.NetworkBackend):
+        def __init__(self, backend: httpcore.NetworkBackend) -> None:
+            self._backend = backend
+
+        def connect_tcp(
+            self, host: str, port: int, timeout: float | None = None, *more: Any, **options: Any
+        ) -> httpcore.NetworkStream:
+            left = _left(timeout, httpcore.ConnectTimeout)
+            return TimedStream(self._backend.connect_tcp(host, port, left, *more, **options))
+
+        def connect_unix_socket(
+            self, path: str, timeout: float | None = None, *more: Any, **options: Any
+        ) -> httpcore.NetworkStream:
+            left = _left(timeout, httpcore.ConnectTimeout)
+            return TimedStream(self._backend.connect_unix_socket(path, left, *more, **options))
+
+        def sleep(self, seconds: float) -> None:
+            self._backend.sleep(seconds)
+
+    # Also the transports of proxies, which come from the environment.
+    for transport in (client._transport, *client._mounts.values()):
+        pool: Any = getattr(transport, "_pool", None)
+        backend = getattr(pool, "_network_backend", None)
+        if backend is not None:
+            pool._network_backend = TimedBackend(backend)
 
 
 def _load_httpx() -> Any:

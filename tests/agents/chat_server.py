@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 Act = Callable[["Handler"], None]
+CERTIFICATE = Path(__file__).with_name("self_signed.pem")
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -55,8 +58,13 @@ class ChatServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, acts: list[Act]) -> None:
+    def __init__(self, acts: list[Act], *, tls: bool = False) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(CERTIFICATE)
+            # The handshake is made with the first read, in the thread of the connection.
+            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.acts = acts
         self.lock = threading.Lock()
         self.requests: list[dict[str, Any]] = []
@@ -74,8 +82,8 @@ class ChatServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(*acts: Act) -> Iterator[ChatServer]:
-    server = ChatServer(list(acts))
+def serving(*acts: Act, tls: bool = False) -> Iterator[ChatServer]:
+    server = ChatServer(list(acts), tls=tls)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
@@ -156,3 +164,24 @@ def drips(handler: Handler) -> None:
     handler.begin(200, Content_Type="application/json", Transfer_Encoding="chunked")
     while not handler.server.given_up.wait(0.02):
         handler.chunk(b" ")
+
+
+def drips_headers(handler: Handler) -> None:
+    """Send a byte of a header from time to time, without end."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
+    handler.wfile.flush()
+    while not handler.server.given_up.wait(0.02):
+        handler.wfile.write(b"x")
+
+
+def drips_events(handler: Handler) -> None:
+    """Send comments and empty deltas of a stream from time to time, without end."""
+    handler.begin(200, Content_Type="text/event-stream", Transfer_Encoding="chunked")
+    while not handler.server.given_up.wait(0.02):
+        handler.chunk(b": still there\n\ndata: " + json.dumps(delta("")).encode() + b"\n\n")
+
+
+def sends_without_end(handler: Handler, piece: bytes, **headers: str) -> None:
+    handler.begin(200, Transfer_Encoding="chunked", **headers)
+    while not handler.server.given_up.is_set():
+        handler.chunk(piece)

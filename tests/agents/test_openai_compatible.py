@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
 import socket
 import time
 from email.utils import formatdate
 from typing import Any
 
 import pytest
+import zstandard
 from chat_server import (
+    CERTIFICATE,
     Act,
     ChatServer,
     answers,
@@ -17,8 +21,11 @@ from chat_server import (
     completion,
     delta,
     drips,
+    drips_events,
+    drips_headers,
     hangs_up,
     never_answers,
+    sends_without_end,
     serving,
     streams,
 )
@@ -38,6 +45,14 @@ from memory.agents.openai_compatible import UNREADABLE
 
 both_ways = pytest.mark.parametrize("how", ["sync", "async"])
 FINE = answers(completion("hello"))
+LOOK = {"index": 0, "function": {"name": "look"}}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(depth):
+        value = {"a": value}
+    return value
 
 
 def some_context() -> Context:
@@ -100,6 +115,18 @@ def test_tool_calls_are_returned(how: str) -> None:
         {UNREADABLE: '{"where": '},
         {UNREADABLE: "[1]"},
     ]
+
+
+@both_ways
+@pytest.mark.parametrize("depth", [250, 900, 100_000])
+@pytest.mark.parametrize("stream", [False, True])
+def test_arguments_that_are_nested_too_deeply_are_unreadable(how: str, depth: int, stream: bool) -> None:
+    text = '{"a": ' * depth + "1" + "}" * depth
+    call = {"index": 0, "id": "x", "function": {"name": "look", "arguments": text}}
+    act = streams(delta(tool_calls=[call])) if stream else answers(completion(None, ("look", text)))
+    with serving(act) as server:
+        (found,) = ask(server, how, stream=stream).tool_calls
+    assert found.arguments == {UNREADABLE: text}
 
 
 @both_ways
@@ -220,6 +247,7 @@ def test_a_retry_waits_as_long_as_retry_after_says(how: str) -> None:
         (answers({"choices": [{"message": {"tool_calls": 3}}]}), "not a chat completion"),
         (answers({**completion("x"), "usage": 3}), "not a chat completion"),
         (answers(completion(None, ("", "{}"))), "without a name"),
+        (answers(completion(None, ("look", nested(300)))), "nested too deeply"),  # type: ignore[arg-type]
         (answers(b"not gzip", Content_Encoding="gzip"), "broke off"),
     ],
 )
@@ -245,6 +273,10 @@ def test_an_invalid_answer_is_not_retried(how: str, fault: Act, message: str) ->
             "not a chat completion",
         ),
         ([delta(tool_calls=[{"index": 0, "function": {"arguments": "{}"}}])], "without a name"),
+        *(
+            ([delta(tool_calls=[{"index": index, "function": {"name": "look"}}, LOOK])], "has the index")
+            for index in ("1", 1.5, True, [1], {}, -1, 10**30)
+        ),
     ],
 )
 def test_an_invalid_stream_is_not_retried(how: str, events: list[Any], message: str) -> None:
@@ -272,7 +304,15 @@ def test_an_incomplete_stream_is_retried_unless_a_part_was_passed_on(how: str) -
 
 @both_ways
 @pytest.mark.parametrize(
-    ("fault", "stream"), [(never_answers, False), (never_answers, True), (drips, False)]
+    ("fault", "stream"),
+    [
+        (never_answers, False),
+        (never_answers, True),
+        (drips, False),
+        (drips_headers, False),
+        (drips_headers, True),
+        (drips_events, True),
+    ],
 )
 def test_a_late_answer_raises_model_timeout(how: str, fault: Act, stream: bool) -> None:
     with serving(fault) as server:
@@ -280,6 +320,76 @@ def test_a_late_answer_raises_model_timeout(how: str, fault: Act, stream: bool) 
         assert isinstance(problem, ModelTimeout)
         assert "did not answer within 0.2 s" in str(problem)
         assert len(server.requests) == 2
+
+
+@both_ways
+def test_a_stream_that_drips_ends_at_the_limit_after_a_part_was_passed_on(how: str) -> None:
+    def text_then_drips(handler: Any) -> None:
+        handler.begin(200, Content_Type="text/event-stream", Transfer_Encoding="chunked")
+        while not handler.server.given_up.wait(0.02):
+            handler.chunk(b"data: " + json.dumps(delta("a")).encode() + b"\n\n")
+
+    passed_on: list[str] = []
+    with serving(text_then_drips) as server:
+        problem = problem_of(server, how, timeout_seconds=0.3, on_text=passed_on.append)
+        assert isinstance(problem, ModelTimeout)
+        assert set(passed_on) == {"a"}
+        assert len(server.requests) == 1
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("piece", "stream", "headers"),
+    [
+        (b" " * 65_536, False, {"Content_Type": "application/json"}),
+        (b"x" * 65_536, True, {"Content_Type": "text/event-stream"}),  # one line without end
+        (b": a comment\n" * 1000, True, {"Content_Type": "text/event-stream"}),
+        (b"data: {}\n\n" * 1000, True, {"Content_Type": "text/event-stream"}),
+    ],
+)
+def test_an_answer_without_end_is_refused(
+    how: str, piece: bytes, stream: bool, headers: dict[str, str]
+) -> None:
+    with serving(lambda handler: sends_without_end(handler, piece, **headers)) as server:
+        problem = problem_of(server, how, stream=stream, max_answer_bytes=300_000)
+        assert "larger than 300,000 bytes: raise max_answer_bytes" in str(problem)
+        assert len(server.requests) == 1
+
+
+@both_ways
+def test_an_answer_of_exactly_the_limit_is_accepted(how: str) -> None:
+    body = json.dumps(completion("hello")).encode()
+    with serving(answers(body)) as server:
+        assert ask(server, how, max_answer_bytes=len(body)).content == "hello"
+        assert "larger than" in str(problem_of(server, how, max_answer_bytes=len(body) - 1))
+
+
+@both_ways
+def test_a_compressed_answer_is_limited_by_its_real_size(how: str) -> None:
+    bomb = gzip.compress(b" " * 10_000_000)
+    with serving(answers(bomb, Content_Encoding="gzip")) as server:
+        assert "larger than" in str(problem_of(server, how, max_answer_bytes=1_000_000))
+    for encoding in ("zstd", "br", "gzip, gzip"):
+        with serving(answers(zstandard.compress(b" " * 10**8), Content_Encoding=encoding)) as server:
+            problem = problem_of(server, how)
+            assert f"content encoding {encoding!r}" in str(problem)
+            assert len(server.requests) == 1
+
+
+@both_ways
+@pytest.mark.parametrize("scheme", ["https", "HTTPS", "hTTps"])
+def test_a_certificate_that_nobody_signed_is_refused(
+    how: str, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(FINE, tls=True) as server:
+        url = server.url.replace("http", scheme)
+        problem = problem_of(url, how, api_key="secret", retries=0)
+        assert "certificate verify failed" in str(problem)
+        assert server.keys == []
+        # The same server with a trusted certificate: it was the check that refused it.
+        monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+        assert ask(url, how, api_key="secret").content == "hello"
+        assert server.keys == ["Bearer secret"]
 
 
 @both_ways
@@ -294,7 +404,12 @@ def test_invalid_settings_are_refused() -> None:
     for url in ("localhost", "ftp://x", "http://", "http://x:99999", 3):
         with pytest.raises(InvalidAgentInput, match="base_url"):
             OpenAICompatibleModel(url, "m")  # type: ignore[arg-type]
-    for wrong in ({"retries": -1}, {"timeout_seconds": 0}, {"backoff_seconds": -1}):
+    for wrong in (
+        {"retries": -1},
+        {"timeout_seconds": 0},
+        {"backoff_seconds": -1},
+        {"max_answer_bytes": 0},
+    ):
         with pytest.raises(InvalidAgentInput):
             OpenAICompatibleModel("http://x", "m", **wrong)
     with pytest.raises(InvalidAgentInput) as caught:
