@@ -42,7 +42,7 @@ FUNCTION_WORDS = frozenset({
 })  # fmt: skip
 """Words that most questions share with most statements."""
 PROMPT = (
-    "You are a friendly assistant with a memory. Below are notes of previous conversations. "
+    "You are a friendly assistant with a memory. You get notes of previous conversations. "
     "Use the tools when they help. Be brief."
 )
 

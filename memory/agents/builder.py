@@ -1,7 +1,10 @@
 """Builds the context of a model call within a token budget.
 
-    system prompt │ memories that match the question │ other sessions │ history … newest message
-    ───────────────────────────── tokens ≤ budget ─────────────────────────────── + tools
+    system prompt │ <recalled> matching memories │ other sessions </recalled> │ history … newest message
+    ─────────────────────────────────── tokens ≤ budget ─────────────────────────────────── + tools
+
+Memories are data: they stand outside the system prompt, in a block that their text can't end, each with
+its origin (`memory/agents/recalled.py`).
 
 The order is always the same. A message is never cut. A tool's result is never shown without its call, nor
 a call without its results. The user's newest message and the newest message are always included. The
@@ -24,6 +27,7 @@ from memory.agents.context import Context, LeftOut
 from memory.agents.errors import BudgetTooSmall, InvalidAgentInput
 from memory.agents.history import History, MessageGroup, newest_that_fit
 from memory.agents.messages import Message
+from memory.agents.recalled import NOTE, fenced, memory_line, one_line, session_line
 from memory.agents.sessions import SessionStore
 from memory.agents.tools import Tool, ToolRegistry
 
@@ -35,9 +39,9 @@ TOKEN_BUDGET = 8000
 """The default budget in tokens: fits the context window of nearly every current model."""
 MESSAGE_TOKENS = 4
 """Tokens of a message besides its text, as in OpenAI's chat format."""
-_LINE_TOKENS = 3
-"""Tokens of a line of the system text besides its text: "- " and the end of the line."""
-_MEMORIES = "What you remember:"
+_LINE_TOKENS = 2
+"""Tokens of a line of the recalled block besides its text: the end of the line, and one in reserve."""
+_MEMORIES = "Memories:"
 _SESSIONS = "Other conversations:"
 _RECENCY_SHARE = 0.2  # The most that recency adds to a search score (see `_weight`)
 _IMPORTANCE_SHARE = 0.2  # The most that importance adds to a search score
@@ -53,7 +57,7 @@ _MAX_CACHED_CHARACTERS = 4096
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """A line of the system text, and its source: a hit of the memory, or the id of a session."""
+    """A line of the recalled block, and its source: a hit of the memory, or the id of a session."""
 
     text: str
     tokens: int
@@ -61,7 +65,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class _Block(msgspec.Struct, frozen=True):
-    """A part of the system text: a heading and its lines."""
+    """A part of the recalled block: a heading and its lines."""
 
     text: str = ""
     tokens: int = 0
@@ -135,6 +139,8 @@ class ContextBuilder:
         self._lock = threading.Lock()
         self._cached: dict[str, _CachedSession] = {}
         self._counted_prompt: tuple[str, int] | None = None
+        # The note of the system prompt, the fences, and the block as a message of its own.
+        self._fence_tokens = self._count(NOTE) + self._count(fenced("")) + MESSAGE_TOKENS + 2
         self._counted_tools: tuple[tuple[object, ...], tuple[Tool, ...], int] | None = None
         self._cached_lines: dict[str, tuple[object, _Line]] = {}
 
@@ -169,22 +175,25 @@ class ContextBuilder:
                 f"question and the newest message take {fixed + required_tokens}: raise the budget"
             )
         memories, others = self._memories_and_sessions(session_id, agent_id, cached, groups, room)
-        chosen = newest_that_fit(
-            groups, required, room - memories.tokens - others.tokens, whole_session=not cached.first
-        )
+        recalled_tokens = memories.tokens + others.tokens
+        if recalled_tokens:
+            recalled_tokens += self._fence_tokens
+        chosen = newest_that_fit(groups, required, room - recalled_tokens, whole_session=not cached.first)
         messages = tuple(chain.from_iterable([group.messages for group in chosen]))
         retrieved = cached.retrieved
+        recalled = "\n".join([part for part in (memories.text, others.text) if part])
         return Context(
-            system="\n\n".join([part for part in (self.system_prompt, memories.text, others.text) if part]),
+            system="\n\n".join([part for part in (self.system_prompt, NOTE if recalled else "") if part]),
             messages=messages,
             tools=tools,
-            tokens=fixed + memories.tokens + others.tokens + sum([group.tokens for group in chosen]),
+            tokens=fixed + recalled_tokens + sum([group.tokens for group in chosen]),
             left_out=LeftOut(
                 cached.count - len(messages),
                 len(retrieved.memories) - len(memories.lines) if retrieved else 0,
                 len(retrieved.sessions) - len(others.lines) if retrieved else 0,
             ),
             memories=tuple([line.source for line in memories.lines]),
+            recalled=fenced(recalled) if recalled else "",
         )
 
     # -- the history --------------------------------------------------------------------------
@@ -286,8 +295,9 @@ class ContextBuilder:
                 self._session_lines(agent, session_id),
             )
             cached.retrieved = retrieved
-        memories = self._block(_MEMORIES, retrieved.memories, share)
-        return memories, self._block(_SESSIONS, retrieved.sessions, share - memories.tokens)
+        free = share - self._fence_tokens
+        memories = self._block(_MEMORIES, retrieved.memories, free)
+        return memories, self._block(_SESSIONS, retrieved.sessions, free - memories.tokens)
 
     def _memory_lines(self, agent_id: str, question: str, visible_ids: set[str]) -> tuple[_Line, ...]:
         """Return the best memories: each text once, and none that the history shows anyway."""
@@ -295,14 +305,14 @@ class ContextBuilder:
         if self.memory is None or not wanted or not question.strip():
             return ()
         now = self.memory.clock.now()
-        seen = {_as_text(question)}
+        seen = {one_line(question)}
         candidates: list[tuple[float, str, Hit]] = []
         best: list[float] = []  # a heap of the `wanted` highest weights so far
         for hit in self.memory.iter_search(agent_id, question, wanted * _HITS_PER_MEMORY):
             # Hits come best score first, so no later hit can weigh more than this bound.
             if len(best) == wanted and hit.score + _RECENCY_SHARE + _IMPORTANCE_SHARE < best[0]:
                 break
-            text = _as_text(hit.entry.content)
+            text = one_line(hit.entry.content)
             if text not in seen and hit.id not in visible_ids:
                 weight = _weight(hit, now)
                 candidates.append((weight, text, hit))
@@ -312,7 +322,7 @@ class ContextBuilder:
                     heappushpop(best, weight)
             seen.add(text)
         candidates.sort(key=itemgetter(0), reverse=True)
-        return tuple([self._line(text, hit) for _, text, hit in candidates[:wanted]])
+        return tuple([self._line(memory_line(hit.entry), hit) for _, _, hit in candidates[:wanted]])
 
     def _session_lines(self, agent_id: str, current: str) -> tuple[_Line, ...]:
         """Return the newest message of each of the agent's last used sessions, except the current one."""
@@ -328,7 +338,7 @@ class ContextBuilder:
         for row in missing:
             id, title, *_ = row
             if id in last:
-                lines[id] = (row, self._line(f"{title or id}: {_as_text(last[id].content)}", id))
+                lines[id] = (row, self._line(session_line(title or id, last[id]), id))
         with self._lock:
             cache = self._cached_lines
             for id, entry in lines.items():
@@ -339,13 +349,13 @@ class ContextBuilder:
         return tuple([lines[row[0]][1] for row in others if row[0] in lines])
 
     def _line(self, text: str, source: Any) -> _Line:
-        return _Line(f"- {text}", self._count(text) + _LINE_TOKENS, source)
+        return _Line(text, self._count(text) + _LINE_TOKENS, source)
 
     def _block(self, heading: str, lines: Sequence[_Line], room: int) -> _Block:
         """Return a heading with the lines that fit, in order. A line that is too long is skipped."""
         if not lines:
             return _NO_BLOCK
-        tokens = self._count(heading) + 2  # and the empty line before it
+        tokens = self._count(heading) + _LINE_TOKENS
         chosen = []
         for line in lines:
             if tokens + line.tokens <= room:
@@ -365,12 +375,6 @@ def _weight(hit: Hit, now: float) -> float:
     recency: float = 0.5 ** (max(now - hit.entry.created_at, 0.0) / _DAY)
     importance = min(hit.entry.importance / 5, 1.0)
     return hit.score + _RECENCY_SHARE * recency + _IMPORTANCE_SHARE * importance
-
-
-def _as_text(content: Any) -> str:
-    """Return the content of a memory or a message on one line."""
-    text = content if isinstance(content, str) else msgspec.json.encode(content).decode()
-    return " ".join(text.split())
 
 
 def _cached_counter(count: Callable[[str], int]) -> Callable[[str], int]:

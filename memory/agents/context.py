@@ -31,7 +31,7 @@ class Context:
     """The input of one model call."""
 
     system: str
-    """The system prompt, the memories and the other sessions."""
+    """The system prompt. With `recalled`, it ends with a note that this block is data."""
     messages: tuple[Message, ...]
     """The history, oldest first."""
     tools: tuple[Tool, ...]
@@ -40,14 +40,24 @@ class Context:
     """The tokens of everything, tools included."""
     left_out: LeftOut
     memories: tuple[Any, ...] = ()
-    """The hits (`memory.Hit`) whose contents are in `system`."""
+    """The hits (`memory.Hit`) whose contents are in `recalled`."""
+    recalled: str = ""
+    """The memories and the other sessions, as one block of data with their origins; or empty. In a
+    request it stands at the start of the first message of the user, never in the system role."""
 
     def to_openai(self) -> dict[str, Any]:
         """Return `messages` and `tools` of a request to OpenAI's chat completions interface."""
         messages: list[dict[str, Any]] = []
         if self.system:
             messages.append({"role": "system", "content": self.system})
-        messages += [_openai_message(message) for message in self.messages]
+        history = [_openai_message(message) for message in self.messages]
+        if self.recalled:
+            # In the first message, not before it: some chat templates need roles that alternate.
+            if history and history[0]["role"] == "user":
+                history[0]["content"] = f"{self.recalled}\n\n{history[0]['content']}"
+            else:
+                history.insert(0, {"role": "user", "content": self.recalled})
+        messages += history
         request: dict[str, Any] = {"messages": messages}
         if self.tools:
             request["tools"] = [
@@ -71,11 +81,15 @@ class Context:
         `model` and `max_tokens`.
         """
         messages: list[dict[str, Any]] = []
+        began = False
+        if self.recalled:
+            messages.append({"role": "user", "content": [{"type": "text", "text": self.recalled}]})
         for message in self.messages:
             role = "assistant" if message.role == "assistant" else "user"
             blocks = _anthropic_blocks(message)
-            if message.role == "system" or not blocks or (message.role != "user" and not messages):
+            if message.role == "system" or not blocks or (message.role != "user" and not began):
                 continue
+            began = True
             if messages and messages[-1]["role"] == role:
                 messages[-1]["content"] += blocks
             else:

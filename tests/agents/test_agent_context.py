@@ -79,6 +79,7 @@ histories = st.lists(turns, max_size=12).map(lambda parts: [message for part in 
 def recounted(context: Context, count: Callable[[str], int]) -> int:
     """Return the tokens of a context, counted from its parts."""
     total = count(context.system) + (MESSAGE_TOKENS if context.system else 0)
+    total += count(context.recalled) + (MESSAGE_TOKENS if context.recalled else 0)
     for message in context.messages:
         total += MESSAGE_TOKENS + count(message.content)
         total += sum(MESSAGE_TOKENS + count(f"{call.name} {{}}") for call in message.tool_calls)
@@ -367,13 +368,14 @@ def test_memories_are_ordered_by_weight_within_their_share(open_memory: OpenMemo
     with SessionStore() as store:
         session = store.create("ann", messages=[user("Where is my umbrella?")])
         context = builder_on(store, 200, memory=memory).build(session.id)
-        assert context.system.startswith("What you remember:\n- The umbrella is in the cellar.")
-        assert "Bob" not in context.system
-        assert "Really" not in context.system  # too long: left out, but the shorter ones are shown
+        first = '<recalled>\nMemories:\n- note: "The umbrella is in the cellar."\n'
+        assert context.recalled.startswith(first)
+        assert "Bob" not in context.recalled
+        assert "Really" not in context.recalled  # too long: left out, but the shorter ones are shown
         assert context.left_out.memories == 1
         assert context.memories[0].entry.content == "The umbrella is in the cellar."
         assert context.tokens <= 200
-        assert "blue. Really. Really." in builder_on(store, 9000, memory=memory).build(session.id).system
+        assert "blue. Really. Really." in builder_on(store, 9000, memory=memory).build(session.id).recalled
 
 
 def test_recency_and_importance_order_memories_that_match_equally(
@@ -428,10 +430,10 @@ def test_messages_in_the_history_are_not_shown_as_memories_too(open_memory: Open
     with SessionStore() as store:
         session = store.create("ann", messages=[*messages, user("Where is the umbrella?")])
         context = builder_on(store, memory=memory, memories=1).build(session.id)
-        assert context.system == "What you remember:\n- The umbrella was a gift."
+        assert context.recalled == '<recalled>\nMemories:\n- note: "The umbrella was a gift."\n</recalled>'
         # Another session does not show them.
         other = store.create("ann", messages=[user("Where is the umbrella?")])
-        assert "cellar" in builder_on(store, memory=memory).build(other.id).system
+        assert "cellar" in builder_on(store, memory=memory).build(other.id).recalled
 
 
 def test_each_text_is_shown_once_and_the_question_not_as_a_memory(open_memory: OpenMemory) -> None:
@@ -443,9 +445,9 @@ def test_each_text_is_shown_once_and_the_question_not_as_a_memory(open_memory: O
     with SessionStore() as store:
         session = store.create("ann", messages=[user("Where is the umbrella?")])
         context = builder_on(store, memory=memory, memories=3).build(session.id)
-    assert sorted(context.system.splitlines()[1:]) == [
-        "- An umbrella keeps the rain off.",
-        "- The umbrella is in the cellar.",
+    assert sorted(context.recalled.splitlines()[2:-1]) == [
+        '- note: "An umbrella keeps the rain off."',
+        '- note: "The umbrella is in the cellar."',
     ]
 
 
@@ -458,9 +460,9 @@ def test_memories_are_looked_up_once_for_a_question_and_its_tool_calls(open_memo
         first = builder.build(session.id)
         memory.add("ann", "The umbrella is in the car.")
         store.append(session.id, calls("1"), result("1"))
-        assert builder.build(session.id).system == first.system
+        assert builder.build(session.id).recalled == first.recalled
         store.append(session.id, user("Where is my umbrella?"))
-        assert "in the car" in builder.build(session.id).system
+        assert "in the car" in builder.build(session.id).recalled
 
 
 def test_a_large_result_leaves_less_room_for_memories(open_memory: OpenMemory) -> None:
@@ -489,21 +491,20 @@ def test_other_sessions_are_shown_and_kept_up_to_date() -> None:
         session = store.create("ann", messages=[user("hello")])
 
         def others() -> list[str]:
-            return builder.build(session.id).system.splitlines()[1:]
+            return builder.build(session.id).recalled.splitlines()[2:-1]
 
-        assert others() == [
-            "- Kitchen: " + ("salt and " * 50).strip()
-        ]  # never cut; an empty session is not shown
+        kitchen = f'- "Kitchen", user: "{("salt and " * 50).strip()}"'
+        assert others() == [kitchen]  # never cut; an empty session is not shown
         store.append(garden.id, assistant("tulips"))
-        assert others() == ["- Kitchen: " + ("salt and " * 50).strip()]  # the question is the same
+        assert others() == [kitchen]  # the question is the same
         store.append(session.id, user("hello again"))
-        assert others() == ["- Garden: tulips", "- Kitchen: " + ("salt and " * 50).strip()]
+        assert others() == ['- "Garden", assistant: "tulips"', kitchen]
         store.rename(garden.id, "Orchard")
         store.append(session.id, user("once more"))
-        assert others()[0] == "- Orchard: tulips"
+        assert others()[0] == '- "Orchard", assistant: "tulips"'
         store.delete(garden.id)
         store.append(session.id, user("and again"))
-        assert others() == ["- Kitchen: " + ("salt and " * 50).strip()]
+        assert others() == [kitchen]
 
 
 def test_no_session_is_dropped_while_the_cache_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -518,7 +519,10 @@ def test_no_session_is_dropped_while_the_cache_makes_room(monkeypatch: pytest.Mo
             builder.build(store.create(name, messages=[user("hello")]).id)
         store.create("ann", "new", messages=[user("new")])
         store.append(session.id, user("and now?"))
-        assert builder.build(session.id).system.splitlines()[1:] == ["- new: new", "- old: old"]
+        assert builder.build(session.id).recalled.splitlines()[2:-1] == [
+            '- "new", user: "new"',
+            '- "old", user: "old"',
+        ]
 
 
 def test_threads_see_all_other_sessions_while_the_cache_makes_room(
@@ -531,7 +535,7 @@ def test_threads_see_all_other_sessions_while_the_cache_makes_room(
         def work(agent: str) -> None:
             for number in range(150):
                 session = store.create(agent, str(number), messages=[user("hello")])
-                lines = builder.build(session.id).system.splitlines()[1:]
+                lines = builder.build(session.id).recalled.splitlines()[2:-1]
                 assert len(lines) == min(number, 4)
 
         together(*(lambda agent=agent: work(agent) for agent in "abcdef"))

@@ -106,7 +106,7 @@ def test_a_session_continues_and_memories_of_other_sessions_are_shown(
         "And my hat is in the car.",
     ]
     runtime.invoke("Where is my umbrella?")
-    assert "- My umbrella is in the cellar." in seen[-1].system
+    assert '- user: "My umbrella is in the cellar."' in seen[-1].recalled
 
 
 @both_ways

@@ -70,7 +70,7 @@ def test_the_chat_uses_an_endpoint(tmp_path: Path) -> None:
         model = ("--data", tmp_path, "--base-url", server.url, "--model", "m")
         assert chat(*model, "--say", "I like tea. Ann")[0] == "I will keep that in mind.\n"
         assert chat(*model, "--say", "What does Ann like?")[0] == "Tea, of course.\n"
-        assert "Ann likes tea." in server.requests[-1]["messages"][0]["content"]
+        assert "Ann likes tea." in server.requests[-1]["messages"][1]["content"]
         assert server.keys[-1] == "Bearer a key"
         printed, errors = chat(*model, "--say", "Hello?", code=1)
         assert (printed, errors) == (

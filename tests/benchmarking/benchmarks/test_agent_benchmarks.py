@@ -201,7 +201,7 @@ def test_a_cold_context_is_read_from_the_file_and_counted_again() -> None:
         assert [message.content for message in context.messages] == [
             message.content for message in cold.store.messages(cold.id)
         ]
-        assert context.system.count("\n- ") >= 3
+        assert context.recalled.count("\n- ") >= 3
         assert not context.left_out
 
 
