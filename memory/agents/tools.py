@@ -18,13 +18,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import os
 import re
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import aclosing, closing
 from contextvars import Context as Variables
 from contextvars import copy_context
 from copy import deepcopy
@@ -32,8 +34,9 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cached_property
+from itertools import islice
 from queue import SimpleQueue
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 import pydantic_core
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -44,8 +47,11 @@ from memory.agents.messages import ToolCall, ToolResult, first_error, sendable
 from memory.errors import short
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # the names that OpenAI's and Anthropic's interfaces accept
-_MAX_IDLE_THREADS = 32
-"""Threads that are kept for later calls: as many tools as usually run at the same time."""
+_MAX_AT_ONCE = 32
+"""Functions that one reply runs at the same time: more than a model usually calls. The others wait. Also
+the number of idle threads that are kept for later calls."""
+_MAX_THREADS = 512
+"""Threads of all replies together, with those that hang. More calls wait until one of them is free."""
 _GRACE_SECONDS = 1.0
 """How long a cancelled async tool may clean up. After that the registry no longer waits for it."""
 
@@ -54,6 +60,12 @@ class _Schema(GenerateJsonSchema):
     """Leaves defaults that are not JSON values out of the schema, without a warning."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as in pydantic
+
+    def encode_default(self, dft: Any) -> Any:
+        try:
+            return super().encode_default(dft)
+        except UnicodeDecodeError as problem:  # of bytes, in some versions of pydantic
+            raise pydantic_core.PydanticSerializationError(str(problem)) from None
 
 
 @dataclass(frozen=True)
@@ -239,28 +251,62 @@ class ToolRegistry:
     # -- running ------------------------------------------------------------------------------
 
     def run(self, *calls: ToolCall) -> list[ToolResult]:
-        """Run calls at the same time, each with its own time limit. Return the results in their order."""
+        """Run calls at the same time, each with its own time limit. Return the results in their order.
+
+        At most 32 calls run at once. A further one starts, and its time too, when another has ended or has
+        missed its limit.
+        """
         if len(calls) == 1 and not self._needs_thread(calls[0]):
             return [self._run_here(calls[0], None)]
-        start = time.perf_counter()
-        futures = [_in_thread(self._run_here, call, self._limit(call)) for call in calls]
-        results = []
-        for call, future in zip(calls, futures, strict=True):
-            limit = self._limit(call)
-            left = None if limit is None else max(0.0, start + limit - time.perf_counter())
-            if left is not None and self._is_async(call):
-                left += _GRACE_SECONDS
-            try:
-                results.append(future.result(left))
-            except FutureTimeout:
-                results.append(_timed_out(call, limit, start))
-        return results
+        results: dict[int, ToolResult] = {}
+        running: dict[Future[ToolResult], tuple[int, float]] = {}  # the number of the call, and its start
+        waiting = iter(range(len(calls)))
+        while len(results) < len(calls):
+            for number in islice(waiting, _MAX_AT_ONCE - len(running)):
+                call = calls[number]
+                start = time.perf_counter()
+                running[_in_thread(self._run_here, call, self._limit(call))] = (number, start)
+            wait(running, self._seconds_to_next_limit(calls, running), FIRST_COMPLETED)
+            now = time.perf_counter()
+            for future, (number, start) in list(running.items()):
+                call = calls[number]
+                if future.done():
+                    results[number] = future.result()
+                elif now >= self._end(call, start):
+                    future.cancel()  # if no thread was free, it never starts
+                    results[number] = _timed_out(call, self._limit(call), start)
+                else:
+                    continue
+                del running[future]
+        return [results[number] for number in range(len(calls))]
+
+    def _seconds_to_next_limit(
+        self, calls: Sequence[ToolCall], running: Mapping[Future[ToolResult], tuple[int, float]]
+    ) -> float | None:
+        """Return the seconds until the first of the running calls misses its limit; None without limits."""
+        end = min([self._end(calls[number], start) for number, start in running.values()])
+        return None if end == math.inf else max(0.0, end - time.perf_counter())
+
+    def _end(self, call: ToolCall, start: float) -> float:
+        """Return when `run` stops waiting for a call."""
+        limit = self._limit(call)
+        if limit is None:
+            return math.inf
+        return start + limit + (_GRACE_SECONDS if self._is_async(call) else 0.0)
 
     async def arun(self, *calls: ToolCall) -> list[ToolResult]:
-        """Do what `run` does without blocking the event loop."""
+        """Do what `run` does without blocking the event loop. Coroutines all run at the same time."""
         if len(calls) == 1:
             return [await self._arun_one(calls[0])]
-        return list(await asyncio.gather(*map(self._arun_one, calls)))
+        places = asyncio.Semaphore(_MAX_AT_ONCE)
+
+        async def in_place(call: ToolCall) -> ToolResult:
+            if self._is_async(call):
+                return await self._arun_one(call)
+            async with places:
+                return await self._arun_one(call)
+
+        return list(await asyncio.gather(*map(in_place, calls)))
 
     async def _arun_one(self, call: ToolCall) -> ToolResult:
         start = time.perf_counter()
@@ -287,8 +333,10 @@ class ToolRegistry:
             if inspect.isawaitable(value):
                 value = asyncio.run(_await(value))
             elif inspect.isasyncgen(value):
-                value = asyncio.run(_collect(value))
+                value = asyncio.run(_collect(cast("AsyncGenerator[Any]", value), limit, start))
             return _succeeded(call, value, limit, start)
+        except _TimedOut:
+            return _timed_out(call, limit, start)
         except (Exception, SystemExit, asyncio.CancelledError) as problem:
             return _failed(call, problem, start)
 
@@ -308,48 +356,87 @@ class ToolRegistry:
 
 # -- threads ----------------------------------------------------------------------------------
 #
-# Not the pool of concurrent.futures: tools that hang would use up its threads, and the program would wait
-# for them at its end. Here a thread that hangs is never used again.
+# Not the pool of concurrent.futures: the program would wait at its end for tools that hang, and a few of
+# them would use up its threads. Here a reply has at most _MAX_AT_ONCE running calls. A call that misses its
+# limit gives up its place, so tools that hang stop others only when _MAX_THREADS hang.
 
 _Task = tuple[Variables, Callable[..., ToolResult], tuple[Any, ...], "Future[ToolResult]"]
-_idle: list[SimpleQueue[_Task]] = []
+
+
+class _Threads:
+    """The threads of this process that run tools."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.count = 0
+        self.idle: list[SimpleQueue[_Task]] = []
+        self.waiting: deque[_Task] = deque()
+        """Tasks for which no thread was free."""
+
+
+_threads = _Threads()
 
 
 def _in_thread(work: Callable[..., ToolResult], *arguments: Any) -> Future[ToolResult]:
-    """Run `work` in an idle thread, or in a new one."""
-    task: _Task = (copy_context(), work, arguments, Future())
-    try:
-        mailbox = _idle.pop()
-    except IndexError:
-        mailbox = SimpleQueue()
-        threading.Thread(target=_serve, args=(mailbox,), name="agent-tool", daemon=True).start()
+    """Run `work` in an idle thread or in a new one; or in the next that is free, if there are too many."""
+    threads = _threads
+    future: Future[ToolResult] = Future()
+    task: _Task = (copy_context(), work, arguments, future)
+    with threads.lock:
+        if threads.idle:
+            threads.idle.pop().put(task)
+            return future
+        if threads.count >= _MAX_THREADS:
+            threads.waiting.append(task)
+            return future
+        threads.count += 1
+    mailbox: SimpleQueue[_Task] = SimpleQueue()
     mailbox.put(task)
-    return task[3]
+    try:
+        threading.Thread(target=_serve, args=(threads, mailbox), name="agent-tool", daemon=True).start()
+    except BaseException:
+        with threads.lock:
+            threads.count -= 1
+        raise
+    return future
 
 
-def _serve(mailbox: SimpleQueue[_Task]) -> None:
-    """Run the tasks of a mailbox, until enough other threads are idle."""
+def _serve(threads: _Threads, mailbox: SimpleQueue[_Task]) -> None:
+    """Run tasks, until enough other threads are idle."""
     while True:
         variables, work, arguments, future = mailbox.get()
-        result: ToolResult | BaseException
-        try:
-            result = variables.run(work, *arguments)
-        except BaseException as problem:
-            result = problem
-        stays = len(_idle) < _MAX_IDLE_THREADS
-        if stays:
-            _idle.append(mailbox)
-        if future.set_running_or_notify_cancel():
-            if isinstance(result, BaseException):
-                future.set_exception(result)
+        result: ToolResult | BaseException | None = None
+        runs = future.set_running_or_notify_cancel()
+        if runs:
+            try:
+                result = variables.run(work, *arguments)
+            except BaseException as problem:
+                result = problem
+        with threads.lock:  # before the result is passed on, so that the next call finds this thread
+            stays = True
+            if threads.waiting:
+                mailbox.put(threads.waiting.popleft())
+            elif len(threads.idle) < _MAX_AT_ONCE:
+                threads.idle.append(mailbox)
             else:
-                future.set_result(result)
+                stays = False
+                threads.count -= 1
+        if isinstance(result, BaseException):
+            future.set_exception(result)
+        elif result is not None:
+            future.set_result(result)
         del variables, work, arguments, future, result
         if not stays:
             return
 
 
-os.register_at_fork(after_in_child=_idle.clear)
+def _forget_threads() -> None:
+    """Start without threads in a forked child: it has none of its parent's."""
+    global _threads
+    _threads = _Threads()
+
+
+os.register_at_fork(after_in_child=_forget_threads)
 
 
 def _has_event_loop() -> bool:
@@ -367,8 +454,38 @@ async def _await(value: Any) -> Any:
     return await value
 
 
-async def _collect(values: AsyncIterator[Any]) -> list[Any]:
-    return [value async for value in values]
+class _TimedOut(Exception):
+    """A generator had more values when the limit of its tool had passed."""
+
+
+async def _collect(values: AsyncGenerator[Any], limit: float | None, start: float) -> list[Any]:
+    left = None if limit is None else max(0.0, start + limit - time.perf_counter())
+    collected = []
+    try:
+        async with asyncio.timeout(left) as timeout, aclosing(values):
+            async for value in values:
+                collected.append(value)
+                _check_limit(limit, start)  # a generator that never waits can't be cancelled
+    except TimeoutError:
+        if timeout.expired():
+            raise _TimedOut from None
+        raise  # the tool's own
+    return collected
+
+
+def _list_of(values: Generator[Any], limit: float | None, start: float) -> list[Any]:
+    """Return the values of a generator. Close it and raise _TimedOut if the limit passes before its end."""
+    collected = []
+    with closing(values):
+        for value in values:
+            collected.append(value)
+            _check_limit(limit, start)
+    return collected
+
+
+def _check_limit(limit: float | None, start: float) -> None:
+    if limit is not None and time.perf_counter() - start > limit:
+        raise _TimedOut
 
 
 _abandoned: set[asyncio.Task[ToolResult]] = set()
@@ -401,6 +518,8 @@ async def _outcome(tool: Tool, call: ToolCall, limit: float | None, start: float
     task = asyncio.current_task()
     try:
         return _succeeded(call, await tool.function(**tool.bind(call.arguments)), limit, start)
+    except _TimedOut:
+        return _timed_out(call, limit, start)
     except (Exception, SystemExit) as problem:
         return _failed(call, problem, start)
     except asyncio.CancelledError as problem:
@@ -410,6 +529,8 @@ async def _outcome(tool: Tool, call: ToolCall, limit: float | None, start: float
 
 
 def _succeeded(call: ToolCall, value: Any, limit: float | None, start: float) -> ToolResult:
+    if inspect.isgenerator(value):
+        value = _list_of(cast("Generator[Any]", value), limit, start)
     result = _result(call, _as_text(value), False, start)
     # The limit may have passed unnoticed: during the wait for another tool, or in a blocked event loop.
     return result if limit is None or result.seconds <= limit else _timed_out(call, limit, start)
@@ -457,8 +578,6 @@ def _check_timeout(owner: str, seconds: object) -> None:
 def _as_text(value: Any) -> str:
     if isinstance(value, str):
         return str(value)
-    if inspect.isgenerator(value):
-        value = list(value)  # not inside the `try`: what it raises is an error of the tool
     try:
         return pydantic_core.to_json(value, fallback=str, inf_nan_mode="constants").decode()
     except Exception:

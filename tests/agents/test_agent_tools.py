@@ -18,6 +18,7 @@ from subprocesses import PATIENCE, run_python
 
 from memory.agents import Tool, ToolCall, ToolRegistry, ToolResult
 from memory.agents.errors import InvalidAgentInput, UnknownTool
+from memory.agents.tools import _Threads
 
 SOON = 0.05
 """A time limit in seconds, for tools that wait for ever."""
@@ -523,3 +524,148 @@ def test_cancelling_arun_cancels_async_tools() -> None:
 
     asyncio.run(main())
     assert ended == [True, True]
+
+
+# -- limits -----------------------------------------------------------------------------------
+
+
+@both_ways
+@pytest.mark.parametrize("kind", ["sync", "async", "waiting"])
+def test_a_generator_that_misses_its_limit_is_closed(how: str, kind: str) -> None:
+    closed = threading.Event()
+    count = 0
+
+    def numbers() -> Iterator[int]:
+        nonlocal count
+        try:
+            while True:
+                count += 1
+                yield count
+        finally:
+            closed.set()
+
+    async def anumbers() -> AsyncIterator[int]:
+        nonlocal count
+        try:
+            while True:
+                count += 1
+                yield count
+                if kind == "waiting":
+                    await asyncio.Event().wait()
+        finally:
+            closed.set()
+
+    registry = ToolRegistry(timeout_seconds=SOON)
+    registry.add(numbers if kind == "sync" else anumbers, name="numbers")
+    done = run(registry, call("numbers"), how=how)[0]
+    assert done.is_error
+    assert "did not end within" in done.content
+    assert closed.wait(PATIENCE)
+    consumed = count
+    run(
+        registry, call("numbers", wrong=1), how=how
+    )  # something else; the generator is not consumed meanwhile
+    assert count == consumed
+
+
+def test_a_generator_of_a_coroutine_is_limited_too() -> None:
+    async def numbers() -> Any:
+        return iter_numbers()
+
+    def iter_numbers() -> Iterator[int]:
+        while True:
+            yield 1
+
+    registry = ToolRegistry(timeout_seconds=SOON)
+    registry.add(numbers)
+    assert "did not end within" in asyncio.run(registry.arun(call("numbers")))[0].content
+
+
+@both_ways
+def test_thousands_of_calls_use_few_threads_and_give_all_results(how: str) -> None:
+    lock = threading.Lock()
+    running = most = 0
+    names: set[int] = set()
+
+    def work(number: int) -> int:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+            names.add(threading.get_ident())
+        with lock:
+            running -= 1
+        return number
+
+    registry = ToolRegistry(timeout_seconds=PATIENCE)
+    registry.add(work)
+    before = threading.active_count()
+    results = run(registry, *(call("work", number=number) for number in range(2000)), how=how)
+    assert [int(result.content) for result in results] == list(range(2000))
+    assert most <= 32
+    assert threading.active_count() <= before + 32
+
+
+@both_ways
+def test_tools_that_hang_do_not_stop_the_others(how: str) -> None:
+    release = threading.Event()
+
+    def hang() -> None:
+        release.wait()
+
+    def work(number: int) -> int:
+        return number
+
+    registry = ToolRegistry(timeout_seconds=PATIENCE)
+    registry.add(hang, timeout_seconds=SOON)
+    registry.add(work)
+    calls = [*[call("hang")] * 100, *(call("work", number=number) for number in range(100))]
+    try:
+        results = run(registry, *calls, how=how)
+    finally:
+        release.set()
+    assert all("did not end within" in result.content for result in results[:100])
+    assert [result.content for result in results[100:]] == [str(number) for number in range(100)]
+
+
+@both_ways
+def test_a_call_waits_for_a_thread_within_its_limit(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory.agents.tools._MAX_THREADS", 2)
+    monkeypatch.setattr("memory.agents.tools._threads", _Threads())
+    release = threading.Event()
+    ran: list[int] = []
+
+    def hang() -> None:
+        release.wait()
+
+    def work(number: int) -> int:
+        ran.append(number)
+        return number
+
+    registry = ToolRegistry()
+    registry.add(hang, timeout_seconds=SOON)
+    registry.add(work, timeout_seconds=SOON)
+    try:
+        run(registry, call("hang"), call("hang"), how=how)
+        assert "did not end within" in run(registry, call("work", number=1), how=how)[0].content
+    finally:
+        release.set()
+    registry.remove("work")
+    registry.add(work, timeout_seconds=PATIENCE)
+    assert run(registry, call("work", number=2), how=how)[0].content == "2"
+    assert ran == [2]  # the call that was given up never started
+
+
+def test_tools_may_run_tools() -> None:
+    registry = ToolRegistry(timeout_seconds=PATIENCE)
+
+    def inner(number: int) -> int:
+        return number
+
+    def outer(number: int) -> str:
+        return registry.run(call("inner", number=number), call("inner", number=number))[1].content
+
+    registry.add(inner)
+    registry.add(outer)
+    results = registry.run(*(call("outer", number=number) for number in range(100)))
+    assert [result.content for result in results] == [str(number) for number in range(100)]
