@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart test coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate view-speed peers screenshots
+.PHONY: bench quickstart test test-lowest coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate view-speed peers screenshots
 
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
@@ -15,6 +15,17 @@ quickstart: $(INSTALLED)
 
 test: lint types browser
 	$(BIN)/python -m pytest -n 2
+
+# The tests of the stored data and of the agent's tools, with every dependency at its lower bound (pyproject.toml).
+LOWEST := .venv-lowest
+LOWEST_TESTS := tests/test_imports.py tests/test_storing.py tests/test_durability.py tests/storage tests/compression \
+  tests/embedding tests/agents/test_agent_tools.py tests/agents/test_openai_compatible.py
+test-lowest: $(INSTALLED)
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(BIN)/python scripts/lowest.py > $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: -c $(LOWEST)/lowest.txt \
+	  -e '.[agents]' pytest pytest-timeout pytest-xdist hypothesis
+	$(LOWEST)/bin/python -m pytest -n 2 -p no:cacheprovider $(LOWEST_TESTS)
 
 # The same tests with code coverage. A third slower, so not part of `test`.
 coverage: $(INSTALLED)
@@ -78,7 +89,7 @@ screenshots: $(INSTALLED)
 	$(BIN)/python scripts/screenshots.py
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
+	rm -rf $(VENV) $(LOWEST) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 13) else \
