@@ -53,11 +53,11 @@ _CHECKS_PER_LIMIT = 64
 _ENTRY_CACHE_SHARE = 4
 """One byte in four of `cache_bytes` is for the entry cache, the rest for search indexes."""
 _MAX_UNSAVED_COUNTS = 4096
-"""Without a maintenance thread: memories with unsaved read counts before a storing call saves some."""
+"""Without a maintenance thread, a call that stores saves read counts if more memories have unsaved ones."""
 _COUNTS_PER_SAVE = 256
-"""Memories; to save their read counts takes the storing call 2 to 3 ms."""
+"""Memories whose read counts one call saves. It takes 2 to 3 ms."""
 _CHECK_COUNTS_EVERY = 64
-"""Memories stored between two looks at the number of unsaved read counts."""
+"""Memories stored between two checks of the number of unsaved read counts."""
 _COUNTS_LOST = "read counts were not saved: %s"
 
 
@@ -113,16 +113,16 @@ class AgentMemorySystem:
         config, store = self.config, self._store
         self._check_embedder()
         embedder = ContentEmbedder(self.embedder)
-        self._forms = TierCodecs(store, config, self.embedder.dimensions, codecs)
-        self._intake = Intake(embedder, self._forms, self.clock)
+        self._codecs = TierCodecs(store, config, self.embedder.dimensions, codecs)
+        self._intake = Intake(embedder, self._codecs, self.clock)
         entry_bytes = config.cache_bytes // _ENTRY_CACHE_SHARE
         self._entry_cache = cache = EntryCache(store, entry_bytes)
         self._indexes = IndexCache(
-            store, self.embedder.dimensions, self._forms.to_int8, config.cache_bytes - entry_bytes
+            store, self.embedder.dimensions, self._codecs.to_int8, config.cache_bytes - entry_bytes
         )
-        self._reader = Reader(store, self._forms, cache)
+        self._reader = Reader(store, self._codecs, cache)
         self._searcher = Searcher(self._reader, self._indexes, embedder)
-        self._transitions = Transitions(store, self._forms, config, self.clock)
+        self._transitions = Transitions(store, self._codecs, config, self.clock)
         self._writes = 0
         self._check_counts_at = _CHECK_COUNTS_EVERY
         """The number of writes at which the unsaved read counts are checked next."""
@@ -209,7 +209,7 @@ class AgentMemorySystem:
             metadata: a JSON object; searches and filters see it too.
             id: by default a new one. Storing an id again with the same content changes nothing; with
                 other content it raises `IdConflict`.
-            timestamp: when it happened (default: now). A given date can be searched for.
+            timestamp: when it happened (default: now). A search for its date finds it only if it is given.
             vector: used instead of the embedder's.
         """
         return self._store_one(
@@ -353,8 +353,8 @@ class AgentMemorySystem:
 
     def get(self, agent_id: str, id: str) -> MemoryEntry | None:
         """Return the memory with this id from whichever tier, or None."""
-        # This is the hottest read, so the entry cache is asked from here: another call would add 5 %.
-        # Only what can't be a dict key is refused at once; the rest if no memory is found.
+        # This is the hottest read, so it looks into the entry cache itself: another call would add 5 %.
+        # Plain ASCII strings are safe as keys. Whether they are valid is checked if no memory is found.
         if not (type(agent_id) is str and type(id) is str and agent_id.isascii() and id.isascii()):
             check_name("agent_id", agent_id)
             check_name("id", id)
@@ -491,7 +491,7 @@ class AgentMemorySystem:
 
         Args:
             percentage: the share of the memories in stm, from 0 to 100.
-            agent_id: by default all agents, each by itself.
+            agent_id: by default all agents; the share is taken of each agent's memories.
         """
         return self._force(Tier.STM, percentage, agent_id).moved_to_im
 
@@ -509,7 +509,7 @@ class AgentMemorySystem:
 
     def get_encoder(self, tier: TierName) -> VectorCodec:
         """Return the codec with which the tier's vectors are encoded now."""
-        return self._forms.encoder(Tier.parse(tier))
+        return self._codecs.encoder(Tier.parse(tier))
 
     def get_memory_statistics(self, agent_id: str | None = None) -> dict[str, Any]:
         """Count the memories of one agent by tier, or of all agents with the sizes of file and caches.
@@ -529,7 +529,7 @@ class AgentMemorySystem:
                 "agents": len(self._store.agents()),
                 "bytes_on_disk": self._store.bytes_on_disk(),
                 "bytes_in_cache": self._indexes.nbytes + self._entry_cache.nbytes,
-                "codecs": {tier.label: self._forms.encoder(tier).name for tier in Tier},
+                "codecs": {tier.label: self._codecs.encoder(tier).name for tier in Tier},
             }
         return statistics
 
@@ -539,7 +539,7 @@ class AgentMemorySystem:
         return {"reads": reads, "writes": self._writes, "searches": self._searcher.searches}
 
     def agents(self) -> list[str]:
-        """Return all agents that have a memory. A name is gone with the last memory."""
+        """Return all agents that have at least one memory."""
         return self._store.agents()
 
     def drop_caches(self, agent_id: str | None = None) -> None:
@@ -657,7 +657,7 @@ class AgentMemorySystem:
                     _log.warning(_COUNTS_LOST, problem)
 
     def _finest_vector(self, row: Row) -> NDArray[np.float32]:
-        vector: NDArray[np.float32] = self._forms.to_float32([(row.vector_codec, row.vector, row.fine)])[0]
+        vector: NDArray[np.float32] = self._codecs.to_float32([(row.vector_codec, row.vector, row.fine)])[0]
         return vector
 
     def _force(self, tier: Tier, percentage: float, agent_id: str | None) -> TransitionReport:
@@ -675,7 +675,7 @@ class AgentMemorySystem:
 
     def _start_in_child(self) -> None:
         """Start with empty caches and no thread: a forked child can use neither of its parent's."""
-        self._forms.start_in_child()
+        self._codecs.start_in_child()
         self._entry_cache.start_empty()
         self._indexes.start_empty()
         if self._maintenance is not None:

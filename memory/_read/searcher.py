@@ -76,11 +76,11 @@ class Searcher:
         entries: dict[int, MemoryEntry] = {}
         for start in range(0, len(ranking), _READ_AHEAD):
             matches = ranking.matches(start, start + _READ_AHEAD)
-            read_under = None
+            read_version = None
             for number, match in enumerate(matches):
                 version = self._reader.version(agent_id)
-                if version != read_under or version & 1:  # not read yet, or a memory may have changed
-                    read_under = version
+                if version != read_version or version & 1:  # not read yet, or a change is or was committed
+                    read_version = version
                     entries = self._read_matches(agent_id, matches[number:])
                 entry = entries.get(match.seq)
                 if entry is not None:
@@ -180,7 +180,7 @@ class Searcher:
                 hits = [hit for hit in hits if _matches(hit.entry, scope, condition)]
             if len(matches) < wanted or len(hits) >= k:
                 return hits if len(hits) <= k else hits[:k]
-            # Some matches were deleted meanwhile, or only looked like the filter's values: rank more.
+            # Some matches were deleted meanwhile, or do not have the exact values of the filter: rank more.
             wanted *= 4
 
     def _read_matches(self, agent_id: str, matches: Sequence[Match]) -> dict[int, MemoryEntry]:

@@ -50,9 +50,9 @@ class TransitionReport(msgspec.Struct, frozen=True, kw_only=True):
 class Transitions:
     """Decides which memories move, and moves them in batches."""
 
-    def __init__(self, store: MemoryStore, forms: TierCodecs, config: MemoryConfig, clock: Clock) -> None:
+    def __init__(self, store: MemoryStore, codecs: TierCodecs, config: MemoryConfig, clock: Clock) -> None:
         self._store = store
-        self._forms = forms
+        self._codecs = codecs
         self._config = config
         self._clock = clock
         self._unreadable: set[tuple[str, int]] = set()
@@ -117,19 +117,19 @@ class Transitions:
 
     def fit_codecs(self) -> bool:
         """Fit the codecs that are not fitted yet, if there is enough data; return whether it did."""
-        wanted = self._forms.samples_wanted()
+        wanted = self._codecs.samples_wanted()
         if wanted == 0:
             return False
         rows = self._sample(wanted)
         if len(rows) < wanted:
             return False
         try:
-            vectors = self._forms.to_float32([(row.vector_codec, row.vector, row.fine) for row in rows])
-            bodies = [self._forms.raw_body(row.body_codec, row.body) for row in rows]
+            vectors = self._codecs.to_float32([(row.vector_codec, row.vector, row.fine) for row in rows])
+            bodies = [self._codecs.raw_body(row.body_codec, row.body) for row in rows]
         except StoreCorrupt as problem:
             _log.warning("codecs are not fitted: %s", problem)
             return False
-        self._forms.fit(vectors, bodies)
+        self._codecs.fit(vectors, bodies)
         return True
 
     def give_back_space(self, pause: Pause) -> None:
@@ -171,15 +171,15 @@ class Transitions:
             return []
 
     def _encode(self, rows: Sequence[Row], target: Tier) -> list[Move]:
-        vectors = self._forms.vectors_for(
+        vectors = self._codecs.vectors_for(
             target,
-            self._forms.to_float32([(row.vector_codec, row.vector, row.fine) for row in rows]),
+            self._codecs.to_float32([(row.vector_codec, row.vector, row.fine) for row in rows]),
         )
         moves = []
         for row, (vector_codec, vector, fine) in zip(rows, vectors, strict=True):
             yield_gil()
-            raw = self._forms.raw_body(row.body_codec, row.body)
-            body_codec, body = self._forms.body_for(target, raw)
+            raw = self._codecs.raw_body(row.body_codec, row.body)
+            body_codec, body = self._codecs.body_for(target, raw)
             moves.append(
                 Move(
                     seq=row.seq,

@@ -1,7 +1,8 @@
 """Stores the memories of invocations that end at the same time in one commit.
 
-Hundreds of invocations that wait for their models often end in bursts. Storing the memories of each by
-itself needs a commit and an update of the search index for each; together they need one of both.
+Hundreds of invocations that wait for their models often end in bursts. Storing their memories one
+invocation after the other needs a commit and an index update for each of them. A batch needs only one
+commit and one index update.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class TierCodecs:
     # -- content ------------------------------------------------------------------------------
 
     def body_for(self, tier: Tier, raw: bytes) -> tuple[int, bytes]:
-        """Return the codec number and the body in the form of a tier."""
+        """Return the codec number and the body as a tier stores it."""
         return (RAW, raw) if tier is Tier.STM else self._bodies.compress(raw)
 
     def raw_body(self, number: int, body: bytes) -> bytes:
@@ -102,7 +102,7 @@ class TierCodecs:
         return self._vectors[self._in_use[tier]]
 
     def vectors_for(self, tier: Tier, vectors: NDArray[np.float32]) -> list[StoredVector]:
-        """Return vectors in the form of a tier."""
+        """Return vectors as a tier stores them."""
         number = self._in_use[tier]
         if number == FLOAT32:
             return [(FLOAT32, row.tobytes(), None) for row in vectors]
@@ -120,7 +120,7 @@ class TierCodecs:
             raise _corrupt_vector(problem) from None
 
     def _to_int8(self, stored: Sequence[StoredVector]) -> NDArray[np.int8]:
-        # A shortcut for the usual case: the memories that a search finds new are all in stm.
+        # A shortcut for the usual case: all memories that are new in the index are in stm.
         if all([number == FLOAT32 for number, _, _ in stored]):
             return to_int8(self._decode(FLOAT32, [vector for _, vector, _ in stored]))
         result = np.empty((len(stored), self._dimensions), np.int8)

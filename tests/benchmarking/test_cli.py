@@ -149,7 +149,7 @@ def test_a_broken_file_does_not_hide_the_others(tmp_path: Path, capsys: pytest.C
     )
 
 
-# -- complaints -------------------------------------------------------------------------------
+# -- stderr -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -322,7 +322,7 @@ def test_values_that_a_file_can_not_hold_are_an_error_and_nothing_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-# -- laws -------------------------------------------------------------------------------------
+# -- properties -------------------------------------------------------------------------------
 
 words = st.text(min_size=1, max_size=5)
 VALUES: list[tuple[Any, st.SearchStrategy[Any]]] = [

@@ -1,4 +1,4 @@
-"""The exact answers, to compare a target's answers with."""
+"""The exact answers of a vector search, to compare a target's answers with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROUNDING = 1e-6
 """Two texts can have the same vector: any answer as near as the last exact one is right."""
 
 
-class Exact:
+class ExactAnswers:
     """The `k` largest cosines between each question and all items; it does not keep the vectors."""
 
     def __init__(self, questions: Sequence[str], k: int) -> None:
@@ -24,7 +24,8 @@ class Exact:
         self.queries = self._embed(questions)
         self._best = np.full((len(questions), k), -np.inf, np.float32)
 
-    def take(self, items: Sequence[Item]) -> None:
+    def add(self, items: Sequence[Item]) -> None:
+        """Compare more items with the questions."""
         cosines = self.queries @ self._embed([item.content for item in items]).T
         both = np.concatenate((self._best, cosines), axis=1)
         self._best = np.partition(both, both.shape[1] - self._k, axis=1)[:, -self._k :]

@@ -22,7 +22,7 @@ class Below:
     def __init__(self, memory: AgentMemorySystem) -> None:
         self._intake = memory._intake
         self._store = memory._store
-        self._forms = memory._forms
+        self._codecs = memory._codecs
         self._indexes = memory._indexes
 
     def rows(self, agent: str, contents: Sequence[Any]) -> list[Row]:
@@ -74,4 +74,4 @@ class Below:
         return self._store.delete(agent, [id])
 
     def _decoded(self, record: Record) -> tuple[Any, dict[str, Any]]:
-        return decode_body(self._forms.raw_body(record.body_codec, record.body))
+        return decode_body(self._codecs.raw_body(record.body_codec, record.body))

@@ -1,11 +1,11 @@
-"""Agents that share one store: their work, and the crews of threads or processes that do it.
+"""Agents that share one store: their work, and the pools of worker threads or processes that do it.
 
-A crew does the work of a cell in passes. In a pass each agent stores, reads and searches the same number of
+A pool does the work of a cell in passes. In a pass each agent stores, reads and searches the same number of
 times; the agents of one worker take turns after every operation. Before the next pass all memories are
 deleted, outside of the measured time, so that each pass starts with empty agents.
 
 As a program (`python -m memory.benchmarking.benchmarks._scalability_agents`) this is one process of a
-`ProcessCrew`. It reads orders as JSON lines from standard input, and answers each on standard output.
+`ProcessPool`. It reads orders as JSON lines from standard input, and answers each on standard output.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Measurements:
     def operations(self) -> int:
         return sum(map(len, self.samples.values()))
 
-    def take(self, samples: Mapping[str, Iterable[int]]) -> None:
+    def add(self, samples: Mapping[str, Iterable[int]]) -> None:
         for kind, values in samples.items():
             self.samples[kind].extend(values)
 
@@ -132,13 +132,13 @@ def distribute(agents: Sequence[str], workers: int) -> list[list[str]]:
     return [list(agents[number::workers]) for number in range(workers)]
 
 
-class Crew(Protocol):
+class WorkerPool(Protocol):
     """Workers on one store."""
 
     def prepare(self, agents: Sequence[str], seed: str) -> None:
         """Prepare a pass."""
 
-    def go(self, measured: Measurements) -> None:
+    def run_pass(self, measured: Measurements) -> None:
         """Run the pass; add its time and its samples."""
 
     def stored(self) -> list[tuple[str, str, str]]:
@@ -148,7 +148,7 @@ class Crew(Protocol):
         """Delete what the pass stored."""
 
 
-class ThreadCrew:
+class ThreadPool:
     """Threads that share one open target; the calling thread is one of them."""
 
     def __init__(self, target: Target, workers: int) -> None:
@@ -164,7 +164,7 @@ class ThreadCrew:
             for number, part in enumerate(distribute(agents, self._workers))
         ]
 
-    def go(self, measured: Measurements) -> None:
+    def run_pass(self, measured: Measurements) -> None:
         problems: list[BaseException] = []
 
         def run(work: Work) -> None:
@@ -186,7 +186,7 @@ class ThreadCrew:
             raise problems[0]
         measured.rss_bytes = max(measured.rss_bytes, rss_bytes())
         for work in self._works:
-            measured.take(work.samples)
+            measured.add(work.samples)
 
     def stored(self) -> list[tuple[str, str, str]]:
         return [each for work in self._works for each in work.stored()]
@@ -196,7 +196,7 @@ class ThreadCrew:
             work.clean()
 
 
-class ProcessCrew:
+class ProcessPool:
     """Processes that each open the same store; reused for one store after another."""
 
     def __init__(self, target_name: str, most: int) -> None:
@@ -211,7 +211,7 @@ class ProcessCrew:
         self._workers = 0
 
     @contextmanager
-    def on(self, folder: Path, workers: int) -> Iterator[None]:
+    def opened(self, folder: Path, workers: int) -> Iterator[None]:
         """Open the store of a folder in the first `workers` processes."""
         self._workers = workers
         self._each([{"do": "open", "folder": str(folder), "number": number} for number in range(workers)])
@@ -226,14 +226,14 @@ class ProcessCrew:
             ]
         )
 
-    def go(self, measured: Measurements) -> None:
+    def run_pass(self, measured: Measurements) -> None:
         start = time.perf_counter()
         answers = self._each([{"do": "go"}] * self._workers)
         measured.wall_seconds += time.perf_counter() - start
         measured.cpu_seconds += sum(answer["cpu_seconds"] for answer in answers)
         measured.rss_bytes = max(measured.rss_bytes, sum(answer["rss_bytes"] for answer in answers))
         for answer in self._each([{"do": "samples"}] * self._workers):
-            measured.take(answer["samples"])
+            measured.add(answer["samples"])
 
     def stored(self) -> list[tuple[str, str, str]]:
         answers = self._each([{"do": "stored"}] * self._workers)
@@ -283,7 +283,7 @@ def _send(pipe: IO[bytes] | None, message: Any) -> None:
 
 
 def main() -> None:
-    """Serve a `ProcessCrew` until it closes the pipe."""
+    """Serve a `ProcessPool` until it closes the pipe."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a target's prints go to the log
     bench = Bench(target=sys.argv[1])

@@ -1,6 +1,6 @@
 """A category as a program: `python -m memory.benchmarking.benchmarks.agent_execution`, and the like.
 
-Everything runs in one process, with the interface of the second specification document. To find out what
+Everything runs in one process, through `BenchmarkRunner`. To find out what
 became slower, use `membench run`: it measures the same operations in several fresh processes.
 """
 

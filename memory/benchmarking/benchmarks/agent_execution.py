@@ -62,7 +62,7 @@ def benchmark_simple_invocation(
     separately.
 
     Args:
-        iterations: how many invocations are timed at least, and how many run at once
+        iterations: the smallest number of invocations to time; as many run at once
     """
     bench = bench or Bench()
     questions = sentences(QUERIES, bench.seed + 1)
@@ -135,7 +135,7 @@ def benchmark_session_creation(
     there.
 
     Args:
-        iterations: how many sessions are timed at least
+        iterations: the smallest number of sessions to time
     """
     bench = bench or Bench()
     with own_memory(bench), bench.folder() as folder:

@@ -75,10 +75,10 @@ def benchmark_embedding_quality(
     """What a vector loses in each tier and codec, and how many of its neighbours are still found.
 
     Read `neighbour_recall_at_10` together with `bytes_per_vector`. `pick` names the codec with the highest
-    recall within a quarter, a sixteenth and a thirty-second of the full vector's bytes. Codecs and stores
-    are fitted on other data of the same kind; those of `mixed` on all kinds together, which is harder. A
-    tier may keep a small code and a finer form: `ltm` is both (searched by the finer form, with the bytes
-    of both), and `ltm_small_code` is the small code alone.
+    recall within a quarter, a sixteenth and a thirty-second of the full vector's bytes. All codecs are
+    fitted on other data of the same kind. `mixed` has all kinds in one store, which is harder. A tier may
+    keep two vectors: a small code and a finer one. `ltm` searches the finer vector and counts the bytes of
+    both; `ltm_small_code` is the small code alone.
 
     Args:
         test_data_categories: kinds of data: navigation, dialogue, inventory
@@ -214,7 +214,7 @@ def benchmark_compression_ratio(
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """How much smaller memories are in each tier than their JSON and float32 vectors, and how fast it is.
+    """How much smaller memories are in each tier than their JSON and float32 vectors; speed of the codecs.
 
     Read `raw_to_kept_ratio` as what compression saves: raw bytes of content and vector ÷ kept bytes.
     `raw_to_disk_ratio` includes keys and search indexes: it divides by how much a store in use grew. The

@@ -64,13 +64,13 @@ def benchmark_baseline(
     """How long it takes to build a model's context for an agent with a few sessions and tools.
 
     Read it as the work of the loop before each call of the model. `first` is a new `ContextBuilder` in a
-    running process: it searches the memory and reads the other sessions. But the history is in RAM, because
-    the same `SessionStore` wrote it, and token counts of known texts (tools, prompt, other sessions) are
-    cached. `cold` has neither: its store is another object on the same file, and its token counter is new.
-    Still cached there: the memory's index, the tokens of single words, the schemas of the tools, the pages
-    of the file. `rebuild` is the context of `first` after one more message that is not a question.
-    `rebuild_with_question` is after a new question, which needs a new search. `tokens_built` is the size of
-    the context; nothing is left out.
+    running process: it searches the memory and reads the other sessions. The history is in RAM, because the
+    same `SessionStore` wrote it. Token counts of known texts (tools, prompt, other sessions) are cached.
+    `cold` has no history in RAM and no token counts: its store is another object on the same file, and its
+    token counter is new. `cold` still has these caches: the memory's index, the tokens of single words, the
+    schemas of the tools, the pages of the file. `rebuild` is the context of `first` after one more message
+    that is not a question. `rebuild_with_question` is after a new question, which needs a new search.
+    `tokens_built` is the size of the context; nothing is left out.
 
     Args:
         sessions: how many other sessions the agent has, all of them shown in the context

@@ -76,10 +76,10 @@ def benchmark_api_overhead(
     before, from RAM. `facade` and `below` are timed in turns. `below` is, for each method: `add`: checking,
     embedding, encoding and the store's commit; `get`: the store's record and decoding it; `search`: the
     vector index, the store's records and decoding them; `update`: reading the row, preparing the new one
-    and replacing it; `delete`: the store's commit. The overhead of reading is the difference of the two
-    times. For writing, the noise of the commits would hide the difference: there it is the time that the
-    facade's calls spend outside of these parts. `store_only` of `add` takes ready-made rows, and
-    `preparing_us` is the time to make them.
+    and replacing it; `delete`: the store's commit. For `get` and `search` the overhead is the difference of
+    the two times. For the others the noise of the commits would hide a difference, so the overhead is the
+    time that a call of the facade spends outside of these parts. `store_only` of `add` takes ready-made
+    rows, and `preparing_us` is the time to make them.
 
     Args:
         num_operations: how many calls of each method are timed on each side; a fifth as many searches

@@ -125,7 +125,7 @@ def benchmark_short_query(
 
     Args:
         entries: how many memories the agent has
-        iterations: how many searches are timed at least, each with another question
+        iterations: the smallest number of searches to time, each with another question
     """
     bench = bench or Bench()
     questions = list(islice(_short(bench.seed + 1), iterations))
@@ -151,7 +151,7 @@ def benchmark_long_query(
 
     Args:
         entries: how many memories the agent has
-        iterations: how many searches are timed at least, each with another question
+        iterations: the smallest number of searches to time, each with another question
     """
     bench = bench or Bench()
     questions = list(islice(_long(bench.seed + 1), iterations))
@@ -205,7 +205,7 @@ def benchmark_vector_search(
 ) -> dict[str, Any]:
     """How long a search by a ready-made vector takes, compared with the same question as text.
 
-    Read `vector_to_text` as the part of a plain search that finds near vectors. The rest embeds the
+    Read `vector_to_text` as the share of a text search's time that finds near vectors. The rest embeds the
     question and looks up its words. It matters to callers that keep the vectors of their questions. The two
     kinds are timed in turns.
 

@@ -89,7 +89,8 @@ def benchmark_transition_accuracy(
     is read back by id and compared field by field. A search with its content also looks for it:
     `avg_similarity` is the similarity of the result (vectors are compressed with loss on the way).
     `correctly_transitioned` counts memories in the right tier with the same content, step and kind.
-    `preservation_rate` is the share of those that the search also finds with `similarity_threshold`. The
+    `preservation_rate` is the share that is also found with at least `similarity_threshold`, and
+    `importance_preservation_correlation` is the correlation of importance and being preserved. The
     benchmark sets the clock forward instead of waiting.
 
     Args:
@@ -480,8 +481,9 @@ def benchmark_importance_scoring(
     Read it as how well the memory chooses. `prioritisation_effectiveness` is the value of the kept memories
     (importance × 3 in stm, × 2 in im, × 1 in ltm, 0 if evicted) ÷ the value of the best possible choice,
     which needs all importances in advance; 1.0 is optimal. `kept_importance` is the same without the
-    weights of the tiers. `retention_rate` is the share of a level that is in a tier. The order in which
-    memories arrive should not matter.
+    weights of the tiers. `retention_rate` is the share of a level that is in a tier. `rank_correlation`
+    is the correlation of importance and tier, from the lowest to the highest. The order in which memories
+    arrive should not matter.
 
     Args:
         tier_limits: how many memories stm, im and ltm may hold

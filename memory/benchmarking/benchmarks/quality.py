@@ -92,11 +92,12 @@ def benchmark_retrieval_quality(
     """How many of the passages that answer a question are among the first that a search finds.
 
     Read `recall_at_5` as the share of the passages needed for an answer that are among the first five
-    results. The same questions are answered by `random`, `newest_first` and plain stemmed `bm25`: a memory
-    should beat them. Intervals are over questions, clustered by conversation. `no_answer_separation` is the
-    chance that a question with an answer scores higher than one without (0.5 is chance). The target gets
-    the passages with their time, speaker and session number, and the text of the questions. It returns at
-    most 10 passages, and always fewer than all.
+    results. `any_at_5` is the share of the questions with at least one of these passages among the first
+    five, `all_at_5` the share with all. The same questions are answered by `random`, `newest_first` and
+    plain stemmed `bm25`: a memory should beat them. Intervals are over questions, clustered by
+    conversation. `no_answer_separation` is the chance that a question with an answer scores higher than one
+    without (0.5 is chance). The target gets the passages with their time, speaker and session number, and
+    the text of the questions. It returns at most 10 passages, and always fewer than all.
 
     Args:
         data_sets: `synthetic`, names from `membench data`, or paths (LoCoMo, LongMemEval, BEIR)

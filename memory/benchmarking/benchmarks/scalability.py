@@ -24,7 +24,7 @@ from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
 
 if TYPE_CHECKING:
-    from memory.benchmarking.benchmarks._scalability_agents import Crew
+    from memory.benchmarking.benchmarks._scalability_agents import WorkerPool
     from memory.benchmarking.measure.open_loop import OpenLoop
     from memory.benchmarking.measure.timeline import Reading
 
@@ -33,7 +33,7 @@ _MB = 1e6
 
 # -- agent_scaling --------------------------------------------------------------------------------
 
-_PROCESSES_A_CORE = 4
+_MAX_PROCESSES_PER_CORE = 4
 """The most processes per core: more would measure the scheduler."""
 _PERCENTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
 
@@ -101,7 +101,7 @@ def benchmark_agent_scaling(
 
 
 def _by_threads(bench: Bench, counts: Sequence[int], workers: Sequence[int]) -> dict[str, Any]:
-    from memory.benchmarking.benchmarks._scalability_agents import ThreadCrew
+    from memory.benchmarking.benchmarks._scalability_agents import ThreadPool
 
     cells: dict[str, Any] = {}
     for parallel in workers:
@@ -112,9 +112,9 @@ def _by_threads(bench: Bench, counts: Sequence[int], workers: Sequence[int]) -> 
         for count in counts:
             if count >= parallel:
                 with bench.target() as target:
-                    crew = ThreadCrew(target, parallel)
-                    cell = _cell(crew, count, counts[-1] // count, bench.seed)
-                    bench.acknowledged(target, *_as_items(crew.stored()))
+                    pool = ThreadPool(target, parallel)
+                    cell = _cell(pool, count, counts[-1] // count, bench.seed)
+                    bench.acknowledged(target, *_as_items(pool.stored()))
                 cells.setdefault(f"parallel_{parallel}", {})[f"agents_{count}"] = cell
     return cells
 
@@ -122,14 +122,14 @@ def _by_threads(bench: Bench, counts: Sequence[int], workers: Sequence[int]) -> 
 def _by_processes(
     bench: Bench, counts: Sequence[int], workers: Sequence[int]
 ) -> dict[str, Any] | NotAvailable:
-    from memory.benchmarking.benchmarks._scalability_agents import ProcessCrew
+    from memory.benchmarking.benchmarks._scalability_agents import ProcessPool
 
     if not (bench.capabilities.processes and bench.capabilities.persistence):
         return not_available(f"{bench.system} can't be shared by processes")
-    most = _PROCESSES_A_CORE * _cores()
+    most = _MAX_PROCESSES_PER_CORE * _cores()
     fitting = [parallel for parallel in workers if parallel <= min(most, counts[-1])]
     cells: dict[str, Any] = {}
-    with ProcessCrew(bench.target_name, max(fitting, default=0)) as crew:
+    with ProcessPool(bench.target_name, max(fitting, default=0)) as pool:
         for parallel in workers:
             if parallel > most:
                 reason = f"{parallel} processes are too many for {_cores()} cores"
@@ -138,9 +138,9 @@ def _by_processes(
             for count in counts:
                 if count >= parallel:
                     with bench.target_folder() as folder:
-                        with crew.on(folder, parallel):
-                            cell = _cell(crew, count, counts[-1] // count, bench.seed)
-                            stored = crew.stored()
+                        with pool.opened(folder, parallel):
+                            cell = _cell(pool, count, counts[-1] // count, bench.seed)
+                            stored = pool.stored()
                         with bench.open_target(folder) as target:
                             bench.acknowledged(target, *_as_items(stored))
                     cells.setdefault(f"parallel_{parallel}", {})[f"agents_{count}"] = cell
@@ -148,21 +148,21 @@ def _by_processes(
 
 
 def _as_items(stored: Iterable[tuple[str, str, str]]) -> tuple[list[str], list[Item]]:
-    """Return ids and items of what a crew stored: agent, id and content."""
+    """Return ids and items of what a pool stored: agent, id and content."""
     memories = list(stored)
     return [id_ for _, id_, _ in memories], [Item(agent, content) for agent, _, content in memories]
 
 
-def _cell(crew: Crew, count: int, passes: int, seed: int) -> dict[str, Any]:
+def _cell(pool: WorkerPool, count: int, passes: int, seed: int) -> dict[str, Any]:
     from memory.benchmarking.benchmarks._scalability_agents import Measurements
 
     agents = [f"agent {number}" for number in range(count)]
     measured = Measurements()
     for number in range(passes):
         if number:
-            crew.clean()
-        crew.prepare(agents, f"{seed} {number}")
-        crew.go(measured)
+            pool.clean()
+        pool.prepare(agents, f"{seed} {number}")
+        pool.run_pass(measured)
     times = {
         kind: dict(zip(_PERCENTILES, percentiles(samples, _PERCENTILES.values()), strict=True))
         for kind, samples in measured.milliseconds().items()
@@ -213,15 +213,15 @@ _STORES = 100
 """How many of the memories that a size adds are stored one by one."""
 _READS = 500
 _K = 10
-_ROOM = Metric("B", "lower")
+_BYTES = Metric("B", "lower")
 
 
 @declare(
     headline="size_*/text_search/p50_ms",
     rounds=3,
     reports=[*TIMED, "growth_exponent"],
-    disk_bytes_per_memory=_ROOM,
-    rss_bytes_per_memory=_ROOM,
+    disk_bytes_per_memory=_BYTES,
+    rss_bytes_per_memory=_BYTES,
     recall_at_10=SHARE,
     cross_tier_to_slowest_tier=Metric("×", "lower"),
     profiles={"quick": {"data_volumes": [100, 500]}, "standard": {"data_volumes": [1000, 10000]}},
@@ -262,13 +262,13 @@ def benchmark_memory_size_scaling(
     Args:
         data_volumes: how many memories the agent has
     """
-    from memory.benchmarking.benchmarks._exact_answers import Exact
+    from memory.benchmarking.benchmarks._exact_answers import ExactAnswers
 
     bench = bench or Bench()
     volumes = sorted(set(data_volumes))
-    abilities = bench.capabilities
+    capabilities = bench.capabilities
     questions = list(islice(sentences(QUERIES, bench.seed + 1), _QUERIES))
-    exact = Exact(questions, _K)
+    exact = ExactAnswers(questions, _K)
     known = _Sample(_READS, bench.seed)
     written = Acknowledged(bench.seed)
     texts = _texts(bench.seed)
@@ -280,21 +280,21 @@ def benchmark_memory_size_scaling(
         empty = rss_bytes()
         for volume in volumes:
             singles = min(_STORES, math.ceil((volume - held) * _TIER_SHARES["stm"]))
-            for place, count in _shares(volume - held, singles, abilities.places).items():
+            for place, count in _shares(volume - held, singles, capabilities.places).items():
                 for items in _batches(texts, count):
                     ids = target.add(items, place)
-                    known.take(ids)
+                    known.add(ids)
                     written.take(target, ids, items)
-                    exact.take(items)
+                    exact.add(items)
             items = [Item(AGENT, next(texts)) for _ in range(singles)]
             timing, ids = _store(bench, target, items, f"store at {volume:,}")
             cell: dict[str, Any] = {"store": timing}
-            known.take(ids)
+            known.add(ids)
             written.take(target, ids, items)
-            exact.take(items)
+            exact.add(items)
             held = volume
             target.flush()
-            if abilities.persistence:
+            if capabilities.persistence:
                 opened.close()
                 cell["disk_bytes_per_memory"] = disk_bytes(folder) / volume
                 target = opened.enter_context(bench.open_target(folder))
@@ -319,7 +319,7 @@ class _Sample:
         self._seen = 0
         self.ids: list[str] = []
 
-    def take(self, ids: Sequence[str]) -> None:
+    def add(self, ids: Sequence[str]) -> None:
         for id_ in ids:
             self._seen += 1
             place = self._rng.randrange(self._seen)
@@ -361,7 +361,7 @@ def _store(bench: Bench, target: Target, items: Sequence[Item], label: str) -> t
 
 
 def _load_embedder(target: Target) -> None:
-    """Load the embedder: it does not grow with the memories."""
+    """Load the embedder, so that its RAM is not counted as RAM of the memories."""
     target.add_one(Item("another agent", "to load the embedder"))
     if target.capabilities.search:
         target.search("another agent", "the embedder", 1)
@@ -372,13 +372,13 @@ def _times(
     bench: Bench, target: Target, questions: Sequence[str], exact: Any, reads: Sequence[str], volume: int
 ) -> dict[str, Any]:
     """Time reading and searching at one size."""
-    abilities = target.capabilities
+    capabilities = target.capabilities
     found: dict[str, Any] = {
         "read": bench.time(
             lambda id_: target.get_one(AGENT, id_), reads, calls=len(reads), label=f"read at {volume:,}"
         )
     }
-    if not abilities.search:
+    if not capabilities.search:
         return found | _without(f"{target.name} has no search", "first_search", "text_search", *_BY_VECTOR)
     found["first_search"] = bench.time(
         lambda: target.search(AGENT, questions[0], _K), calls=1, warm_up=0, label=f"first at {volume:,}"
@@ -386,7 +386,7 @@ def _times(
     found["text_search"] = bench.time(
         lambda text: target.search(AGENT, text, _K), questions, label=f"text search at {volume:,}"
     )
-    if not abilities.vector_queries:
+    if not capabilities.vector_queries:
         return found | _without(f"{target.name} can't be searched by a vector", *_BY_VECTOR)
     vectors = list(exact.queries)
     found["vector_search"] = bench.time(
@@ -395,7 +395,7 @@ def _times(
         label=f"vector search at {volume:,}",
     )
     found["recall_at_10"] = exact.recall([target.search_vector(AGENT, vector, _K) for vector in vectors])
-    if not abilities.tiers:
+    if not capabilities.tiers:
         return found | _without(f"{target.name} has no tiers", "cross_tier_to_slowest_tier")
     found["tiers"] = {
         tier: bench.time(
@@ -403,7 +403,7 @@ def _times(
             vectors,
             label=f"{tier} search at {volume:,}",
         )
-        for tier in abilities.tiers
+        for tier in capabilities.tiers
     }
     slowest = max(timing["p50_ms"] for timing in found["tiers"].values())
     return found | {"cross_tier_to_slowest_tier": found["vector_search"]["p50_ms"] / slowest}
@@ -436,16 +436,18 @@ _LIVE = 500
 """Memories in the store: every store operation has a matching delete."""
 _MIX = ("store", "store", "delete", "delete", "read", "read", "read", "read", "search", "search")
 _WORKERS = 4
-_PATIENCE_SECONDS = 1.0
-_WHILE_CACHES_FILL = 150_000
+_MAX_WAIT_SECONDS = 1.0
+"""An operation that waits longer is dropped."""
+_WARM_UP_OPERATIONS = 150_000
 """Operations before the readings count for a leak. The memory's caches are full after 40,000 of them, and
 Python's allocations hardly grow after that. But live objects spread over the pages of all malloc arenas. So
 resident memory rose for about 60,000 operations with one arena, and for up to 150,000 with those of four
 threads; then it stayed level up to operation 700,000."""
-_LEAST_FOR_A_LEAK = 2 * _WHILE_CACHES_FILL
-_MOST_UNDONE = 0.001
-"""The largest share of arrivals that may be dropped. A store operation whose delete is dropped leaves a
-memory: when 100,000 of 120,000 arrivals were dropped, the 500 memories became 406 or 609."""
+_MIN_LEAK_OPERATIONS = 2 * _WARM_UP_OPERATIONS
+"""Operations that a run needs before it can measure a leak."""
+_MAX_UNDONE_SHARE = 0.001
+"""The largest share of arrivals that may be dropped or fail. A store operation whose delete is dropped
+leaves a memory: when 100,000 of 120,000 arrivals were dropped, the 500 memories became 406 or 609."""
 _READINGS = 300
 _SHORTEST_INTERVAL = 0.005
 _NOTHING_DROPPED = "No operation failed or was dropped."
@@ -514,12 +516,12 @@ def benchmark_resource_utilization(
     Read `latency/all/p99_ms` as the time that a caller waits in one of a hundred cases. It counts from the
     intended start, so a stall delays every operation that arrives during it. Arrivals are independent (a
     Poisson process), and 4 threads serve them where threads can share the target. Operations that wait
-    longer than a second are dropped. Of ten operations two store, two delete, four read and two search,
-    over 500 memories. So the interval of `leak_bytes_per_operation`, the slope of resident memory, should
-    contain 0. The first 150,000 operations do not count for it, because caches fill. It needs 300,000
-    operations with hardly any dropped, so that the number of memories stays the same. Before each reading
-    the allocator returns its free pages. `generator_late_*` is how late the benchmark itself started
-    operations.
+    longer than a second are dropped. Of ten operations two store, two delete, four read and two search. So
+    there are always about 500 memories, and resident memory should not grow. `leak_bytes_per_operation` is
+    its slope; without a leak the interval contains 0. The first 150,000 operations do not count for it,
+    because caches fill. It needs 300,000 operations with hardly any dropped, so that the number of memories
+    stays the same. Before each reading the allocator returns its free pages. `generator_late_*` is how late
+    the benchmark itself started operations.
 
     Args:
         duration_seconds: how long operations arrive
@@ -529,21 +531,21 @@ def benchmark_resource_utilization(
     from memory.benchmarking.measure.timeline import Timeline
 
     bench = bench or Bench()
-    abilities = bench.capabilities
+    capabilities = bench.capabilities
     starts = poisson_starts(operation_rate, duration_seconds, bench.seed)
-    kinds = _mixed(len(starts), abilities.search, bench.seed)
+    kinds = _mixed(len(starts), capabilities.search, bench.seed)
     progress = Progress()
     every = min(max(duration_seconds / _READINGS, _SHORTEST_INTERVAL), 1.0)
     with bench.target() as target:
         operation = _Operations(bench, target, kinds)
-        before = give_back_free_memory if len(starts) >= _LEAST_FOR_A_LEAK else None
+        before = give_back_free_memory if len(starts) >= _MIN_LEAK_OPERATIONS else None
         with Timeline(every, lambda: progress.done, before) as timeline:
             loop = run_open_loop(
                 operation,
                 starts,
                 kinds,
-                workers=_WORKERS if abilities.threads else 1,
-                patience_seconds=_PATIENCE_SECONDS,
+                workers=_WORKERS if capabilities.threads else 1,
+                max_wait_seconds=_MAX_WAIT_SECONDS,
                 progress=progress,
             )
         operation.note_what_is_left()
@@ -584,15 +586,15 @@ def _leak(loop: OpenLoop, readings: Sequence[Reading]) -> Score | NotAvailable:
     """Return by how much resident memory rises per operation, after the caches are full."""
     from memory.benchmarking.measure.trend import trend
 
-    steady = [each for each in readings if each.done >= _WHILE_CACHES_FILL]
+    steady = [each for each in readings if each.done >= _WARM_UP_OPERATIONS]
     slope = trend([each.done for each in steady], [each.rss_bytes for each in steady], warm_up_share=0)
-    if loop.done < _LEAST_FOR_A_LEAK or slope is None:
+    if loop.done < _MIN_LEAK_OPERATIONS or slope is None:
         return not_available(
             f"{loop.done} operations are too few to tell a leak from filling caches: raise operation_rate"
-            f" or duration_seconds until there are {_LEAST_FOR_A_LEAK:,}"
+            f" or duration_seconds until there are {_MIN_LEAK_OPERATIONS:,}"
         )
     undone = loop.dropped + loop.failed
-    if undone > _MOST_UNDONE * loop.arrivals:
+    if undone > _MAX_UNDONE_SHARE * loop.arrivals:
         return not_available(
             f"{undone} of {loop.arrivals} operations were dropped or failed, so the number of memories"
             " did not stay the same: lower operation_rate"

@@ -185,7 +185,7 @@ def benchmark_read_latency(
     complexity 1.
 
     Args:
-        num_samples: how many memories are stored, and at least how many reads are timed
+        num_samples: how many memories are stored; at least as many reads are timed
         batch_sizes: how many memories one call reads
         settle_memories: how many other memories the target stores first, to fit its codecs
         contents: states, texts (lines of conversations of about 35 tokens), or both

@@ -11,10 +11,13 @@ from collections.abc import Sequence
 from memory.benchmarking.measure.turn_control import TimingPlan, TimingProposal
 
 BLOCK_NS = 200_000
+"""The intended length of a block."""
 TURN_NS = 600_000
+"""The intended length of a turn."""
 LEAST_TURNS = 10
 """Turns that the median over turns needs; fewer only if there are fewer samples."""
 MOST_TURNS = 100
+"""The most turns of a timing."""
 WANTED_TURNS = 80
 """Turns to reach if one call is longer than TURN_NS: then every call is a turn."""
 LONGEST_NS = 80_000_000

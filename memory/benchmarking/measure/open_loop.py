@@ -6,7 +6,7 @@
 
 A closed loop starts the next operation when the last one is done. It sends less load to a system that
 stalls, and so hides the stall ("coordinated omission", Gil Tene). Here a latency counts from the intended
-start. Workers take the arrivals in order. An arrival that no worker could start within `patience_seconds`
+start. Workers take the arrivals in order. An arrival that no worker could start within `max_wait_seconds`
 is dropped and counted. Each worker has its own HDR histograms, which are merged at the end.
 """
 
@@ -129,7 +129,7 @@ def run_open_loop(
     kinds: Sequence[str],
     *,
     workers: int = 1,
-    patience_seconds: float = 1.0,
+    max_wait_seconds: float = 1.0,
     progress: Progress | None = None,
 ) -> OpenLoop:
     """Call an operation once for each arrival, at its time.
@@ -139,7 +139,7 @@ def run_open_loop(
         starts: intended starts in seconds from now, ascending, at least one.
         kinds: the kind of operation of each arrival; latencies are grouped by it.
         workers: how many threads call the operation.
-        patience_seconds: an arrival that is this late is dropped.
+        max_wait_seconds: an arrival that is this late is dropped.
         progress: counts the operations that are done.
     """
     if not starts or len(starts) != len(kinds):
@@ -148,7 +148,7 @@ def run_open_loop(
     records = [_WorkerRecord({kind: Latencies() for kind in set(kinds)}) for _ in range(workers)]
     lock = threading.Lock()
     arrivals = iter(range(len(starts)))
-    patience = round(patience_seconds * 1e9)
+    patience = round(max_wait_seconds * 1e9)
     origin = wall_ns()
 
     def work(record: _WorkerRecord) -> None:

@@ -130,7 +130,7 @@ def time_calls(
     check_whole("work", work, 1)
     stream = chain.from_iterable(repeat(items)) if items is not None else None
     wall: list[int] = []
-    sizes, walls, cpus, shares = [], [], [], []
+    sizes, walls, cpus, sample_shares = [], [], [], []
     with frozen_heap():
         call_ns = _warm_up(operation, request)
         plan = _plan(call_ns, request, turn_control)
@@ -142,16 +142,16 @@ def time_calls(
                 for size in turn:
                     start = len(wall)
                     cpu, elapsed = time_block(operation, stream, size, plan.calls_per_sample, wall)
-                    on_clock = sum(wall[start:])
+                    in_samples = sum(wall[start:])
                     sizes.append(size)
-                    walls.append(on_clock)
+                    walls.append(in_samples)
                     cpus.append(cpu)
-                    shares.append(on_clock / max(elapsed, 1))
+                    sample_shares.append(in_samples / max(elapsed, 1))
             if turn_control is not None:
                 turn_control.next_turn()
-    # The wall time leaves out the loop around the samples, so the CPU time must too. The loop's share is
-    # that of the median block: a block that was interrupted between samples would distort it.
-    share = statistics.median(shares)
+    # The wall time is that of the samples, without the loop around them. So only the samples' share of a
+    # block's CPU time counts. It is the median over blocks, because an interrupted block would distort it.
+    share = statistics.median(sample_shares)
     return Timing(
         tuple(wall),
         tuple(sizes),
@@ -256,9 +256,9 @@ def time_block(
             keep(clock() - start)
     elif stream is None:
         for _ in repeat(None, samples):
-            turns = repeat(None, per_sample)
+            calls = repeat(None, per_sample)
             start = clock()
-            for _ in turns:
+            for _ in calls:
                 operation()
             keep(clock() - start)
     elif per_sample == 1:

@@ -16,7 +16,7 @@ _MOST_CHARACTERS = 500
 
 
 def load_file(path: Path) -> ModuleType:
-    """Import a file as a module; meanwhile its folder is on the path, for imports of its neighbours."""
+    """Import a file as a module. It can import other files of its folder."""
     path = path.resolve()
     if not path.is_file():
         raise BrokenBenchmark(f"{path} is not a file: pass the path of a Python file")

@@ -153,7 +153,7 @@ class AgentMemoryTarget(Target):
             VectorForm(
                 system.get_encoder(rows[0].tier.label).name,
                 sum(len(row.vector) for row in rows) / len(rows),
-                system._forms.to_float32(coarse),
+                system._codecs.to_float32(coarse),
             )
         ]
         if all(row.fine is not None for row in rows):
@@ -162,13 +162,13 @@ class AgentMemoryTarget(Target):
                 VectorForm(
                     "int8",
                     sum(len(row.fine or b"") for row in rows) / len(rows),
-                    system._forms.to_float32(fine),
+                    system._codecs.to_float32(fine),
                 )
             )
         return Kept(content_bytes, tuple(forms))
 
     def coding(self, place: str) -> Coding:
-        forms, tier = self.memory._forms, Tier.parse(place)
+        forms, tier = self.memory._codecs, Tier.parse(place)
         return Coding(
             encode_content=lambda content: forms.body_for(tier, encode_body(content, {})),
             decode_content=lambda encoded: decode_body(forms.raw_body(*encoded))[0],

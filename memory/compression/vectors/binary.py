@@ -45,6 +45,7 @@ class BinaryCodec(VectorCodec):
         self.min_fit_vectors = 2
 
     def _shapes(self) -> Mapping[str, tuple[int, ...]]:
+        # "heights": the mean absolute value of each dimension. Stored codecs have this name.
         shapes = {"mean": (self.dimensions,), "heights": (self.dimensions,)}
         return shapes | ({"rotation": (self.dimensions, self.dimensions)} if self.rotate else {})
 
@@ -61,7 +62,7 @@ class BinaryCodec(VectorCodec):
 
     def _encode(self, units: Floats) -> Codes:
         values = units - self._learnt["mean"]
-        # A threshold above 0: a component that is zero but for rounding must not get a random sign.
+        # The threshold is above 0, so that a rounding error of a zero component does not choose its sign.
         signs = (product(values, self._learnt["rotation"]) if self.rotate else values) > 1e-6
         codes = np.packbits(signs, axis=1)
         # No set bit means the zero vector. A code with one set bit is the nearest one to it.

@@ -1,4 +1,4 @@
-"""The compression benchmarks at tiny sizes: shapes, laws, n/a, and figures that fall when they should."""
+"""The compression benchmarks at tiny sizes: shapes, properties, n/a, and figures that must fall."""
 
 from __future__ import annotations
 

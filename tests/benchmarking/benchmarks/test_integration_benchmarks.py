@@ -101,8 +101,8 @@ def test_what_is_stored_by_hand_is_what_the_hook_stores(bench: Bench) -> None:
     assert remembered == [each for pair in zip(*by_hand.values(), strict=True) for each in pair]
 
 
-class ForgetfulTarget(SQLiteBaselineTarget):
-    """Fails at one step."""
+class FailingTarget(SQLiteBaselineTarget):
+    """Raises an error at step 3."""
 
     def add_one(self, item: Any, place: str | None = None) -> str:
         if item.step == 3:
@@ -113,7 +113,7 @@ class ForgetfulTarget(SQLiteBaselineTarget):
 def test_hooks_that_could_not_store_fail_the_benchmark(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use(monkeypatch, ForgetfulTarget)
+    use(monkeypatch, FailingTarget)
     monkeypatch.setattr(integration._TargetAsMemory, "add_ready", lambda *_: "would raise itself")
     with pytest.raises(AssertionError, match="1 calls were not stored"):
         integration.benchmark_hook_implementation(num_steps=10, bench=bench)
@@ -146,7 +146,7 @@ def test_two_frameworks_run_with_and_without_the_memory(bench: Bench) -> None:
     assert cart["with_memory"]["reward"] == cart["without_memory"]["reward"] > 0
     assert graph["without_memory"]["reward"] == 0
     assert graph["with_memory"]["reward"] == graph["as_store"]["reward"] == 1
-    assert cart["writes"] == cart["steps"] + 3  # and a policy an episode
+    assert cart["writes"] == cart["steps"] + 3  # each episode also stores its policy
     assert graph["writes"] == 15
     for each in (cart, graph):
         reads = sum(place["reads"] for place in each["accesses"].values())
@@ -173,7 +173,7 @@ def test_a_read_counts_for_the_tier_of_the_memory_at_that_time(bench: Bench) -> 
 
         read = reads.counted(read_both)
         read(0)
-        target.get_one("ann", ids[0])  # somebody else's turn
+        target.get_one("ann", ids[0])  # outside `read`: not counted
         target.maintain()
         read(1)
         found = integration._accesses(target, reads, reads=4, writes=2)
@@ -182,7 +182,7 @@ def test_a_read_counts_for_the_tier_of_the_memory_at_that_time(bench: Bench) -> 
 
 
 class Shelves(SQLiteBaselineTarget):
-    """Has tiers, and says of no memory in which it was."""
+    """Has tiers, but does not report from which tier it read a memory."""
 
     name = "shelves"
     capabilities = replace(SQLiteBaselineTarget.capabilities, tiers=("top", "bottom"))
@@ -215,7 +215,7 @@ def test_a_memory_that_returns_wrong_content_gets_a_lower_reward(
     cart, graph = found["gymnasium"], found["langgraph"]
     assert cart["with_memory"]["reward"] < cart["without_memory"]["reward"]
     assert graph["with_memory"]["reward"] == 0
-    assert graph["as_store"]["reward"] == 1  # which goes past the target
+    assert graph["as_store"]["reward"] == 1  # it does not use the target
 
 
 def test_a_framework_that_is_not_installed_is_not_available(
@@ -259,7 +259,7 @@ def test_questions_are_about_facts_that_were_stated() -> None:
                 assert answer in told[what]
 
 
-def test_the_category_is_light_to_list() -> None:
+def test_importing_the_category_loads_no_heavy_packages() -> None:
     program = "import memory.benchmarking.benchmarks.integration, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in done.stdout.split()}

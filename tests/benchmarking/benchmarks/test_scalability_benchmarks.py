@@ -13,12 +13,12 @@ from membench import LIGHT
 
 from memory.benchmarking.bench import Bench, Score
 from memory.benchmarking.benchmarks import scalability
-from memory.benchmarking.benchmarks._scalability_agents import TURNS, Measurements, ProcessCrew, ThreadCrew
-from memory.benchmarking.benchmarks._scalability_sizes import Exact
+from memory.benchmarking.benchmarks._exact_answers import ExactAnswers
+from memory.benchmarking.benchmarks._scalability_agents import TURNS, Measurements, ProcessPool, ThreadPool
 from memory.benchmarking.benchmarks.scalability import (
-    _LEAST_FOR_A_LEAK,
     _LIVE,
-    _WHILE_CACHES_FILL,
+    _MIN_LEAK_OPERATIONS,
+    _WARM_UP_OPERATIONS,
     _add_efficiencies,
     _leak,
     _mixed,
@@ -76,12 +76,12 @@ def test_a_pass_is_ten_stores_five_reads_and_three_searches_of_every_agent() -> 
     assert [TURNS.count(turn) for turn in "SRF"] == [10, 5, 3]
     here = bench()
     with here.target() as target:
-        crew, seen = ThreadCrew(target, 3), Measurements()
+        pool, seen = ThreadPool(target, 3), Measurements()
         for number in range(2):
-            crew.prepare([f"agent {each}" for each in range(5)], f"seed {number}")
-            crew.go(seen)
+            pool.prepare([f"agent {each}" for each in range(5)], f"seed {number}")
+            pool.run_pass(seen)
             assert sum(target.count().values()) == 5 * 10
-            crew.clean()
+            pool.clean()
             assert sum(target.count().values()) == 0
     assert {kind: len(values) for kind, values in seen.samples.items()} == {
         "store": 100,
@@ -122,7 +122,7 @@ def test_a_target_without_search_stores_and_reads() -> None:
 
 
 def test_too_many_processes_are_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memory.benchmarking.benchmarks.scalability._PROCESSES_A_CORE", 0)
+    monkeypatch.setattr("memory.benchmarking.benchmarks.scalability._MAX_PROCESSES_PER_CORE", 0)
     found = benchmark_agent_scaling([1], [1], bench=bench())
     assert isinstance(found["processes"]["parallel_1"], NotAvailable)
 
@@ -135,10 +135,10 @@ def test_wrong_answers_are_not_measured(target: str, parallel: int) -> None:
 
 
 def test_wrong_answers_in_a_process_are_not_measured(tmp_path: Path) -> None:
-    with ProcessCrew(place_of("Forgetful"), 1) as crew, crew.on(tmp_path, 1):
-        crew.prepare(["agent 0"], "seed")
+    with ProcessPool(place_of("Forgetful"), 1) as pool, pool.opened(tmp_path, 1):
+        pool.prepare(["agent 0"], "seed")
         with pytest.raises(AssertionError, match="other content to agent 0 than it stored"):
-            crew.go(Measurements())
+            pool.run_pass(Measurements())
 
 
 # -- memory_size_scaling --------------------------------------------------------------------------
@@ -208,8 +208,8 @@ def test_recall_falls_with_every_answer_that_is_missing() -> None:
 
 
 def test_recall_counts_an_equally_near_answer_as_right_and_a_repeated_one_once() -> None:
-    exact = Exact(["Where is the canoe?"], 2)
-    exact.take([Item("ann", "the canoe"), Item("ann", "the canoe"), Item("ann", "tax return")])
+    exact = ExactAnswers(["Where is the canoe?"], 2)
+    exact.add([Item("ann", "the canoe"), Item("ann", "the canoe"), Item("ann", "tax return")])
     canoe, tax = Found("1", 1.0, "the canoe"), Found("3", 0.1, "tax return")
     assert exact.recall([[canoe, Found("9", 1.0, "the canoe")]]) == 1.0
     assert exact.recall([[canoe, canoe]]) == 0.5
@@ -221,8 +221,8 @@ def test_a_sample_is_fair() -> None:
     counts = [0] * 20
     for seed in range(2000):
         sample = _Sample(5, seed)
-        sample.take([str(number) for number in range(13)])
-        sample.take([str(number) for number in range(13, 20)])
+        sample.add([str(number) for number in range(13)])
+        sample.add([str(number) for number in range(13, 20)])
         assert len(set(sample.ids)) == 5
         for id_ in sample.ids:
             counts[int(id_)] += 1
@@ -249,9 +249,9 @@ def test_a_steady_load_is_served_and_watched() -> None:
 
 
 def test_a_long_run_has_a_leak_slope_and_a_short_one_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scalability, "_WHILE_CACHES_FILL", 100)
-    monkeypatch.setattr(scalability, "_LEAST_FOR_A_LEAK", 500)
-    monkeypatch.setattr(scalability, "_MOST_UNDONE", 1)  # how busy the machine is decides no test
+    monkeypatch.setattr(scalability, "_WARM_UP_OPERATIONS", 100)
+    monkeypatch.setattr(scalability, "_MIN_LEAK_OPERATIONS", 500)
+    monkeypatch.setattr(scalability, "_MAX_UNDONE_SHARE", 1)  # how busy the machine is decides no test
     short = benchmark_resource_utilization(0.05, 100.0, bench=bench(LIGHT))
     assert isinstance(short["leak_bytes_per_operation"], NotAvailable)
     slope = benchmark_resource_utilization(0.8, 1000.0, bench=bench(LIGHT))["leak_bytes_per_operation"]
@@ -272,14 +272,14 @@ def readings_of(done: int, rss_bytes: Callable[[int], float]) -> list[Reading]:
 
 def test_filling_caches_are_not_a_leak() -> None:
     def filling(done: int) -> float:
-        return 1e8 + 100 * min(done, _WHILE_CACHES_FILL)
+        return 1e8 + 100 * min(done, _WARM_UP_OPERATIONS)
 
-    slope = _leak(loop_of(_LEAST_FOR_A_LEAK), readings_of(_LEAST_FOR_A_LEAK, filling))
+    slope = _leak(loop_of(_MIN_LEAK_OPERATIONS), readings_of(_MIN_LEAK_OPERATIONS, filling))
     assert slope == Score(0.0, 0.0, 0.0)
 
 
 def test_there_is_no_slope_if_the_number_of_memories_changed() -> None:
-    done = 2 * _LEAST_FOR_A_LEAK
+    done = 2 * _MIN_LEAK_OPERATIONS
     readings = readings_of(done, lambda place: 1e8 + 10 * place)
     for few in (loop_of(done), loop_of(done, dropped=100, failed=100)):
         slope = _leak(few, readings)
@@ -292,9 +292,9 @@ def test_there_is_no_slope_if_the_number_of_memories_changed() -> None:
 
 
 def test_a_leak_gives_a_positive_slope(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scalability, "_WHILE_CACHES_FILL", 100)
-    monkeypatch.setattr(scalability, "_LEAST_FOR_A_LEAK", 500)
-    monkeypatch.setattr(scalability, "_MOST_UNDONE", 1)
+    monkeypatch.setattr(scalability, "_WARM_UP_OPERATIONS", 100)
+    monkeypatch.setattr(scalability, "_MIN_LEAK_OPERATIONS", 500)
+    monkeypatch.setattr(scalability, "_MAX_UNDONE_SHARE", 1)
     found = benchmark_resource_utilization(2.0, 500.0, bench=bench(place_of("Hoarding")))
     slope = found["leak_bytes_per_operation"]
     assert slope.low > 5_000

@@ -40,7 +40,7 @@ def test_each_arrival_is_done_once_and_never_before_its_time() -> None:
     starts = [number * 0.002 for number in range(50)]
     progress = Progress()
     loop = run_open_loop(
-        operation, starts, ["a", "b"] * 25, workers=3, patience_seconds=60.0, progress=progress
+        operation, starts, ["a", "b"] * 25, workers=3, max_wait_seconds=60.0, progress=progress
     )
     assert sorted(began_at) == list(range(50))
     assert all(began_at[number] >= start for number, start in enumerate(starts))
@@ -60,7 +60,7 @@ def test_a_stall_counts_for_all_arrivals_during_it() -> None:
             time.sleep(stall)
 
     loop = run_open_loop(
-        operation, [number * 0.001 for number in range(10)], ["x"] * 10, patience_seconds=60
+        operation, [number * 0.001 for number in range(10)], ["x"] * 10, max_wait_seconds=60
     )
     assert loop.latencies["x"].percentile_ms(50) >= stall * 1e3 - 10
 
@@ -70,7 +70,7 @@ def test_an_arrival_that_no_worker_could_start_in_time_is_dropped() -> None:
         if number == 0:
             time.sleep(0.1)
 
-    loop = run_open_loop(operation, [0.0, 0.001, 0.002], ["x"] * 3, patience_seconds=0.02)
+    loop = run_open_loop(operation, [0.0, 0.001, 0.002], ["x"] * 3, max_wait_seconds=0.02)
     assert loop.dropped == 2
     assert loop.done == 1
 
@@ -80,7 +80,7 @@ def test_failures_are_counted_and_the_first_exception_is_kept() -> None:
         if number % 2:
             raise ValueError(number)
 
-    loop = run_open_loop(operation, [0.0] * 10, ["odd or even"] * 10, patience_seconds=60)
+    loop = run_open_loop(operation, [0.0] * 10, ["odd or even"] * 10, max_wait_seconds=60)
     assert (loop.done, loop.failed) == (5, 5)
     assert isinstance(loop.problem, ValueError)
     assert loop.problem.args == (1,)
