@@ -209,7 +209,7 @@ def test_the_maintenance_thread_continues_after_a_failed_round(open_small: OpenM
     def fail_once(*arguments: Any) -> int:
         if not failed.is_set():
             failed.set()
-            raise RuntimeError("not foreseen")
+            raise RuntimeError("unexpected")
         count = moves(*arguments)
         moved.set()
         return count
@@ -458,9 +458,9 @@ def test_a_memory_collected_in_its_maintenance_thread_is_closed(tmp_path: Path) 
         memory.add("ann", "first", id="1")
         (maintenance,) = set(threading.enumerate()) - before
         store = memory._store
-        circle: list[Any] = [memory]
-        circle.append(circle)
-        del memory, circle
+        cycle: list[Any] = [memory]
+        cycle.append(cycle)
+        del memory, cycle
         collect.set()
         maintenance.join(PATIENCE)
     finally:
@@ -584,8 +584,8 @@ memory.close()
     for role in ("writer 0", "writer 1", "writer 2", "deleter", "mover"):
         if role == "mover":
             Path(f"{path}.done").touch()
-        outputs[role], complaints = processes[role].communicate(timeout=PATIENCE)
-        assert (processes[role].returncode, complaints) == (0, ""), complaints
+        outputs[role], stderr = processes[role].communicate(timeout=PATIENCE)
+        assert (processes[role].returncode, stderr) == (0, ""), stderr
     gone = set(json.loads(outputs["deleter"]))
     memory = open_small(path=path)
     written = {f"{role} {n}": {"by": role} for role in roles[:3] for n in range(150)}
@@ -744,8 +744,8 @@ for number in range(count):
         victim.send_signal(signal.SIGKILL)
         victim.communicate(timeout=PATIENCE)
     for survivor in survivors:
-        _, complaints = survivor.communicate(timeout=PATIENCE)
-        assert (survivor.returncode, complaints) == (0, "")
+        _, stderr = survivor.communicate(timeout=PATIENCE)
+        assert (survivor.returncode, stderr) == (0, "")
     logs = [Path(f"{path}.{name}").read_text() for name in ("one", "two", *victims)]
     acknowledged = {line for log in logs for line in log.splitlines()}
     entries = open_small(path=path).recent("ann", 100_000)
@@ -763,7 +763,7 @@ import signal, threading, time, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # the test is about forking with threads
 
 def fork(work):
-    "Run work in a child that must end by itself; its process id."
+    "Run work in a forked child and return its process id."
     sys.stdout.flush()
     pid = os.fork()
     if pid:

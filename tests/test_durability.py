@@ -317,8 +317,8 @@ print("stored")
     for after in (0, 5, 30, 10_000):
         path = tmp_path / f"{after}.db"
         process = start_python(script, path, after)
-        output, complaints = process.communicate(timeout=PATIENCE)
-        assert complaints == ""
+        output, stderr = process.communicate(timeout=PATIENCE)
+        assert stderr == ""
         assert is_intact(path)
         with open_small(path=path) as memory:
             ids = {entry.id for entry in memory.recent("ann", 1_000)}
@@ -375,6 +375,6 @@ memory.add("ann", "acknowledged", id="1")
 raise SystemError("the program has a bug")
 """
     process = start_python(script, tmp_path / "memory.db")
-    _, complaints = process.communicate(timeout=PATIENCE)
-    assert complaints.splitlines()[-1] == "SystemError: the program has a bug"
+    _, stderr = process.communicate(timeout=PATIENCE)
+    assert stderr.splitlines()[-1] == "SystemError: the program has a bug"
     assert open_small(path=tmp_path / "memory.db").get("ann", "1").content == "acknowledged"

@@ -52,7 +52,7 @@ def builder_on(store: SessionStore, budget: int = 10_000, **options: Any) -> Con
     return ContextBuilder(store, token_budget=budget, count_tokens=options.pop("count", words), **options)
 
 
-# -- laws -------------------------------------------------------------------------------------
+# -- properties -------------------------------------------------------------------------------
 
 short_texts = st.text("ab \n", max_size=30)
 turns = st.one_of(

@@ -417,8 +417,8 @@ for _ in range(3):
                 reader.stdin.write("\n")
                 reader.stdin.flush()
                 seen.append(json.loads(reader.stdout.readline()))
-        _, complaints = reader.communicate("\n")
-    assert complaints == ""
+        _, stderr = reader.communicate("\n")
+    assert stderr == ""
     assert seen[1:] == [["new", 301], ["newer", 302]]
 
 

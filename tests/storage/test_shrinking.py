@@ -66,7 +66,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def roomy(model: Path, path: Path) -> Path:
+def file_with_gaps(model: Path, path: Path) -> Path:
     """A copy of `model` for one test."""
     return Path(shutil.copy(model, path))
 
@@ -149,29 +149,31 @@ def test_deleting_everything_followed_by_maintenance_makes_the_file_smaller(
     assert contents(memory, "ann") == ALL
 
 
-def test_memories_between_free_pages_stay_unchanged(open_small: OpenMemory, roomy: Path) -> None:
-    memory = open_small(path=roomy)
+def test_memories_between_free_pages_stay_unchanged(open_small: OpenMemory, file_with_gaps: Path) -> None:
+    memory = open_small(path=file_with_gaps)
     assert contents(memory, "ann") == ALL
     memory.maintain()
-    check_that_it_is_small(roomy)
+    check_that_it_is_small(file_with_gaps)
     assert contents(memory, "ann") == ALL
     memory.drop_caches()
     assert contents(memory, "ann") == ALL
     assert contents(memory, "bob") == {}
-    assert sound(roomy)
+    assert sound(file_with_gaps)
 
 
-def test_the_maintenance_thread_makes_the_file_smaller(open_small: OpenMemory, roomy: Path) -> None:
+def test_the_maintenance_thread_makes_the_file_smaller(
+    open_small: OpenMemory, file_with_gaps: Path
+) -> None:
     memory = open_small(
-        path=roomy,
+        path=file_with_gaps,
         maintenance="background",
         maintenance_interval_seconds=0.01,
         stm={"memory_limit": None},
     )
-    before = os.path.getsize(roomy)
+    before = os.path.getsize(file_with_gaps)
     memory.add("ann", "wakes it", id="new")
     deadline = time.monotonic() + PATIENCE
-    while os.path.getsize(roomy) > before * 0.6:
+    while os.path.getsize(file_with_gaps) > before * 0.6:
         assert time.monotonic() < deadline, "the maintenance thread does not make the file smaller"
         time.sleep(0.01)
     assert contents(memory, "ann") == ALL | {"new": "wakes it"}
@@ -205,62 +207,64 @@ def test_a_file_in_steady_use_keeps_its_size(open_small: OpenMemory, path: Path)
         assert free > 64
 
 
-def test_a_file_of_the_first_versions_works_and_keeps_its_size(open_small: OpenMemory, roomy: Path) -> None:
-    make_old(roomy)
-    with open_small(path=roomy) as memory:
+def test_a_file_of_the_first_versions_works_and_keeps_its_size(
+    open_small: OpenMemory, file_with_gaps: Path
+) -> None:
+    make_old(file_with_gaps)
+    with open_small(path=file_with_gaps) as memory:
         fill(memory, "bob")
         memory.delete_all("bob")
-    before = roomy.read_bytes()
-    with open_small(path=roomy, stm={"memory_limit": None}) as memory:
+    before = file_with_gaps.read_bytes()
+    with open_small(path=file_with_gaps, stm={"memory_limit": None}) as memory:
         memory.maintain()
-    assert roomy.read_bytes() == before
-    with open_small(path=roomy) as memory:
+    assert file_with_gaps.read_bytes() == before
+    with open_small(path=file_with_gaps) as memory:
         assert contents(memory, "ann") == ALL
         memory.force_consolidation()
         memory.maintain()
         assert contents(memory, "ann") == ALL
-    assert len(roomy.read_bytes()) == len(before)
-    assert sound(roomy)
+    assert len(file_with_gaps.read_bytes()) == len(before)
+    assert sound(file_with_gaps)
 
 
 def test_a_file_of_the_first_versions_can_be_converted_as_the_guide_describes(
-    open_small: OpenMemory, roomy: Path
+    open_small: OpenMemory, file_with_gaps: Path
 ) -> None:
-    make_old(roomy)
-    connection = sqlite3.connect(roomy, isolation_level=None)
+    make_old(file_with_gaps)
+    connection = sqlite3.connect(file_with_gaps, isolation_level=None)
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("VACUUM")
     connection.close()
-    memory = open_small(path=roomy)
+    memory = open_small(path=file_with_gaps)
     fill(memory, "bob")
     memory.delete_all("bob")
     memory.maintain()
-    check_that_it_is_small(roomy)
+    check_that_it_is_small(file_with_gaps)
     assert contents(memory, "ann") == ALL
 
 
-def test_a_read_only_memory_does_not_shrink_the_file(open_small: OpenMemory, roomy: Path) -> None:
-    before = roomy.read_bytes()
-    with open_small(path=roomy, read_only=True, stm={"memory_limit": None}) as memory:
+def test_a_read_only_memory_does_not_shrink_the_file(open_small: OpenMemory, file_with_gaps: Path) -> None:
+    before = file_with_gaps.read_bytes()
+    with open_small(path=file_with_gaps, read_only=True, stm={"memory_limit": None}) as memory:
         memory.maintain()
         assert contents(memory, "ann") == ALL
-    assert roomy.read_bytes() == before
+    assert file_with_gaps.read_bytes() == before
 
 
 # -- with other threads and processes ---------------------------------------------------------
 
 
 def test_shrinking_works_in_small_steps_and_can_be_stopped_between_them(
-    open_small: OpenMemory, roomy: Path
+    open_small: OpenMemory, file_with_gaps: Path
 ) -> None:
-    with open_small(path=roomy) as memory:
-        count, _ = pages(roomy)
+    with open_small(path=file_with_gaps) as memory:
+        count, _ = pages(file_with_gaps)
         memory._transitions.give_back_space(lambda: False)
-        assert count - 70 <= pages(roomy)[0] < count
-    with open_small(path=roomy) as memory:
+        assert count - 70 <= pages(file_with_gaps)[0] < count
+    with open_small(path=file_with_gaps) as memory:
         memory.maintain()
         assert contents(memory, "ann") == ALL
-    check_that_it_is_small(roomy)
+    check_that_it_is_small(file_with_gaps)
 
 
 def test_shrinking_stops_while_a_long_read_holds_the_log(
@@ -285,8 +289,10 @@ def test_shrinking_stops_while_a_long_read_holds_the_log(
     assert contents(memory, "ann") == ALL
 
 
-def test_threads_read_and_write_while_the_file_shrinks(open_small: OpenMemory, roomy: Path) -> None:
-    memory = open_small(path=roomy, stm={"memory_limit": None})
+def test_threads_read_and_write_while_the_file_shrinks(
+    open_small: OpenMemory, file_with_gaps: Path
+) -> None:
+    memory = open_small(path=file_with_gaps, stm={"memory_limit": None})
     written: dict[str, str] = {}
 
     def shrink() -> None:
@@ -311,7 +317,7 @@ def test_threads_read_and_write_while_the_file_shrinks(open_small: OpenMemory, r
 
 
 def test_processes_read_write_and_open_while_the_file_shrinks(
-    open_small: OpenMemory, start: Callable[..., subprocess.Popen[str]], roomy: Path
+    open_small: OpenMemory, start: Callable[..., subprocess.Popen[str]], file_with_gaps: Path
 ) -> None:
     script = """
 from many_memories import ALL, contents, text
@@ -334,39 +340,39 @@ while not os.path.exists(path + ".done"):
 print(json.dumps(written))
 memory.close()
 """
-    processes = {role: start(script, roomy, role) for role in ("writer", "reader", "opener")}
+    processes = {role: start(script, file_with_gaps, role) for role in ("writer", "reader", "opener")}
     for process in processes.values():
         assert process.stdout.readline() == "ready\n", process.communicate()
-    memory = open_small(path=roomy, stm={"memory_limit": None})
+    memory = open_small(path=file_with_gaps, stm={"memory_limit": None})
     for _ in range(3):
         memory.maintain()
         fill(memory, "bob")
         memory.delete_all("bob")
-    Path(f"{roomy}.done").touch()
+    Path(f"{file_with_gaps}.done").touch()
     outputs = {}
     for role, process in processes.items():
-        outputs[role], complaints = process.communicate(timeout=PATIENCE)
-        assert (process.returncode, complaints) == (0, ""), f"{role}: {complaints}"
+        outputs[role], stderr = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, stderr) == (0, ""), f"{role}: {stderr}"
     memory.maintain()
-    check_that_it_is_small(roomy)
+    check_that_it_is_small(file_with_gaps)
     assert contents(memory, "ann") == ALL
     assert contents(memory, "cid") == json.loads(outputs["writer"])
-    assert sound(roomy)
+    assert sound(file_with_gaps)
 
 
 def test_a_file_whose_length_changes_during_the_check_is_not_refused(
-    roomy: Path, monkeypatch: pytest.MonkeyPatch
+    file_with_gaps: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process may run a checkpoint between two reads of the check."""
-    whole, has_log = roomy.read_bytes(), schema._has_log
-    roomy.write_bytes(whole[: len(whole) // 2])
+    whole, has_log = file_with_gaps.read_bytes(), schema._has_log
+    file_with_gaps.write_bytes(whole[: len(whole) // 2])
 
     def has_log_and_is_whole_now(path: Path) -> bool:
         path.write_bytes(whole)
         return has_log(path)
 
     monkeypatch.setattr(schema, "_has_log", has_log_and_is_whole_now)
-    schema.check_file(roomy)
+    schema.check_file(file_with_gaps)
 
 
 # -- kills ------------------------------------------------------------------------------------
@@ -374,7 +380,7 @@ def test_a_file_whose_length_changes_during_the_check_is_not_refused(
 
 @pytest.mark.parametrize("after", [0, 7, 100, 400, 1_000, 2_000, 4_000])
 def test_a_kill_while_pages_are_returned_loses_nothing(
-    open_small: OpenMemory, roomy: Path, after: int
+    open_small: OpenMemory, file_with_gaps: Path, after: int
 ) -> None:
     """The process kills itself after a given number of steps of SQLite's virtual machine."""
     script = """
@@ -390,15 +396,15 @@ def count():
 connection.set_progress_handler(count, 1)
 memory.maintain()
 """
-    process = start_python(script, roomy, after)
-    _, complaints = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, complaints) == (-signal.SIGKILL, "")
-    check_that_nothing_is_lost(open_small, roomy)
+    process = start_python(script, file_with_gaps, after)
+    _, stderr = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, stderr) == (-signal.SIGKILL, "")
+    check_that_nothing_is_lost(open_small, file_with_gaps)
 
 
 @pytest.mark.parametrize("share", [0.95, 0.8, 0.65])
 def test_a_kill_while_the_file_is_truncated_loses_nothing(
-    open_small: OpenMemory, start: Callable[..., subprocess.Popen[str]], roomy: Path, share: float
+    open_small: OpenMemory, start: Callable[..., subprocess.Popen[str]], file_with_gaps: Path, share: float
 ) -> None:
     script = """
 from many_memories import fill
@@ -409,15 +415,15 @@ while True:
     fill(memory, "bob")
     memory.delete_all("bob")
 """
-    before = os.path.getsize(roomy)
-    process = start(script, roomy)
+    before = os.path.getsize(file_with_gaps)
+    process = start(script, file_with_gaps)
     assert process.stdout.readline() == "ready\n", process.communicate()
     deadline = time.monotonic() + PATIENCE
-    while os.path.getsize(roomy) > before * share:
+    while os.path.getsize(file_with_gaps) > before * share:
         assert time.monotonic() < deadline, "the file does not get shorter"
     process.kill()
     process.communicate(timeout=PATIENCE)
-    check_that_nothing_is_lost(open_small, roomy)
+    check_that_nothing_is_lost(open_small, file_with_gaps)
 
 
 def check_that_nothing_is_lost(open_small: OpenMemory, path: Path) -> None:

@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-TESTS = Path(__file__).parent
+SUPPORT = Path(__file__).parent
 PATIENCE = 60  # seconds; a process or thread that runs longer fails the test
 
 _OPEN = """
@@ -30,7 +30,10 @@ def open_memory(path, stm=None, im=None, **settings):
 def start_python(
     script: str, *arguments: object, before: tuple[str, ...] = (), **options: Any
 ) -> subprocess.Popen[str]:
-    """Start a script with `open_memory(path, stm={...}, ...)` defined, and `arguments` in sys.argv[1:]."""
+    """Start a script with `open_memory(path, stm={...}, ...)` defined, and `arguments` in sys.argv[1:].
+
+    `before` is a command that runs Python as its argument, such as `("unshare", "--mount")`.
+    """
     return subprocess.Popen(
         [
             *before,
@@ -41,7 +44,7 @@ def start_python(
             _OPEN + textwrap.dedent(script),
             *map(str, arguments),
         ],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(SUPPORT), os.environ.get("PYTHONPATH", "")])},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -54,9 +57,9 @@ def run_python(script: str, *arguments: object, before: tuple[str, ...] = (), **
     """Run a script and return what it printed; fail if it exits with an error or writes to stderr."""
     process = start_python(script, *arguments, before=before, **options)
     try:
-        output, complaints = process.communicate(timeout=PATIENCE)
+        output, stderr = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
         process.wait()
-    assert (process.returncode, complaints) == (0, ""), f"exit code {process.returncode}\n{complaints}"
+    assert (process.returncode, stderr) == (0, ""), f"exit code {process.returncode}\n{stderr}"
     return output
