@@ -9,22 +9,23 @@ from typing import Any
 
 
 def lazy_names(
-    package: str, homes: Mapping[str, str]
+    package: str, modules: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` for a package.
 
-    `package` is the package's `__name__`; `homes` has the module of each public name, relative to it.
+    `package` is the package's `__name__`. `modules` has the module of each public name, relative to the
+    package.
     """
 
     def load(name: str) -> Any:
-        home = homes.get(name)
-        if home is None:
+        module = modules.get(name)
+        if module is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{package}.{home}"), name)
+        value = getattr(import_module(f"{package}.{module}"), name)
         setattr(sys.modules[package], name, value)
         return value
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *homes})
+        return sorted({*vars(sys.modules[package]), *modules})
 
     return load, names

@@ -32,7 +32,7 @@ class MaintenanceThread:
         before_round: Callable[[], None],
         is_writing: Callable[[], bool],
     ) -> None:
-        """Start nothing yet: the first write does.
+        """Prepare the thread; the first write starts it.
 
         `interval_seconds` is the longest time between two rounds. The limits of an agent are checked after
         every `check_every` memories that it stores. `before_round` is called at the start of each round.

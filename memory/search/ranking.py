@@ -159,7 +159,7 @@ def _on_one_scale(scores: Floats, living: NDArray[np.bool_] | None) -> Floats:
     few = max(1, min(_BEST, count // 10))
     best = np.partition(counted, count - few)[-few:]
     spread = np.add.reduce(best) / np.float32(few) - mean
-    if spread <= 1e-9:  # all scores are equal but for rounding
+    if spread <= 1e-9:  # all scores are equal, apart from rounding
         return np.zeros_like(scores)
     scaled: Floats = (scores - mean) * np.float32(1 / spread)
     if living is not None:

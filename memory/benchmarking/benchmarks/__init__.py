@@ -2,7 +2,7 @@
 
 A module is a category. `built_in` returns all benchmarks.
 
-The names of the second specification document can be imported from here too, as that document does.
+The classes of docs/performance/benchmarks.md can be imported from here too.
 """
 
 from __future__ import annotations

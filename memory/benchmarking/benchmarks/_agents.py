@@ -60,7 +60,7 @@ class Loop:
 
     def ask(self, question: str) -> str:
         """Ask a question in a new session; return the session's id."""
-        return answered(self.runtime.invoke(question), question)
+        return session_of_answer(self.runtime.invoke(question), question)
 
     def memories(self) -> int:
         return sum(self.target.count().values())
@@ -91,7 +91,7 @@ def open_loop(bench: Bench, *, asynchronous: bool = False) -> Iterator[Loop]:
 
         tools = ToolRegistry()
         tools.add(_look_up_later if asynchronous else _look_up, name="look_up")
-        model = ScriptedModel([_say], repeat=True)
+        model = ScriptedModel([_reply], repeat=True)
         with SessionStore(folder / "sessions.db") as sessions:
             runtime = AgentRuntime(
                 AGENT, model, sessions=sessions, memory=memory, tools=tools, system_prompt=PROMPT
@@ -117,7 +117,7 @@ async def _look_up_later(subject: str) -> str:
     return _look_up(subject)
 
 
-def _say(context: Context) -> Reply:
+def _reply(context: Context) -> Reply:
     from memory.agents import Reply, ToolCall
 
     last = context.messages[-1]
@@ -126,7 +126,7 @@ def _say(context: Context) -> Reply:
     return Reply(tool_calls=(ToolCall(name="look_up", arguments={"subject": last.content}),))
 
 
-def answered(invocation: Any, question: str) -> str:
+def session_of_answer(invocation: Any, question: str) -> str:
     """Return the session of an invocation; raise if it did not answer this question."""
     if invocation.stopped_by != "answer" or question not in invocation.answer:
         raise AssertionError(f"{question!r} was answered with {invocation.answer!r} {invocation.error}")

@@ -1,4 +1,4 @@
-"""The figures that the second specification document adds to a timing: standard deviation and minimum."""
+"""Two more figures of a timing: standard deviation and minimum (see docs/performance/benchmarks.md)."""
 
 from __future__ import annotations
 

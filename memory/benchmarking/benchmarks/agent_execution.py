@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from memory.benchmarking.bench import Bench
-from memory.benchmarking.benchmarks._agents import AGENT, Loop, answered, open_loop, own_memory
+from memory.benchmarking.benchmarks._agents import AGENT, Loop, open_loop, own_memory, session_of_answer
 from memory.benchmarking.benchmarks._spread import TIMED_WITH_SPREAD, with_spread
 from memory.benchmarking.measure.resources import traced_peak_bytes
 from memory.benchmarking.metrics import Metric, declare
@@ -26,7 +26,7 @@ GOAL_MS = 50.0
 _AT_ONCE = 10
 """Invocations that run at once in the program of this module."""
 _TURNS = 4
-"""How many turns each of the two ways to run many invocations has."""
+"""How many times each side runs: one by one, and concurrent."""
 _COUNT = Metric("", "neither")
 
 
@@ -62,7 +62,7 @@ def benchmark_simple_invocation(
     separately.
 
     Args:
-        iterations: the smallest number of invocations to time; as many run at once
+        iterations: the smallest number of invocations to time, and the number that run at once
     """
     bench = bench or Bench()
     questions = sentences(QUERIES, bench.seed + 1)
@@ -79,18 +79,18 @@ def benchmark_simple_invocation(
         found["peak_traced_bytes"] = traced_peak_bytes(lambda: loop.ask(last))
     with open_loop(bench, asynchronous=True) as loop:
         batches = [list(islice(questions, iterations)) for _ in range(2 * _TURNS)]
-        found.update(_at_once(loop, batches))
+        found.update(_concurrency(loop, batches))
     return found
 
 
-def _at_once(loop: Loop, batches: Sequence[Sequence[str]]) -> dict[str, Any]:
+def _concurrency(loop: Loop, batches: Sequence[Sequence[str]]) -> dict[str, Any]:
     """Return the throughput of invocations awaited one by one and all at once, measured in turns."""
 
     async def one_by_one(questions: Sequence[str]) -> list[Any]:
         return [await loop.runtime.ainvoke(question) for question in questions]
 
     async def concurrent(questions: Sequence[str]) -> list[Any]:
-        return await _all_at_once(loop, questions)
+        return await _invoke_concurrently(loop, questions)
 
     rates: dict[str, list[float]] = {"one_by_one": [], "concurrent": []}
     ways = [("one_by_one", one_by_one), ("concurrent", concurrent)]
@@ -102,7 +102,7 @@ def _at_once(loop: Loop, batches: Sequence[Sequence[str]]) -> dict[str, Any]:
                 start = time.perf_counter()
                 invocations = runner.run(way(questions))
                 rates[name].append(len(questions) / (time.perf_counter() - start))
-                astray += loop.astray(questions, list(map(answered, invocations, questions)))
+                astray += loop.astray(questions, list(map(session_of_answer, invocations, questions)))
             ways.reverse()
     ratios = [many / one for one, many in zip(rates["one_by_one"], rates["concurrent"], strict=True)]
     return {
@@ -112,7 +112,7 @@ def _at_once(loop: Loop, batches: Sequence[Sequence[str]]) -> dict[str, Any]:
     }
 
 
-async def _all_at_once(loop: Loop, questions: Sequence[str]) -> list[Any]:
+async def _invoke_concurrently(loop: Loop, questions: Sequence[str]) -> list[Any]:
     return list(await asyncio.gather(*map(loop.runtime.ainvoke, questions)))
 
 
@@ -157,7 +157,7 @@ def benchmark_session_creation(
 
 
 def prepare(runner: BenchmarkRunner, iterations: int, stack: ExitStack) -> None:
-    """Add the second document's two benchmarks, and one with several invocations at once."""
+    """Add the two benchmarks, and one with several invocations at once."""
     loop = stack.enter_context(open_loop(Bench()))
     questions = sentences(QUERIES, seed=1)
     runner.add_benchmark(
@@ -179,8 +179,10 @@ def prepare(runner: BenchmarkRunner, iterations: int, stack: ExitStack) -> None:
 
     def ask_at_once() -> None:
         asked = list(islice(questions, _AT_ONCE))
-        for invocation, question in zip(event_loop.run(_all_at_once(many, asked)), asked, strict=True):
-            answered(invocation, question)
+        for invocation, question in zip(
+            event_loop.run(_invoke_concurrently(many, asked)), asked, strict=True
+        ):
+            session_of_answer(invocation, question)
 
     runner.add_benchmark(
         f"concurrent_invocations ({_AT_ONCE} at once)",

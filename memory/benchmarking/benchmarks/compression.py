@@ -113,9 +113,9 @@ def _codecs(
     target = load_target(bench.target_name)
     if not target.capabilities.compression:
         return {"codecs": not_available(f"{bench.system} has no codecs to pick from")}
-    seen, samples, others = embedded(training), embedded(tested), embedded(corpus)
+    training_vectors, samples, others = embedded(training), embedded(tested), embedded(corpus)
     codecs = {
-        name: through_codec(bench, target.codec(name), f"{kind}, {name}", seen, samples, others)
+        name: through_codec(bench, target.codec(name), f"{kind}, {name}", training_vectors, samples, others)
         for name in target.codec_names()
     }
     return {"codecs": codecs, "pick": picks(codecs)}
@@ -427,23 +427,22 @@ def _training(
     bench: Bench, name: str, size: int, training: Floats, later: Floats, epochs: int, batch_size: int
 ) -> dict[str, Any]:
     target = load_target(bench.target_name)
-    steps = {"batch_size": batch_size} if name == "autoencoder" else {}
-    passes = {"epochs": epochs} if name == "autoencoder" else {}
+    options = {"batch_size": batch_size, "epochs": epochs} if name == "autoencoder" else {}
     label = f"{name}, {size} vectors"
-    codec = target.codec(name, **steps, **passes)
+    codec = target.codec(name, **options)
     fitting = bench.time(lambda: codec.fit(training), calls=1, warm_up=0, label=label)
     found: dict[str, Any] = {"training_time_seconds": fitting["total_time_seconds"]}
     if name == "autoencoder":
         losses = getattr(codec, "history", [])
         trained = len(losses)
-        incremental = bench.time(lambda: codec.fit(later), calls=1, warm_up=0, label=f"{label}, on")
+        incremental = bench.time(lambda: codec.fit(later), calls=1, warm_up=0, label=f"{label}, continued")
         found["incremental_training_seconds"] = incremental["total_time_seconds"]
         found["final_loss"] = losses[trained - 1]
         found["loss_after_incremental"] = losses[-1]
         found["loss_per_epoch"] = [round(loss, 6) for loss in losses]
     else:
         found["incremental_training_seconds"] = not_available(f"{name} can't continue its training")
-    traced = target.codec(name, **steps, **({"epochs": 1} if passes else {}))
+    traced = target.codec(name, **(options | {"epochs": 1} if options else {}))
     found["peak_memory_bytes"] = traced_peak_bytes(lambda: traced.fit(training))
     thousand = training[:1000]
     if len(thousand) < 1000:

@@ -314,7 +314,7 @@ _SIZES = {
 
 
 def prepare(runner: BenchmarkRunner, iterations: int, stack: ExitStack) -> None:
-    """Add the second document's three benchmarks and a larger one, each in three ways."""
+    """Add the three benchmarks and a larger one, each in three ways."""
     bench = Bench()
     for name, (others, tools) in _SIZES.items():
         place = stack.enter_context(desk(bench, others))

@@ -260,7 +260,7 @@ def _timed(bench: Bench, target: Target, agent: str, ways: Ways, ratio: str) -> 
 
 
 def fill(bench: Bench, target: Target, count: int) -> str:
-    """Store so many memories for a new agent, and return its id."""
+    """Store this many memories for a new agent, and return its id."""
     agent = f"agent with {count}"
     bench.store(target, [Item(agent, text) for text in islice(sentences(MEMORIES, bench.seed), count)])
     target.flush()
@@ -374,7 +374,7 @@ _THREADS = 4
 
 
 def prepare(runner: BenchmarkRunner, iterations: int, stack: ExitStack) -> None:
-    """Add the second document's three benchmarks at three sizes, a search by vector and one by threads."""
+    """Add three benchmarks at three sizes, a search by vector and one with several threads."""
     from memory.benchmarking.benchmarks._compression_vectors import embedded
 
     bench = Bench()

@@ -26,7 +26,7 @@ def make_cases(
 
     Args:
         benchmarks: what to run
-        config: the settings; its targets count
+        config: the settings, with the targets
         overrides: parameters for all benchmarks that have them, and tables of parameters by category
     """
     if not benchmarks:
@@ -106,7 +106,7 @@ def order_of_rounds(cases: Sequence[Case], rounds: int, seed: int) -> Iterator[t
     A disturbance of the machine then affects one round of many cases, not all rounds of one case.
     """
     for number in range(rounds):
-        turn = [case for case in cases if number < (case.most_rounds or rounds)]
-        random.Random(f"{seed}/{number}").shuffle(turn)
-        for case in turn:
+        this_round = [case for case in cases if number < (case.most_rounds or rounds)]
+        random.Random(f"{seed}/{number}").shuffle(this_round)
+        for case in this_round:
             yield case, number

@@ -32,7 +32,7 @@ from memory.benchmarking.model.files import LOGS, ROUNDS, RUN_FILE, encode_json,
 from memory.benchmarking.verdicts.runs import run_problem
 
 BASELINES = "baselines"
-_NO_NAME = re.compile(r"[^\w-]", re.ASCII)
+_NOT_IN_FOLDER_NAMES = re.compile(r"[^\w-]", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 
 
@@ -69,14 +69,14 @@ def set_baseline(output_dir: Path, name: str, run_folder: Path) -> Baseline:
     """
     _check(name)
     run = read_run(run_folder)
-    why_not = run_problem(run)
-    if why_not:
-        raise NothingMeasured(f"{run.id} {why_not}: a baseline has to be complete, so choose another run")
+    reason = run_problem(run)
+    if reason:
+        raise NothingMeasured(f"{run.id} {reason}: a baseline has to be complete, so choose another run")
     home = _home(output_dir)
     baseline = Baseline(
         name=name,
         run_id=run.id,
-        copy=f"{name}@{_NO_NAME.sub('-', run.id)[:64]}.{time.time_ns():x}",
+        copy=f"{name}@{_NOT_IN_FOLDER_NAMES.sub('-', run.id)[:64]}.{time.time_ns():x}",
         set_at=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     )
     with _locked(home):

@@ -93,35 +93,35 @@ def loss_and_gradients(
     """
     enter, enter_bias, squeeze, squeeze_bias, widen, widen_bias, leave, leave_bias = weights
     scaled = units * np.float32(np.sqrt(units.shape[1]))
-    first = np.tanh(_times(scaled, enter) + enter_bias)
-    code = np.tanh(_times(first, squeeze) + squeeze_bias)
+    first = np.tanh(_matmul(scaled, enter) + enter_bias)
+    code = np.tanh(_matmul(first, squeeze) + squeeze_bias)
     rounded = np.rint(code * np.float32(levels)) / np.float32(levels)
-    second = np.tanh(_times(rounded, widen) + widen_bias)
-    out = _times(second, leave) + leave_bias
+    second = np.tanh(_matmul(rounded, widen) + widen_bias)
+    out = _matmul(second, leave) + leave_bias
 
-    along = np.einsum("ij,ij->i", out, units)
+    dot = np.einsum("ij,ij->i", out, units)
     squared = np.einsum("ij,ij->i", out, out) + np.float32(1e-12)
     length = np.sqrt(squared)
-    cosine = along / length
-    # The gradient of the cosine by out is (unit - out · along / length²) / length.
-    gradient = (out * (along / squared)[:, None] - units) / (length * np.float32(len(units)))[:, None]
+    cosine = dot / length
+    # The gradient of the cosine by out is (unit - out · dot / length²) / length.
+    gradient = (out * (dot / squared)[:, None] - units) / (length * np.float32(len(units)))[:, None]
     _layer_gradients(second, gradient, gradients[6:8])
-    gradient = _times(gradient, leave.T) * (1 - np.square(second))
+    gradient = _matmul(gradient, leave.T) * (1 - np.square(second))
     _layer_gradients(rounded, gradient, gradients[4:6])
-    gradient = _times(gradient, widen.T) * (1 - np.square(code))
+    gradient = _matmul(gradient, widen.T) * (1 - np.square(code))
     _layer_gradients(first, gradient, gradients[2:4])
-    gradient = _times(gradient, squeeze.T) * (1 - np.square(first))
+    gradient = _matmul(gradient, squeeze.T) * (1 - np.square(first))
     _layer_gradients(scaled, gradient, gradients[0:2])
     return float(np.mean(1 - cosine, dtype=np.float64))
 
 
 def _layer_gradients(inputs: Floats, gradient: Floats, gradients: Sequence[Floats]) -> None:
     """Write the gradients of a layer's weights and bias, given its inputs and its outputs' gradient."""
-    _times(inputs.T, gradient, gradients[0])
+    _matmul(inputs.T, gradient, gradients[0])
     gradient.sum(axis=0, out=gradients[1])
 
 
-def _times(left: Floats, right: Floats, out: Floats | None = None) -> Floats:
+def _matmul(left: Floats, right: Floats, out: Floats | None = None) -> Floats:
     """Return ``left @ right``, computed in parts for which BLAS uses this thread only."""
     rows, inner = left.shape
     columns = right.shape[1]

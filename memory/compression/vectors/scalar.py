@@ -65,10 +65,10 @@ class ScalarCodec(VectorCodec):
     def _encode(self, units: Floats) -> Codes:
         values = product(units, self._rotation()) * math.sqrt(self.dimensions)
         boundaries = (self._levels[1:] + self._levels[:-1]) / 2.0
-        # The offset gives a component that is zero but for rounding always the same level.
+        # The offset gives a zero component the same level whatever its rounding error is.
         levels = np.searchsorted(boundaries, values + 1e-9).astype(np.uint8)
         codes = pack_small(levels, self.bits)
-        # Only lowest levels means the zero vector. One level higher is the nearest other code.
+        # A code of zero bytes is reserved for the zero vector. Use the nearest other code instead.
         codes[~codes.any(axis=1), 0] = 1
         return codes
 

@@ -1,4 +1,4 @@
-"""The second document's three categories: real loops, searches and contexts, alone and in the runner."""
+"""The three categories about agents: real loops, searches and contexts, alone and in the runner."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_message_in_a_wrong_session_is_counted(monkeypatch: pytest.MonkeyPatch
 
 def test_astray_counts_missing_and_extra_messages() -> None:
     with _agents.open_loop(quick()) as loop:
-        session = _agents.answered(loop.runtime.invoke("where?"), "where?")
+        session = _agents.session_of_answer(loop.runtime.invoke("where?"), "where?")
         assert loop.astray(["where?"], [session]) == 0
         loop.sessions.append(session, Message(role="user", content="where?"))
         assert loop.astray(["where?"], [session]) == 1
@@ -288,7 +288,7 @@ def test_an_agent_that_does_not_answer_is_a_failure(
     def say_nothing_right(context: Context) -> str:
         return "something else"
 
-    monkeypatch.setattr(_agents, "_say", say_nothing_right)
+    monkeypatch.setattr(_agents, "_reply", say_nothing_right)
     options = ["--iterations", "2", "--output", str(tmp_path)]
     with pytest.raises(SystemExit) as ended:
         standalone("agent_execution", 50, agent_execution.prepare, options)
