@@ -12,6 +12,7 @@
     │   ├── StoreFull
     │   ├── StoreReadOnly
     │   ├── StoreBusy
+    │   ├── CodecRetired
     │   ├── StoreClosed
     │   ├── StoreReplaced
     │   └── EmbedderMismatch
