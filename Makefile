@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart test test-lowest coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate view-speed peers screenshots
+.PHONY: bench quickstart test test-lowest coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate view-speed peers screenshots interrupts
 
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
@@ -69,6 +69,10 @@ identical-runs: $(INSTALLED)
 # First paint and memory of `membench view` with thousands of runs (docs/view.md).
 view-speed: $(INSTALLED) browser
 	$(BIN)/python scripts/view_speed.py
+
+# Interrupts at random moments: nothing may leak, hang or get lost (docs/promises.md). About half an hour.
+interrupts: $(INSTALLED)
+	$(BIN)/python scripts/interrupts.py
 
 # Retrieval quality on LoCoMo and SciFact (docs/performance.md).
 quality: $(INSTALLED)
