@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 
 from memory._base.yielding import BACKGROUND_PAUSE_SECONDS, Flag, low_priority, yield_lock
 from memory._tiers.transitions import Transitions
+from memory.errors import StoreClosed
 
 _log = logging.getLogger(__name__)
 
@@ -135,7 +136,9 @@ class MaintenanceThread:
                 if not self._stopped.is_set:
                     self._transitions.fit_codecs()
                     self._transitions.give_back_space(pause)
-        except Exception:
+        except Exception as problem:
+            if isinstance(problem, StoreClosed) and self._stopped.is_set:
+                return  # a signal handler closed the memory, and could not wait for this thread
             # The memories are safe in their old tiers. No error may end the thread.
             _log.warning("maintenance failed; the next round tries again", exc_info=True)
             with self._lock:
