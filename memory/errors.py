@@ -6,7 +6,7 @@
     │   └── IdConflict
     ├── InvalidConfig (ValueError)
     ├── ImportDamaged (ValueError)
-    ├── TransferFailed
+    ├── TransferFailed (OSError)
     ├── StoreError
     │   ├── StoreCorrupt
     │   ├── StoreTooNew
@@ -63,7 +63,7 @@ class ImportDamaged(AgentMemoryError, ValueError):
     """The file is not a complete, unchanged export. Nothing of it was stored."""
 
 
-class TransferFailed(AgentMemoryError):
+class TransferFailed(AgentMemoryError, OSError):
     """The file of an export, an import or a backup can't be read or written."""
 
 

@@ -28,7 +28,7 @@ from memory._base.checks import check_timestamp
 from memory._base.content import to_json_bytes
 from memory._write.intake import NewMemory
 from memory.entry import MemoryEntry
-from memory.errors import ImportDamaged, TransferFailed, short
+from memory.errors import AgentMemoryError, ImportDamaged, TransferFailed, short
 from memory.storage import Row
 
 _FORMAT = "agentmemory"
@@ -58,6 +58,8 @@ def named_errors(path: object) -> Iterator[None]:
     """Raise TransferFailed, with the path, for an error of the file system."""
     try:
         yield
+    except AgentMemoryError:
+        raise
     except OSError as problem:
         raise TransferFailed(f"{path}: {problem.strerror or problem}") from None
     except ValueError as problem:

@@ -6,7 +6,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from memory.errors import StoreBusy, StoreCorrupt, TransferFailed
+from memory.errors import AgentMemoryError, StoreBusy, StoreCorrupt, TransferFailed
 from memory.storage._log_owner import is_locked_elsewhere, move_log_aside, stamp
 from memory.storage._new_files import aside_name, like_file, locked_folder, make_folder, new_file
 from memory.storage.connections import Connections, is_open
@@ -28,6 +28,8 @@ def back_up(connections: Connections, target: Path) -> None:
         make_folder(target.parent)
         with new_file(target, replace=True) as draft:
             connections.read(lambda source: _copy(source, draft))
+    except AgentMemoryError:
+        raise
     except (OSError, ValueError, sqlite3.Error) as problem:
         raise TransferFailed(f"{_name(target)} can't be written: {problem}") from None
 
@@ -57,6 +59,8 @@ def restore(backup: Path, path: Path) -> None:
                     os.link(path, aside_name(path))
             # The new file is in its place: a log that still lies beside it would be found to be foreign.
             move_log_aside(path, "belongs to the database that was replaced")
+    except AgentMemoryError:
+        raise
     except (OSError, ValueError, sqlite3.Error) as problem:
         raise TransferFailed(f"{_name(path)} can't be restored: {problem}") from None
 

@@ -260,6 +260,7 @@ def test_deleted_memories_are_not_served_after_the_versions_file_is_gone(
 
 def test_a_truncated_versions_file_kills_nobody(path: Path) -> None:
     script = """
+import time
 memory = open_memory(sys.argv[1])
 memory.add("ann", "first", id="1")
 memory.get("ann", "1")
