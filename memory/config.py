@@ -58,10 +58,12 @@ class LtmConfig:
     """The file of all three tiers; ":memory:" for a memory that ends with the process."""
     memory_limit: int | None = None
     """Memories for each agent. Above this, the least important are evicted; None: nothing is evicted."""
-    codec: str = "pq"
+    codec: str = "centred"
     codec_options: dict[str, Any] = field(default_factory=dict)
-    keep_fine_vectors: bool = True
-    """Keep an int8 vector too, so that search stays as exact as in im; costs 256 bytes a memory."""
+    keep_fine_vectors: bool = False
+    """Keep an int8 vector too, which is searched instead: as exact as in im, 256 bytes a memory larger.
+
+    Worth it with codecs that keep fewer neighbours, such as "pq" or "binary"."""
 
 
 @dataclass
@@ -129,7 +131,7 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
     ),
     (
         ("ltm_config.db_path",),
-        lambda value: isinstance(value, str | os.PathLike) and str(value) != "" and "\0" not in str(value),
+        lambda value: isinstance(value, str | os.PathLike) and str(value) != "",
         "a file's path, or ':memory:'",
     ),
     (("durability",), lambda value: value in ("process", "disk"), "'process' or 'disk'"),

@@ -6,7 +6,6 @@
     │   └── IdConflict
     ├── InvalidConfig (ValueError)
     ├── ImportDamaged (ValueError)
-    ├── TransferFailed (OSError)
     ├── StoreError
     │   ├── StoreCorrupt
     │   ├── StoreTooNew
@@ -61,10 +60,6 @@ class InvalidConfig(AgentMemoryError, ValueError):
 
 class ImportDamaged(AgentMemoryError, ValueError):
     """The file is not a complete, unchanged export. Nothing of it was stored."""
-
-
-class TransferFailed(AgentMemoryError, OSError):
-    """The file of an export, an import or a backup can't be read or written."""
 
 
 class StoreError(AgentMemoryError):

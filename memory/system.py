@@ -24,9 +24,8 @@ from memory._base.checks import (
     check_step_bound,
     check_timestamp,
 )
-from memory._base.finite_clock import FiniteClock
+from memory._base.content import leaves_of
 from memory._base.yielding import BACKGROUND_PAUSE_SECONDS, low_priority, yield_lock
-from memory._read.check_report import CheckReport
 from memory._read.entry_cache import EntryCache
 from memory._read.reader import Reader
 from memory._read.searcher import Searcher
@@ -38,12 +37,12 @@ from memory._write.intake import NewMemory as NewMemory
 from memory.clock import Clock, SystemClock
 from memory.compression import TierCodecs, configured_codecs
 from memory.config import MemoryConfig
-from memory.embedding import ContentEmbedder, Embedder, WordLlamaEmbedder
+from memory.embedding import ContentEmbedder, Embedder, WordLlamaEmbedder, render
 from memory.entry import Hit, MemoryEntry, Tier, TierName, Timestamp
-from memory.errors import EmbedderMismatch, ImportDamaged, InvalidMemory, StoreError, short
+from memory.errors import CodecRetired, EmbedderMismatch, ImportDamaged, InvalidMemory, StoreError, short
 from memory.search import IndexCache
+from memory.search.index import Decode
 from memory.storage import MemoryStore, Row, SQLiteStore
-from memory.storage._backup import restore as restore_file
 
 if TYPE_CHECKING:
     from memory.agent import AgentMemory
@@ -117,17 +116,24 @@ class AgentMemorySystem:
         self._check_embedder()
         embedder = ContentEmbedder(self.embedder)
         self._codecs = TierCodecs(store, config, self.embedder.dimensions, codecs)
-        is_trusted = type(self.clock) is SystemClock
-        clock = self.clock if is_trusted else FiniteClock(self.clock.now)
-        self._intake = Intake(embedder, self._codecs, clock)
+        self._intake = Intake(embedder, self._codecs, self.clock)
         entry_bytes = config.cache_bytes // _ENTRY_CACHE_SHARE
         self._entry_cache = cache = EntryCache(store, entry_bytes)
         self._indexes = IndexCache(
-            store, self.embedder.dimensions, self._codecs.to_int8, config.cache_bytes - entry_bytes
+            store,
+            self.embedder.dimensions,
+            Decode(self._forms.to_int8, self._forms.raw_terms),
+            config.cache_bytes - entry_bytes,
         )
         self._reader = Reader(store, self._codecs, cache)
         self._searcher = Searcher(self._reader, self._indexes, embedder)
-        self._transitions = Transitions(store, self._codecs, config, clock)
+        self._transitions = Transitions(
+            store,
+            self._forms,
+            config,
+            self.clock,
+            lambda content: embedder.embed([render(leaves_of(content))])[0],
+        )
         self._writes = 0
         self._check_counts_at = _CHECK_COUNTS_EVERY
         """The number of writes at which the unsaved read counts are checked next."""
@@ -334,8 +340,11 @@ class AgentMemorySystem:
             )
             row = msgspec.structs.replace(self._intake.rows([new], [old.dated])[0], stored_at=old.stored_at)
             # If another thread or process has changed or moved the memory meanwhile, start again.
-            if self._store.replace(old, row):
-                return True
+            try:
+                if self._store.replace(old, row):
+                    return True
+            except CodecRetired:
+                self._forms.load()
 
     def delete(self, agent_id: str, id: str) -> bool:
         """Delete one memory; return False if there is no such memory."""
@@ -487,8 +496,10 @@ class AgentMemorySystem:
             self._entry_cache.save_read_counts()
             report, _ = self._transitions.by_age()
             report += self._transitions.by_capacity(self._store.agents())
+            pause = partial(yield_lock, BACKGROUND_PAUSE_SECONDS)
             self._transitions.fit_codecs()
-            self._transitions.give_back_space(partial(yield_lock, BACKGROUND_PAUSE_SECONDS))
+            self._transitions.settle(pause)
+            self._transitions.give_back_space(pause)
         return report
 
     def force_transition_to_im(self, percentage: float = 100, agent_id: str | None = None) -> int:
@@ -508,7 +519,9 @@ class AgentMemorySystem:
         """Move all memories of one agent, or of all, to ltm; fit the codecs if there is enough data."""
         report = self._force(Tier.STM, 100, agent_id)
         self._transitions.fit_codecs()
-        return report + self._force(Tier.IM, 100, agent_id)
+        report += self._force(Tier.IM, 100, agent_id)
+        self._transitions.settle()
+        return report
 
     # -- statistics and caches ----------------------------------------------------------------
 
@@ -554,86 +567,48 @@ class AgentMemorySystem:
         self._indexes.drop(agent_id)
         self._entry_cache.drop(agent_id)
 
-    # -- checks and backups --------------------------------------------------------------------
-
-    def check(self) -> CheckReport:
-        """Check the whole memory: the file's structure, and that every memory can be read and decoded.
-
-        Changes nothing, and may take minutes: everything is read once. Others may read and write meanwhile.
-        """
-
-        def check_row(row: Row) -> None:
-            self._reader.decode(row)
-            self._finest_vector(row)
-
-        intact, problems = self._store.check(check_row)
-        return CheckReport(intact, tuple(problems))
-
-    def backup(self, path: str | Path) -> None:
-        """Write a copy of the whole memory, as it is now, to a file. Others may read and write meanwhile.
-
-        Args:
-            path: the new file; an existing backup there is replaced when the copy is complete.
-
-        Raises `TransferFailed` if the file can't be written, `StoreCorrupt` if the memory is damaged.
-        """
-        self._store.back_up(Path(path))
-
-    @staticmethod
-    def restore(backup: str | Path, path: str | Path) -> None:
-        """Put a copy of a backup in the place of a memory. Call it while no process has the memory open.
-
-        Args:
-            backup: a file that `backup` wrote. It is checked first, and not changed.
-            path: the memory's file. If it exists, it and its log are moved aside (`*.aside-…`).
-
-        Raises `StoreBusy` if the memory is open, `StoreCorrupt` if the backup is damaged.
-        """
-        restore_file(Path(backup), Path(path))
-
     # -- export and import --------------------------------------------------------------------
 
     def export_jsonl(self, path: str | Path, agent_id: str | None = None) -> int:
         """Write the memories of all agents, or of one, to a file; return how many.
 
-        The file has one JSON object a line, and a checksum at its end. Only its owner can read it.
-        Raises `TransferFailed` if it can't be written.
+        The file has one JSON object a line, and a checksum at its end.
         """
         if agent_id is not None:
             check_name("agent_id", agent_id)
-        with transfer.named_errors(path):
-            return transfer.export_rows(
-                Path(path),
-                (
-                    (row, self._reader.decode(row), self._finest_vector(row))
-                    for row in self._store.all_rows(agent_id)
-                ),
-                embedder=self._embedder_name,
-            )
+        rows = self._store.all_rows(agent_id)
+        return transfer.export_rows(
+            Path(path),
+            ((row, self._reader.decode(row), self._finest_vector(row)) for row in rows),
+            embedder=self._embedder_name,
+        )
 
     def import_jsonl(self, path: str | Path) -> int:
         """Store the memories of an export; return how many were new.
 
-        A damaged file raises `ImportDamaged`, and nothing is stored. Raises `TransferFailed` if the file
-        can't be read.
+        A damaged file raises `ImportDamaged`, and nothing is stored.
         """
         # First check everything, then store: two passes over the file.
-        with transfer.named_errors(path):
-            for rows in self._imported_rows(Path(path)):
-                self._store.refuse_conflicts(rows)
-            new = 0
-            for rows in self._imported_rows(Path(path)):
-                new += sum(seq is not None for seq in self._store.add(rows))
-                self._record_all_writes(rows)
+        for batch in transfer.read_batches(Path(path), embedder=self._embedder_name):
+            self._store.refuse_conflicts(self._imported_rows(Path(path), batch))
+        new = 0
+        for batch in transfer.read_batches(Path(path), embedder=self._embedder_name):
+            rows = self._imported_rows(Path(path), batch)
+            try:
+                seqs = self._store.add(rows)
+            except CodecRetired:
+                self._forms.load()
+                seqs = self._store.add(self._imported_rows(Path(path), batch))
+            new += sum(seq is not None for seq in seqs)
+            self._record_all_writes(rows)
         return new
 
-    def _imported_rows(self, path: Path) -> Iterator[list[Row]]:
-        for batch in transfer.read_batches(path, embedder=self._embedder_name):
-            try:
-                rows = self._intake.rows([item.memory for item in batch], [item.dated for item in batch])
-            except InvalidMemory as problem:
-                raise ImportDamaged(f"{path} holds a memory that can't be stored: {problem}") from None
-            yield [item.restored(row) for item, row in zip(batch, rows, strict=True)]
+    def _imported_rows(self, path: Path, batch: Sequence[transfer.Imported]) -> list[Row]:
+        try:
+            rows = self._intake.rows([item.memory for item in batch], [item.dated for item in batch])
+        except InvalidMemory as problem:
+            raise ImportDamaged(f"{path} holds a memory that can't be stored: {problem}") from None
+        return [item.restored(row) for item, row in zip(batch, rows, strict=True)]
 
     # -- private ------------------------------------------------------------------------------
 
@@ -669,7 +644,11 @@ class AgentMemorySystem:
         row = rows[0]
         agent = row.agent
         version = self._entry_cache.version(agent)
-        seq = self._store.add(rows)[0]
+        try:
+            seq = self._store.add(rows)[0]
+        except CodecRetired:  # another process has replaced a dictionary: encode with the new one
+            self._forms.load()
+            return self._store_one(new)
         if seq is not None and row.tier is Tier.STM:
             self._entry_cache.keep_new(row, seq, version)
         self._record_writes(agent, 1)
@@ -680,7 +659,11 @@ class AgentMemorySystem:
             return []
         rows = self._intake.rows(batch)
         versions = {agent: self._entry_cache.version(agent) for agent in {row.agent for row in rows}}
-        seqs = self._store.add(rows)
+        try:
+            seqs = self._store.add(rows)
+        except CodecRetired:
+            self._forms.load()
+            return self._store_all(batch)
         for row, seq in zip(rows, seqs, strict=True):
             if seq is not None and row.tier is Tier.STM:
                 self._entry_cache.keep_new(row, seq, versions[row.agent])

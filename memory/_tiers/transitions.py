@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
 from typing import TypeAlias
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
+from memory._base.content import decode_body
 from memory._base.yielding import yield_gil, yield_lock
 from memory._tiers.importance import least_first
 from memory.clock import Clock
 from memory.compression import TierCodecs
 from memory.config import MemoryConfig
 from memory.entry import Tier
-from memory.errors import StoreCorrupt
+from memory.errors import CodecRetired, StoreCorrupt
 from memory.storage import MemoryStore, Move, Row
 
 _log = logging.getLogger(__name__)
@@ -27,7 +29,11 @@ _log = logging.getLogger(__name__)
 _BELOW = {Tier.STM: Tier.IM, Tier.IM: Tier.LTM}
 _SAMPLED_AGENTS = 64
 """Codecs are fitted on rows of at most about this many agents."""
+_COUNT_AGAIN_SHARE = 16
+"""After a count that was too low for fitting, count again when 1/16 more memories were stored."""
 
+Embed: TypeAlias = Callable[[object], NDArray[np.float32]]
+"""Returns the unit vector of a content."""
 Pause: TypeAlias = Callable[[], bool]
 """Called between two transactions, to yield to writers. If it returns False, the work ends there."""
 
@@ -50,7 +56,13 @@ class TransitionReport(msgspec.Struct, frozen=True, kw_only=True):
 class Transitions:
     """Decides which memories move, and moves them in batches."""
 
-    def __init__(self, store: MemoryStore, codecs: TierCodecs, config: MemoryConfig, clock: Clock) -> None:
+    def __init__(
+        self, store: MemoryStore, forms: TierCodecs, config: MemoryConfig, clock: Clock, embed: Embed
+    ) -> None:
+        """`embed` makes a new vector for a memory whose own can't be decoded any more."""
+        self._embed = embed
+        self._count_again_at = 0
+        """`stored_total` of the store from which on `fit_codecs` counts the memories again."""
         self._store = store
         self._codecs = codecs
         self._config = config
@@ -115,21 +127,75 @@ class Transitions:
                 break
         return report
 
-    def fit_codecs(self) -> bool:
-        """Fit the codecs that are not fitted yet, if there is enough data; return whether it did."""
-        wanted = self._codecs.samples_wanted()
-        if wanted == 0:
+    def fit_codecs(self, *, strict: bool = False) -> bool:
+        """Fit codecs and train dictionaries where that is due; return whether it did.
+
+        strict: replace a dictionary after the first deletion of one of its samples
+        """
+        if self._config.read_only:
             return False
-        rows = self._sample(wanted)
-        if len(rows) < wanted:
+        # At least as many as there are, and much faster to read.
+        total = self._store.stored_total()
+        if self._forms.plan(total, strict=strict) is None or total < self._count_again_at:
             return False
-        try:
-            vectors = self._codecs.to_float32([(row.vector_codec, row.vector, row.fine) for row in rows])
-            bodies = [self._codecs.raw_body(row.body_codec, row.body) for row in rows]
-        except StoreCorrupt as problem:
-            _log.warning("codecs are not fitted: %s", problem)
+        memories = sum(self._store.counts().values())
+        plan = self._forms.plan(memories, strict=strict)
+        if plan is None:
+            self._count_again_at = total + total // _COUNT_AGAIN_SHARE + 1
             return False
-        self._codecs.fit(vectors, bodies)
+        rows = self._sample(plan.samples)
+        readable = []
+        for row in rows:
+            try:
+                readable.append((row, self._forms.raw_body(row.body_codec, row.body)))
+            except StoreCorrupt as problem:
+                _log.warning("memory %r of %r is not used for fitting: %s", row.id, row.agent, problem)
+        rows = [row for row, _ in readable]
+        self._forms.fit(
+            plan,
+            memories,
+            [(row.agent, row.seq) for row in rows],
+            self._vectors_of([row for row in rows if self._forms.has_vector(_stored_vector(row))]),
+            [body for _, body in readable],
+            self._forms.raw_terms([(row.terms, row.terms_codec) for row in rows]),
+        )
+        return True
+
+    def settle(self, pause: Pause = yield_lock) -> None:
+        """Encode the memories of im and ltm again that do not have their final form.
+
+        These are memories that were stored in ltm directly, and all after a codec was fitted. In the end
+        delete the codecs that were replaced, which no memory uses any more."""
+        if self._config.read_only:
+            return
+        stored = self._forms.load()
+        newest = max((codec.number for codec in stored), default=0)
+        replaced = [codec.number for codec in stored if not codec.is_writable]
+        unreadable = len(self._unreadable)
+        for agent, first, last in self._store.unsettled():
+            for tier in (Tier.IM, Tier.LTM):
+                if not self._settle(agent, tier, first - 1, pause):
+                    return
+            if not self._store.settle(agent, last, newest):
+                return
+        if len(self._unreadable) == unreadable:  # a damaged row may still need its dictionary
+            for number in replaced:
+                self._store.retire_codec(number)
+
+    def _settle(self, agent: str, tier: Tier, after_seq: int, pause: Pause) -> bool:
+        """Encode an agent's rows of a tier again; return False if `pause` ended the work."""
+        while seqs := self._store.seqs_after(agent, tier, after_seq, self._config.transition_batch):
+            after_seq = seqs[-1]
+            rows = [
+                row
+                for row in self._rows(agent, [seq for seq in seqs if (agent, seq) not in self._unreadable])
+                if row.tier is tier
+                and not self._forms.has_final_form(tier, row.body_codec, row.terms_codec, row.vector_codec)
+            ]
+            if rows:
+                self._store_moves(agent, rows, tier, tier)
+                if not pause():
+                    return False
         return True
 
     def give_back_space(self, pause: Pause) -> None:
@@ -142,9 +208,16 @@ class Transitions:
         target = _BELOW[source]
         readable = [seq for seq in seqs if (agent, seq) not in self._unreadable]
         rows = [row for row in self._rows(agent, readable) if row.tier is source]
-        moves = self._moves(rows, target) if rows else []
-        yield_gil()
-        return self._store.move(agent, moves, source, target) if moves else 0
+        return self._store_moves(agent, rows, source, target)
+
+    def _store_moves(self, agent: str, rows: Sequence[Row], source: Tier, target: Tier) -> int:
+        while True:
+            moves = self._moves(rows, target) if rows else []
+            yield_gil()
+            try:
+                return self._store.move(agent, moves, source, target) if moves else 0
+            except CodecRetired:
+                self._forms.load()
 
     def _rows(self, agent: str, seqs: Sequence[int]) -> list[Row]:
         """Read rows; leave out those that are damaged in the file."""
@@ -171,15 +244,14 @@ class Transitions:
             return []
 
     def _encode(self, rows: Sequence[Row], target: Tier) -> list[Move]:
-        vectors = self._codecs.vectors_for(
-            target,
-            self._codecs.to_float32([(row.vector_codec, row.vector, row.fine) for row in rows]),
-        )
+        vectors = self._forms.vectors_for(target, self._vectors_of(rows))
+        raw_terms = self._forms.raw_terms([(row.terms, row.terms_codec) for row in rows])
         moves = []
-        for row, (vector_codec, vector, fine) in zip(rows, vectors, strict=True):
+        for row, (vector_codec, vector, fine), terms in zip(rows, vectors, raw_terms, strict=True):
             yield_gil()
-            raw = self._codecs.raw_body(row.body_codec, row.body)
-            body_codec, body = self._codecs.body_for(target, raw)
+            raw = self._forms.raw_body(row.body_codec, row.body)
+            body_codec, body = self._forms.body_for(target, raw)
+            terms_codec, terms = self._forms.terms_for(target, terms)
             moves.append(
                 Move(
                     seq=row.seq,
@@ -189,23 +261,47 @@ class Transitions:
                     vector_codec=vector_codec,
                     vector=vector,
                     fine=fine,
-                    terms=row.terms,
-                    terms_codec=row.terms_codec,
+                    terms=terms,
+                    terms_codec=terms_codec,
                 )
             )
         return moves
+
+    def _vectors_of(self, rows: Sequence[Row]) -> NDArray[np.float32]:
+        """Return the vectors of rows; embed the content again where the codec of a vector is damaged."""
+        vectors = self._forms.to_float32([_stored_vector(row) for row in rows])
+        for number, row in enumerate(rows):
+            if not self._forms.has_vector(_stored_vector(row)):
+                content, _ = decode_body(self._forms.raw_body(row.body_codec, row.body))
+                vectors[number] = self._embed(content)
+        return vectors
 
     def _sample(self, wanted: int) -> list[Row]:
         """Return rows of many agents, because the codecs serve all agents."""
         agents = self._store.agents()
         some = agents[:: max(len(agents) // _SAMPLED_AGENTS, 1)]
         share = -(-wanted // max(len(some), 1))
-        rows: list[Row] = []
-        for agent in some:
-            rows.extend(islice(self._store.all_rows(agent), share))
+        rows = [row for agent in some for row in self._rows_of(agent, share)]
         if len(rows) < wanted:  # most rows belong to a few agents
-            rows = list(islice(self._store.all_rows(), wanted))
+            rows = []
+            for agent in agents:
+                rows += self._rows_of(agent, wanted - len(rows))
+                if len(rows) >= wanted:
+                    break
         return rows[:wanted]
+
+    def _rows_of(self, agent: str, limit: int) -> list[Row]:
+        """Return the first rows of an agent in each tier; leave out damaged ones."""
+        seqs = [seq for tier in Tier for seq in self._store.seqs_after(agent, tier, 0, limit)]
+        rows: list[Row] = []
+        for part in _batches(sorted(seqs)[:limit], self._config.transition_batch):
+            yield_gil()
+            rows += self._rows(agent, part)
+        return rows
+
+
+def _stored_vector(row: Row) -> tuple[int, bytes, bytes | None]:
+    return row.vector_codec, row.vector, row.fine
 
 
 def _moved(target: Tier, count: int) -> TransitionReport:

@@ -133,17 +133,19 @@ class Intake:
     ) -> list[tuple[int, bytes, bytes | None]]:
         tiers = {item.tier for item in checked}
         if len(tiers) == 1:
-            return self._codecs.vectors_for(tiers.pop(), vectors)
+            return self._codecs.vectors_for(tiers.pop(), vectors, quick=True)
         encoded: list[tuple[int, bytes, bytes | None]] = [(0, b"", None)] * len(checked)
         for tier in tiers:
             rows = [row for row, item in enumerate(checked) if item.tier is tier]
-            for row, codes in zip(rows, self._codecs.vectors_for(tier, vectors[rows]), strict=True):
+            for row, codes in zip(
+                rows, self._codecs.vectors_for(tier, vectors[rows], quick=True), strict=True
+            ):
                 encoded[row] = codes
         return encoded
 
     def _row(self, item: _Checked, id_: str, codes: tuple[int, bytes, bytes | None], now: float) -> Row:
         new = item.new
-        body_codec, body = self._codecs.body_for(item.tier, item.body)
+        body_codec, body = self._codecs.body_for(item.tier, item.body, quick=True)
         vector_codec, vector, fine = codes
         kind = new.kind or ("text" if isinstance(new.content, str) else "state")
         return Row(
@@ -171,6 +173,7 @@ class Intake:
             vector_codec=vector_codec,
             vector=vector,
             fine=fine,
+            is_final=item.tier is not Tier.LTM or self._codecs.is_final(Tier.LTM),
         )
 
 

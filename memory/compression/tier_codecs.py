@@ -1,25 +1,35 @@
 """The codecs of each tier, and the forms in which a memory is stored there.
 
-    stm   vector: float32                      content: raw
-    im    vector: the tier's codec (int8)      content: zstd
-    ltm   vector: the tier's codec (small)     content: zstd
-          + a fine vector: int8, which is searched
+    stm   vector: float32                      content: raw     search terms: raw
+    im    vector: the tier's codec (int8)      content: zstd    search terms: raw
+    ltm   vector: the tier's codec (small)     content: zstd    search terms: by a vocabulary
+          + a fine vector (int8), only if `keep_fine_vectors` is set
 
-Maintenance fits codecs that need fitting, once enough memories are stored. Until then the tier stores
-int8 vectors, so that writes never wait for a codec.
+A memory that a caller stores in ltm is first stored in the form of im, so that the call is as fast.
+Maintenance then encodes it again. It also fits the codecs, once enough memories are stored, and trains
+dictionaries again when there are 8 times as many memories, or when samples of a dictionary were deleted.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.compression.content_codecs import RAW, SAMPLES_NEEDED, ContentCodecs, train_dictionary
+from memory.compression.content_codecs import (
+    LEAST_MEMORIES,
+    RAW,
+    SAMPLES_NEEDED,
+    ContentCodecs,
+    train_dictionary,
+)
 from memory.compression.quantise import to_int8
+from memory.compression.term_codecs import RAW_TERMS, TermCodec, train_terms
 from memory.compression.vectors import (
     CodecError,
     CodecNeedsMoreData,
@@ -30,14 +40,33 @@ from memory.compression.vectors import (
 from memory.config import MemoryConfig
 from memory.entry import Tier
 from memory.errors import InvalidConfig, StoreCorrupt
-from memory.storage import MemoryStore
+from memory.storage import MemoryStore, Sample, StoredCodec
+
+_log = logging.getLogger(__name__)
 
 FLOAT32 = 0
 INT8 = 1
-_DICTIONARY = "zstd dictionary"
+_OLD_DICTIONARY = "zstd dictionary"  # the purpose of the only dictionary in files of format 1
+_CONTENT = "content dictionary"
+_TERMS = "search terms"
+_MAX_SAMPLES = 2000
+"""Memories that dictionaries are trained on. More made them no better."""
+_GROWTH = 8
+"""Dictionaries are trained again when there are so many times more memories …"""
+_TRAINED_ENOUGH = 5000
+"""… until they were trained when there were so many."""
 
 StoredVector = tuple[int, bytes, bytes | None]
 """Codec number, encoded vector, and the fine vector (int8) or None."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What `fit` has to do."""
+
+    dictionaries: bool
+    tiers: tuple[Tier, ...]
+    samples: int
+    """How many memories it needs at least."""
 
 
 class TierCodecs:
@@ -56,10 +85,14 @@ class TierCodecs:
         self._keep_fine = config.ltm_config.keep_fine_vectors
         self._lock = threading.RLock()
         self._bodies = ContentCodecs()
+        self._terms: dict[int, TermCodec] = {}
+        self._terms_in_use = RAW_TERMS
         self._vectors: dict[int, VectorCodec] = {
             FLOAT32: make_codec("float32", dimensions),
             INT8: make_codec("int8", dimensions),
         }
+        self._damaged: set[int] = set()
+        """Numbers of codecs that are damaged in the file."""
         self._wanted = wanted
         self._options = {
             Tier.IM: config.im_config.codec_options,
@@ -68,7 +101,7 @@ class TierCodecs:
         self._in_use = {Tier.STM: FLOAT32}
         for tier, codec in self._wanted.items():
             self._in_use[tier] = FLOAT32 if codec.name == "float32" else INT8
-        self._load()
+        self.load()
 
     def start_in_child(self) -> None:
         """Make a new lock after a fork: another thread of the parent may have held the old one."""
@@ -76,9 +109,11 @@ class TierCodecs:
 
     # -- content ------------------------------------------------------------------------------
 
-    def body_for(self, tier: Tier, raw: bytes) -> tuple[int, bytes]:
-        """Return the codec number and the body as a tier stores it."""
-        return (RAW, raw) if tier is Tier.STM else self._bodies.compress(raw)
+    def body_for(self, tier: Tier, raw: bytes, *, quick: bool = False) -> tuple[int, bytes]:
+        """Return the codec number and the body in the form of a tier; `quick` while a caller waits."""
+        return (
+            (RAW, raw) if tier is Tier.STM else self._bodies.compress(raw, quick=quick or tier is Tier.IM)
+        )
 
     def raw_body(self, number: int, body: bytes) -> bytes:
         """Return the body without compression."""
@@ -87,13 +122,42 @@ class TierCodecs:
         try:
             return self._bodies.decompress(number, body)
         except KeyError:
-            self._load()  # another process may have trained the dictionary
+            self.load()  # another process may have trained the dictionary
         try:
             return self._bodies.decompress(number, body)
         except KeyError:
             raise StoreCorrupt(
-                f"content codec {number} is not in the file: restore it from a backup"
+                f"dictionary {number} is missing or damaged in the file: restore it from a backup"
             ) from None
+
+    # -- search terms -------------------------------------------------------------------------
+
+    def terms_for(self, tier: Tier, terms: bytes) -> tuple[int, bytes]:
+        """Return the codec number and the terms in the form of a tier; `terms` are not compressed."""
+        codec = self._terms.get(self._terms_in_use)
+        if tier is not Tier.LTM or codec is None:
+            return RAW_TERMS, terms
+        return self._terms_in_use, codec.compress(terms)
+
+    def raw_terms(self, stored: Sequence[tuple[bytes, int]]) -> list[bytes]:
+        """Return terms without compression. Each item is terms and the number of their codec."""
+        if not any([number for _, number in stored]):
+            return [terms for terms, _ in stored]
+        rows: defaultdict[int, list[int]] = defaultdict(list)
+        for row, (_, number) in enumerate(stored):
+            rows[number].append(row)
+        result = [terms for terms, _ in stored]
+        for number, places in rows.items():
+            if number == RAW_TERMS:
+                continue
+            if number not in self._terms:
+                self.load()
+            codec = self._terms.get(number)
+            if codec is None:
+                raise StoreCorrupt(f"vocabulary {number} is missing or damaged: restore it from a backup")
+            for place, terms in zip(places, codec.decompress([result[at] for at in places]), strict=True):
+                result[place] = terms
+        return result
 
     # -- vectors ------------------------------------------------------------------------------
 
@@ -101,11 +165,21 @@ class TierCodecs:
         """Return the codec that new vectors of the tier are written with."""
         return self._vectors[self._in_use[tier]]
 
-    def vectors_for(self, tier: Tier, vectors: NDArray[np.float32]) -> list[StoredVector]:
-        """Return vectors as a tier stores them."""
+    def is_final(self, tier: Tier) -> bool:
+        """Return whether the quick form of a tier is the one that the tier keeps."""
+        return tier is not Tier.LTM or (
+            self._terms_in_use == RAW_TERMS and self._in_use[Tier.LTM] in (INT8, FLOAT32)
+        )
+
+    def vectors_for(
+        self, tier: Tier, vectors: NDArray[np.float32], *, quick: bool = False
+    ) -> list[StoredVector]:
+        """Return unit vectors in the form of a tier; `quick` while a caller waits."""
         number = self._in_use[tier]
         if number == FLOAT32:
             return [(FLOAT32, row.tobytes(), None) for row in vectors]
+        if number == INT8 or (quick and tier is Tier.LTM):
+            return [(INT8, row.tobytes(), None) for row in to_int8(vectors)]
         codes = self._vectors[number].encode(vectors)
         fine: Sequence[bytes | None] = [None] * len(vectors)
         if tier is Tier.LTM and self._keep_fine and number != INT8:
@@ -148,35 +222,105 @@ class TierCodecs:
         if number == FLOAT32:
             return joined.view(np.float32).reshape(len(codes), -1)
         if number not in self._vectors:
-            self._load()
+            self.load()
         codec = self._vectors.get(number)
+        if codec is None and number in self._damaged:
+            # Without vectors these memories are still found by their words.
+            return np.zeros((len(codes), self._dimensions), np.float32)
         if codec is None:
             raise StoreCorrupt(f"vector codec {number} is not in the file: restore it from a backup")
         return codec.decode(joined.reshape(len(codes), -1))
 
+    def has_final_form(self, tier: Tier, body_codec: int, terms_codec: int, vector_codec: int) -> bool:
+        """Return whether a row of im or ltm is encoded as the tier keeps it now."""
+        if body_codec != self._bodies.newest:
+            return False
+        return tier is Tier.IM or (
+            terms_codec == self._terms_in_use and vector_codec == self._in_use[Tier.LTM]
+        )
+
+    def has_vector(self, stored: StoredVector) -> bool:
+        """Return whether a stored vector can be decoded: its codec may be damaged."""
+        return stored[2] is not None or stored[0] not in self._damaged
+
     # -- fitting ------------------------------------------------------------------------------
 
-    def samples_wanted(self) -> int:
-        """Return how many memories the next `fit` should get; 0 if there is nothing to fit."""
-        pending = [codec for tier, codec in self._wanted.items() if self._is_pending(tier)]
-        if pending:
-            return max(2 * SAMPLES_NEEDED, *(codec.min_fit_vectors for codec in pending))
-        return 0 if self._bodies.has_dictionary else SAMPLES_NEEDED
+    def plan(self, memories: int, *, strict: bool = False) -> Plan | None:
+        """Return what `fit` should do for so many memories; None for nothing.
 
-    def fit(self, vectors: NDArray[np.float32], bodies: Sequence[bytes]) -> None:
-        """Fit the codecs that are not fitted yet, and store them in the file."""
-        if not self._bodies.has_dictionary:
-            # An empty dictionary records that training failed, so that it is not tried again.
-            self._store.save_codec(_DICTIONARY, train_dictionary(bodies) or b"")
-        for tier, codec in self._wanted.items():
-            if self._is_pending(tier):
-                try:
-                    if not codec.is_fitted:
-                        codec.fit(vectors)
-                except CodecNeedsMoreData:
-                    continue
-                self._store.save_codec(self._purpose(tier), codec.save())
-        self._load()
+        strict: replace a dictionary after the first deletion of one of its samples
+        """
+        stored = self.load()
+        newest = max((codec for codec in stored if _is_content(codec)), key=_number, default=None)
+        if newest is None or newest.is_damaged or newest.purpose == _OLD_DICTIONARY:
+            dictionaries = memories >= SAMPLES_NEEDED
+        else:
+            grown = newest.trained_on < _TRAINED_ENOUGH and memories >= _GROWTH * newest.trained_on
+            allowed = 0 if strict else LEAST_MEMORIES - 1
+            deleted = max(codec.deleted for codec in stored if codec.is_writable)
+            dictionaries = deleted > allowed or (grown and memories >= SAMPLES_NEEDED)
+        tiers = tuple(
+            tier
+            for tier, codec in self._wanted.items()
+            if self._is_pending(tier) and memories >= codec.min_fit_vectors
+        )
+        if not dictionaries and not tiers:
+            return None
+        needed = max((self._wanted[tier].min_fit_vectors for tier in tiers), default=0)
+        return Plan(dictionaries, tiers, min(max(_MAX_SAMPLES, needed), memories))
+
+    def fit(
+        self,
+        plan: Plan,
+        memories: int,
+        samples: Sequence[Sample],
+        vectors: NDArray[np.float32],
+        bodies: Sequence[bytes],
+        terms: Sequence[bytes],
+    ) -> None:
+        """Do what a plan says with the samples, and store the results in the file.
+
+        memories: how many there are
+        bodies, terms: of the samples, uncompressed
+        """
+        stored = self.load()
+        if plan.dictionaries:
+            self._train(stored, memories, samples, bodies, terms)
+        for tier in plan.tiers:
+            codec = self._wanted[tier]
+            try:
+                if not codec.is_fitted:
+                    codec.fit(vectors)
+            except CodecNeedsMoreData:
+                continue
+            purpose = self._purpose(tier)
+            damaged = [old.number for old in stored if old.is_damaged and old.purpose.startswith(purpose)]
+            again = f" again {max(damaged)}" if damaged else ""
+            self._store.save_codec(purpose + again, codec.save(), replaces=damaged)
+        self.load()
+
+    def _train(
+        self,
+        stored: Sequence[StoredCodec],
+        memories: int,
+        samples: Sequence[Sample],
+        bodies: Sequence[bytes],
+        terms: Sequence[bytes],
+    ) -> None:
+        """Train both dictionaries. If too few memories are left, store empty ones in place of the old."""
+        enough = len(bodies) >= SAMPLES_NEEDED
+        total = sum(map(len, bodies)) * memories // max(len(bodies), 1)
+        # Two processes that train at once choose the same purpose, and one of them is stored.
+        generation = max(map(_number, stored), default=15) + 1
+        for name, data, is_old in (
+            (_CONTENT, train_dictionary(bodies, total) if enough else b"", _is_content),
+            (_TERMS, train_terms(terms if enough else [], LEAST_MEMORIES), _is_terms),
+        ):
+            replaces = [codec.number for codec in stored if is_old(codec) and not codec.is_damaged]
+            used = samples if enough else ()
+            self._store.save_codec(
+                f"{name} {generation}", data, trained_on=memories, samples=used, replaces=replaces
+            )
 
     def _is_pending(self, tier: Tier) -> bool:
         """Return whether the tier still writes int8 because its own codec is not in the file yet."""
@@ -189,20 +333,52 @@ class TierCodecs:
         options = sorted(self._options[tier].items())
         return f"{tier.label} vectors {codec.name} {codec.bytes_per_vector} {options}"
 
-    def _load(self) -> None:
-        """Load the codecs of the file that are not loaded yet."""
+    def load(self) -> list[StoredCodec]:
+        """Load the codecs of the file that are not loaded yet, and return all that it holds."""
         with self._lock:
+            stored = self._store.codecs()
             purposes = {self._purpose(tier): tier for tier in self._wanted}
-            for stored in self._store.codecs():
-                if stored.purpose == _DICTIONARY:
-                    if not self._bodies.has_codec(stored.number):
-                        self._bodies.add_dictionary(stored.number, stored.data)
-                    continue
-                if stored.number not in self._vectors:
-                    self._vectors[stored.number] = load_codec(stored.data)
-                tier = purposes.get(stored.purpose)
-                if tier is not None:
-                    self._in_use[tier] = stored.number
+            for codec in stored:
+                if codec.number not in self._damaged:
+                    self._load_one(codec)
+                tier = purposes.get(codec.purpose.partition(" again ")[0])
+                if tier is not None and codec.number not in self._damaged:
+                    self._in_use[tier] = codec.number
+            return stored
+
+    def _load_one(self, codec: StoredCodec) -> None:
+        try:
+            if codec.is_damaged:
+                raise StoreCorrupt("its checksum does not match")
+            if _is_content(codec):
+                if not self._bodies.has_codec(codec.number):
+                    self._bodies.add_dictionary(codec.number, codec.data)
+            elif _is_terms(codec):
+                if codec.number not in self._terms:
+                    self._terms[codec.number] = TermCodec(codec.data)
+                self._terms_in_use = max(self._terms_in_use, codec.number)
+            elif codec.number not in self._vectors:
+                self._vectors[codec.number] = load_codec(codec.data)
+        except (StoreCorrupt, CodecError) as problem:
+            self._damaged.add(codec.number)
+            _log.warning(
+                "codec %d (%s) is damaged in the file: %s; maintenance makes a new one where it can",
+                codec.number,
+                codec.purpose,
+                problem,
+            )
+
+
+def _number(codec: StoredCodec) -> int:
+    return codec.number
+
+
+def _is_content(codec: StoredCodec) -> bool:
+    return codec.purpose == _OLD_DICTIONARY or codec.purpose.startswith(_CONTENT)
+
+
+def _is_terms(codec: StoredCodec) -> bool:
+    return codec.purpose.startswith(_TERMS)
 
 
 def configured_codecs(config: MemoryConfig, dimensions: int) -> dict[Tier, VectorCodec]:

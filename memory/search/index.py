@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +38,14 @@ _OBSERVED_TOGETHER = 16
 _MEASURE_EVERY = 128
 """Memories that are added before the index is measured again: about 50 KB, small against any budget."""
 
-Decode = Callable[[Sequence[tuple[int, bytes, bytes | None]]], NDArray[np.int8]]
-"""Turns stored vectors (codec number, vector, fine vector) into int8 rows."""
+
+class Decode(NamedTuple):
+    """Turns what the store returns into what the index holds."""
+
+    vectors: Callable[[Sequence[tuple[int, bytes, bytes | None]]], NDArray[np.int8]]
+    """Takes (codec number, vector, fine vector) of some memories; returns int8 rows."""
+    terms: Callable[[Sequence[tuple[bytes, int]]], list[bytes]]
+    """Takes (terms, codec number) of some memories; returns uncompressed terms."""
 
 
 class Block:
@@ -50,8 +57,9 @@ class Block:
 
     def add(self, first: int, rows: Sequence[Features], decode: Decode) -> NDArray[np.float32]:
         """Add a few memories at consecutive places from `first`. Return the number of words of each."""
-        self.vectors.put(first, decode([row[1:4] for row in rows]))
-        return self.postings.add(np.arange(first, first + len(rows)), [row[4] for row in rows])
+        self.vectors.put(first, decode.vectors([row[1:4] for row in rows]))
+        terms = decode.terms([row[4:6] for row in rows])
+        return self.postings.add(np.arange(first, first + len(rows)), terms)
 
     @property
     def nbytes(self) -> int:
@@ -195,10 +203,10 @@ class AgentIndex:
             block = self._blocks[position // BLOCK]
             if block is None or position >= known:
                 continue
-            _, codec, vector, fine, terms, _ = by_seq[seq]
+            features = by_seq[seq]
             place = position % BLOCK
-            block.vectors.set(np.array([place]), self._decode([(codec, vector, fine)]))
-            length = block.postings.replace(place, terms)
+            block.vectors.set(np.array([place]), self._decode.vectors([features[1:4]]))
+            length = block.postings.replace(place, self._decode.terms([features[4:6]])[0])
             self.word_count += length - float(columns.length[position])
             columns.length[position] = length
         return True
@@ -268,9 +276,9 @@ class AgentIndex:
         terms: list[bytes] = []
         for rows in self._store.features(self._agent, int(seqs[0]), int(seqs[-1])):
             positions = start + seqs.searchsorted(np.array([row[0] for row in rows], np.int64))
-            block.vectors.set(positions - base, self._decode([row[1:4] for row in rows]))
+            block.vectors.set(positions - base, self._decode.vectors([row[1:4] for row in rows]))
             places.append(positions)
-            terms.extend(row[4] for row in rows)
+            terms.extend(self._decode.terms([row[4:6] for row in rows]))
         if not terms:
             return
         # All words in one call: each call with many memories sorts the whole block again.

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from memory.storage.base import Move as Move
     from memory.storage.base import Record as Record
     from memory.storage.base import Row as Row
+    from memory.storage.base import Sample as Sample
     from memory.storage.base import StoredCodec as StoredCodec
     from memory.storage.sqlite import SQLiteStore as SQLiteStore
 
 _BASE = (
     "NO_SESSION NO_STEP AgentState Change ChangeKind Features IndexColumns MemoryStore Move Record Row"
-    " StoredCodec"
+    " Sample StoredCodec"
 )
 _HOMES = dict.fromkeys(_BASE.split(), "base") | {"SQLiteStore": "sqlite"}
 

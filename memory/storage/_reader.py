@@ -94,7 +94,9 @@ class SQLiteReader:
         self._feature_columns = FEATURE_COLUMNS if same else old_columns(FEATURE_COLUMNS)
         self._get = _GET if same else old_columns(_GET)
         self._new_rows = _NEW_ROWS if same else old_columns(_NEW_ROWS)
-        self._codec_columns = f"number, purpose, data{', digest, trained_on, deleted' if same else ''}"
+        self._codec_columns = (
+            f"number, purpose, data{', digest, trained_on, deleted, writable' if same else ''}"
+        )
 
     def get_one(self, agent: str, id: str) -> Record | None:
         agent_no = self._agent_numbers.get(agent) or self._agent_no(agent)
@@ -347,11 +349,35 @@ class SQLiteReader:
         found = self._connections.fetch(f"SELECT {self._codec_columns} FROM codecs WHERE number > 15")
         codecs = []
         for number, purpose, data, *rest in found:
-            digest, trained_on, deleted = rest or (codec_digest(purpose, data), 0, 0)
+            digest, trained_on, deleted, writable = rest or (codec_digest(purpose, data), 0, 0, 1)
             if purpose != RETIRED:
                 is_damaged = digest != codec_digest(purpose, data)
-                codecs.append(StoredCodec(number, purpose, data, trained_on, deleted, is_damaged))
+                codecs.append(
+                    StoredCodec(number, purpose, data, trained_on, deleted, is_damaged, bool(writable))
+                )
         return codecs
+
+    def stored_total(self) -> int:
+        ((total,),) = self._connections.fetch("SELECT TOTAL(last_seq) FROM agents")
+        return int(total)
+
+    def unsettled(self) -> list[tuple[str, int, int]]:
+        return self._connections.fetch(
+            "SELECT name, unsettled, last_seq FROM agents WHERE unsettled > 0 AND typeof(name) = 'text'"
+        )
+
+    def seqs_after(self, agent: str, tier: Tier, after_seq: int, limit: int) -> list[int]:
+        def read(connection: sqlite3.Connection) -> list[int]:
+            agent_no = self._agent_numbers.look_up(connection, agent)
+            if agent_no is None:
+                return []
+            found = connection.execute(
+                f"SELECT key & {SEQ_MASK} FROM memories WHERE key > ? AND key <= ? ORDER BY key LIMIT ?",
+                (*key_range(agent_no, tier, after_seq, SEQ_MASK), limit),
+            )
+            return [seq for (seq,) in found]
+
+        return self._connections.read(read)
 
     @staticmethod
     def _state(connection: sqlite3.Connection, agent_no: int | None) -> AgentState:

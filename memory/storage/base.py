@@ -21,7 +21,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -75,6 +74,8 @@ class Row(Record, frozen=True, kw_only=True, gc=False):
     """The vector in int8, if `vector` is a smaller code."""
     revision: int = 0
     """How often the row was replaced. A writer that sees the revision it has read sees the same row."""
+    is_final: bool = True
+    """Whether the row has the form that its tier keeps. If not, `unsettled` names the agent. Not stored."""
 
 
 Features: TypeAlias = tuple[int, int, bytes, bytes | None, bytes, int]
@@ -147,6 +148,8 @@ class StoredCodec(msgspec.Struct, frozen=True):
     """How many of its samples were deleted or replaced since."""
     is_damaged: bool = False
     """Whether `data` is not what was stored."""
+    is_writable: bool = True
+    """False if another codec has replaced it."""
 
 
 class AgentState(msgspec.Struct, frozen=True, array_like=True):
@@ -312,18 +315,43 @@ class MemoryStore(Protocol):
 
     @abstractmethod
     def save_codec(
-        self, purpose: str, data: bytes, *, trained_on: int = 0, samples: Sequence[Sample] = ()
+        self,
+        purpose: str,
+        data: bytes,
+        *,
+        trained_on: int = 0,
+        samples: Sequence[Sample] = (),
+        replaces: Sequence[int] = (),
     ) -> StoredCodec:
         """Store a codec under a new number and return it; if the purpose has one already, return that.
 
         `samples` are the rows whose content `data` was made of. The store counts how many of them are
-        deleted or get other content afterwards."""
+        deleted or get other content afterwards. All agents become unsettled. From now on a write of rows
+        that refer to a codec of `replaces` raises `CodecRetired`: another process may not know yet."""
 
     @abstractmethod
     def retire_codec(self, number: int) -> None:
-        """Delete a codec that no row uses. Its number is not used again.
+        """Delete a replaced codec that no row uses. Its number is not used again."""
 
-        A write of rows that refer to it raises `CodecRetired`: another process may not know yet."""
+    @abstractmethod
+    def stored_total(self) -> int:
+        """Return how many rows were ever added: no less than there are. Must be fast."""
+
+    @abstractmethod
+    def unsettled(self) -> list[tuple[str, int, int]]:
+        """Return (agent, first, last) of agents with rows that maintenance may encode again.
+
+        All rows of im and ltm with a seq below `first` have the final form. `last` is the last seq."""
+
+    @abstractmethod
+    def settle(self, agent: str, last: int, newest_codec: int) -> bool:
+        """Record that all rows up to the seq `last` have their final form.
+
+        Returns False and records nothing if a codec with a number above `newest_codec` is stored."""
+
+    @abstractmethod
+    def seqs_after(self, agent: str, tier: Tier, after_seq: int, limit: int) -> list[int]:
+        """Return the next seqs of a tier, ascending."""
 
     @abstractmethod
     def setting(self, name: str, default: str | None = None) -> str | None:
@@ -338,16 +366,6 @@ class MemoryStore(Protocol):
 
     def is_writing(self) -> bool:
         """Return whether the calling thread is inside a write."""
-        ...
-
-    def check(self, check_row: Callable[[Row], None]) -> tuple[int, list[str]]:
-        """Check the whole file; return the number of intact memories, and what is wrong.
-
-        `check_row` is called with each row that can be read; it raises StoreError for a damaged one."""
-        ...
-
-    def back_up(self, target: Path) -> None:
-        """Copy everything, as it is now, to a new file at `target`."""
         ...
 
     def watch(self, agent: str, *, new_rows: bool = False) -> Callable[[], int] | None:

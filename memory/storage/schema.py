@@ -35,7 +35,8 @@ CREATE TABLE agents (
     name TEXT NOT NULL UNIQUE,
     last_seq INTEGER NOT NULL DEFAULT 0,
     last_change INTEGER NOT NULL DEFAULT 0,
-    forgotten INTEGER NOT NULL DEFAULT 0
+    forgotten INTEGER NOT NULL DEFAULT 0,
+    unsettled INTEGER NOT NULL DEFAULT 0    -- the first seq that maintenance may encode again; 0: none
 );
 CREATE TABLE memories (
     key INTEGER PRIMARY KEY,        -- agent << 42 | tier << 40 | seq
@@ -88,6 +89,7 @@ CREATE TABLE codecs (
     digest BLOB NOT NULL,           -- of purpose and data
     trained_on INTEGER NOT NULL DEFAULT 0,  -- memories in the file at that time
     deleted INTEGER NOT NULL DEFAULT 0,     -- how many of its samples were deleted since
+    writable INTEGER NOT NULL DEFAULT 1,    -- 0: replaced, and only kept until no row uses it
     samples BLOB NOT NULL DEFAULT x'',      -- the memories that it was trained on
     data BLOB NOT NULL
 );
@@ -98,6 +100,7 @@ _FROM_FORMAT_1 = """
 ALTER TABLE memories ADD COLUMN checksum INTEGER;
 ALTER TABLE memories ADD COLUMN features_checksum INTEGER;
 ALTER TABLE memories ADD COLUMN terms_codec INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE agents ADD COLUMN unsettled INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE codecs RENAME TO codecs_1;
 """
 

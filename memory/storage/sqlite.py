@@ -12,8 +12,6 @@ from pathlib import Path
 from memory._base.locks import fork_safe_lock
 from memory.errors import StoreCorrupt, StoreError, StoreFull, StoreReadOnly, StoreTooNew
 from memory.storage._agent_numbers import AgentNumbers
-from memory.storage._backup import back_up
-from memory.storage._checker import Checker
 from memory.storage._log_owner import has_foreign_log, move_leftovers_aside, move_log_aside, stamp
 from memory.storage._new_files import locked_folder, make_folder
 from memory.storage._reader import SQLiteReader
@@ -111,6 +109,9 @@ class SQLiteStore:
         self.stored_before = reader.stored_before
         self.importance_inputs = reader.importance_inputs
         self.codecs = reader.codecs
+        self.stored_total = reader.stored_total
+        self.unsettled = reader.unsettled
+        self.seqs_after = reader.seqs_after
 
         # Only a read-only store can lack shared versions, and it never writes any.
         versions = self._versions or SharedVersions(None)
@@ -127,11 +128,10 @@ class SQLiteStore:
         self.add_read_counts = writer.add_read_counts
         self.save_codec = writer.save_codec
         self.retire_codec = writer.retire_codec
+        self.settle = writer.settle
         self.setting = writer.setting
 
         self.shrink = Shrinker(self._connections).shrink
-        self.check = Checker(path, self._connections, reader).check
-        self.back_up = partial(back_up, self._connections)
 
     def close(self) -> None:
         self._connections.close()

