@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart test test-lowest coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate view-speed peers screenshots
+.PHONY: bench quickstart test test-lowest install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate view-speed peers screenshots interrupts
 
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
@@ -70,6 +70,10 @@ identical-runs: $(INSTALLED)
 view-speed: $(INSTALLED) browser
 	$(BIN)/python scripts/view_speed.py
 
+# Interrupts at random moments: nothing may leak, hang or get lost (docs/promises.md). About half an hour.
+interrupts: $(INSTALLED)
+	$(BIN)/python scripts/interrupts.py
+
 # Retrieval quality on LoCoMo and SciFact (docs/performance.md).
 quality: $(INSTALLED)
 	$(BIN)/python scripts/quality.py
@@ -88,8 +92,38 @@ screenshots: $(INSTALLED)
 	$(BIN)/python scripts/chromium.py
 	$(BIN)/python scripts/screenshots.py
 
+# Installs the development packages from requirements-dev.lock: these versions and hashes, no others.
+install-locked:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --no-deps -e .
+	@touch $(INSTALLED)
+
+# Tools that work on the packages, apart from the packages themselves.
+TOOLS := .venv-tools
+$(TOOLS)/.installed:
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet uv pip-audit cyclonedx-bom
+	@touch $@
+
+# Writes requirements-dev.lock for Python 3.11 to 3.13, without the addresses of package indexes.
+lock: $(TOOLS)/.installed
+	$(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-find-links --upgrade --extra dev --extra agents pyproject.toml -o requirements-dev.lock
+
+# Known holes of the locked packages. Needs the network; a package that could not be checked is an error (SECURITY.md).
+audit: $(TOOLS)/.installed
+	$(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes -r requirements-dev.lock
+
+# Writes dist/sbom.json: the packages of a plain install, in CycloneDX's format.
+sbom: $(TOOLS)/.installed
+	$(PYTHON) -m venv --clear .venv-sbom
+	.venv-sbom/bin/python -m pip install --quiet .
+	mkdir -p dist
+	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --of JSON -o dist/sbom.json .venv-sbom/bin/python
+
 clean:
-	rm -rf $(VENV) $(LOWEST) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
+	rm -rf $(VENV) $(LOWEST) $(TOOLS) .venv-sbom build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 13) else \

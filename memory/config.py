@@ -131,7 +131,7 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
     ),
     (
         ("ltm_config.db_path",),
-        lambda value: isinstance(value, str | os.PathLike) and str(value) != "",
+        lambda value: isinstance(value, str | os.PathLike) and str(value) != "" and "\0" not in str(value),
         "a file's path, or ':memory:'",
     ),
     (("durability",), lambda value: value in ("process", "disk"), "'process' or 'disk'"),

@@ -6,6 +6,7 @@
     │   └── IdConflict
     ├── InvalidConfig (ValueError)
     ├── ImportDamaged (ValueError)
+    ├── TransferFailed (OSError)
     ├── StoreError
     │   ├── StoreCorrupt
     │   ├── StoreTooNew
@@ -60,6 +61,10 @@ class InvalidConfig(AgentMemoryError, ValueError):
 
 class ImportDamaged(AgentMemoryError, ValueError):
     """The file is not a complete, unchanged export. Nothing of it was stored."""
+
+
+class TransferFailed(AgentMemoryError, OSError):
+    """The file of an export, an import or a backup can't be read or written."""
 
 
 class StoreError(AgentMemoryError):

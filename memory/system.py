@@ -25,7 +25,9 @@ from memory._base.checks import (
     check_timestamp,
 )
 from memory._base.content import leaves_of
+from memory._base.finite_clock import FiniteClock
 from memory._base.yielding import BACKGROUND_PAUSE_SECONDS, low_priority, yield_lock
+from memory._read.check_report import CheckReport
 from memory._read.entry_cache import EntryCache
 from memory._read.reader import Reader
 from memory._read.searcher import Searcher
@@ -43,6 +45,7 @@ from memory.errors import CodecRetired, EmbedderMismatch, ImportDamaged, Invalid
 from memory.search import IndexCache
 from memory.search.index import Decode
 from memory.storage import MemoryStore, Row, SQLiteStore
+from memory.storage._backup import restore as restore_file
 
 if TYPE_CHECKING:
     from memory.agent import AgentMemory
@@ -116,22 +119,24 @@ class AgentMemorySystem:
         self._check_embedder()
         embedder = ContentEmbedder(self.embedder)
         self._codecs = TierCodecs(store, config, self.embedder.dimensions, codecs)
-        self._intake = Intake(embedder, self._codecs, self.clock)
+        is_trusted = type(self.clock) is SystemClock
+        clock = self.clock if is_trusted else FiniteClock(self.clock.now)
+        self._intake = Intake(embedder, self._codecs, clock)
         entry_bytes = config.cache_bytes // _ENTRY_CACHE_SHARE
         self._entry_cache = cache = EntryCache(store, entry_bytes)
         self._indexes = IndexCache(
             store,
             self.embedder.dimensions,
-            Decode(self._forms.to_int8, self._forms.raw_terms),
+            Decode(self._codecs.to_int8, self._codecs.raw_terms),
             config.cache_bytes - entry_bytes,
         )
         self._reader = Reader(store, self._codecs, cache)
         self._searcher = Searcher(self._reader, self._indexes, embedder)
         self._transitions = Transitions(
             store,
-            self._forms,
+            self._codecs,
             config,
-            self.clock,
+            clock,
             lambda content: embedder.embed([render(leaves_of(content))])[0],
         )
         self._writes = 0
@@ -344,7 +349,7 @@ class AgentMemorySystem:
                 if self._store.replace(old, row):
                     return True
             except CodecRetired:
-                self._forms.load()
+                self._codecs.load()
 
     def delete(self, agent_id: str, id: str) -> bool:
         """Delete one memory; return False if there is no such memory."""
@@ -567,40 +572,83 @@ class AgentMemorySystem:
         self._indexes.drop(agent_id)
         self._entry_cache.drop(agent_id)
 
+    # -- checks and backups --------------------------------------------------------------------
+
+    def check(self) -> CheckReport:
+        """Check the whole memory: the file's structure, and that every memory can be read and decoded.
+
+        Changes nothing, and may take minutes: everything is read once. Others may read and write meanwhile.
+        """
+
+        def check_row(row: Row) -> None:
+            self._reader.decode(row)
+            self._finest_vector(row)
+
+        intact, problems = self._store.check(check_row)
+        return CheckReport(intact, tuple(problems))
+
+    def backup(self, path: str | Path) -> None:
+        """Write a copy of the whole memory, as it is now, to a file. Others may read and write meanwhile.
+
+        Args:
+            path: the new file; an existing backup there is replaced when the copy is complete.
+
+        Raises `TransferFailed` if the file can't be written, `StoreCorrupt` if the memory is damaged.
+        """
+        self._store.back_up(Path(path))
+
+    @staticmethod
+    def restore(backup: str | Path, path: str | Path) -> None:
+        """Put a copy of a backup in the place of a memory. Call it while no process has the memory open.
+
+        Args:
+            backup: a file that `backup` wrote. It is checked first, and not changed.
+            path: the memory's file. If it exists, it and its log are moved aside (`*.aside-…`).
+
+        Raises `StoreBusy` if the memory is open, `StoreCorrupt` if the backup is damaged.
+        """
+        restore_file(Path(backup), Path(path))
+
     # -- export and import --------------------------------------------------------------------
 
     def export_jsonl(self, path: str | Path, agent_id: str | None = None) -> int:
         """Write the memories of all agents, or of one, to a file; return how many.
 
-        The file has one JSON object a line, and a checksum at its end.
+        The file has one JSON object a line, and a checksum at its end. Only its owner can read it.
+        Raises `TransferFailed` if it can't be written.
         """
         if agent_id is not None:
             check_name("agent_id", agent_id)
-        rows = self._store.all_rows(agent_id)
-        return transfer.export_rows(
-            Path(path),
-            ((row, self._reader.decode(row), self._finest_vector(row)) for row in rows),
-            embedder=self._embedder_name,
-        )
+        with transfer.named_errors(path):
+            return transfer.export_rows(
+                Path(path),
+                (
+                    (row, self._reader.decode(row), self._finest_vector(row))
+                    for row in self._store.all_rows(agent_id)
+                ),
+                embedder=self._embedder_name,
+            )
 
     def import_jsonl(self, path: str | Path) -> int:
         """Store the memories of an export; return how many were new.
 
-        A damaged file raises `ImportDamaged`, and nothing is stored.
+        A damaged file raises `ImportDamaged`, and nothing is stored. Raises `TransferFailed` if the file
+        can't be read.
         """
         # First check everything, then store: two passes over the file.
-        for batch in transfer.read_batches(Path(path), embedder=self._embedder_name):
-            self._store.refuse_conflicts(self._imported_rows(Path(path), batch))
-        new = 0
-        for batch in transfer.read_batches(Path(path), embedder=self._embedder_name):
-            rows = self._imported_rows(Path(path), batch)
-            try:
-                seqs = self._store.add(rows)
-            except CodecRetired:
-                self._forms.load()
-                seqs = self._store.add(self._imported_rows(Path(path), batch))
-            new += sum(seq is not None for seq in seqs)
-            self._record_all_writes(rows)
+        with transfer.named_errors(path):
+            for batch in transfer.read_batches(Path(path), embedder=self._embedder_name):
+                self._store.refuse_conflicts(self._imported_rows(Path(path), batch))
+            new = 0
+            for batch in transfer.read_batches(Path(path), embedder=self._embedder_name):
+                rows = self._imported_rows(Path(path), batch)
+                try:
+                    seqs = self._store.add(rows)
+                except CodecRetired:
+                    self._codecs.load()
+                    seqs = self._store.add(self._imported_rows(Path(path), batch))
+                new += sum(seq is not None for seq in seqs)
+                self._record_all_writes(rows)
         return new
 
     def _imported_rows(self, path: Path, batch: Sequence[transfer.Imported]) -> list[Row]:
@@ -647,7 +695,7 @@ class AgentMemorySystem:
         try:
             seq = self._store.add(rows)[0]
         except CodecRetired:  # another process has replaced a dictionary: encode with the new one
-            self._forms.load()
+            self._codecs.load()
             return self._store_one(new)
         if seq is not None and row.tier is Tier.STM:
             self._entry_cache.keep_new(row, seq, version)
@@ -662,7 +710,7 @@ class AgentMemorySystem:
         try:
             seqs = self._store.add(rows)
         except CodecRetired:
-            self._forms.load()
+            self._codecs.load()
             return self._store_all(batch)
         for row, seq in zip(rows, seqs, strict=True):
             if seq is not None and row.tier is Tier.STM:

@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -439,6 +440,10 @@ def test_closing_waits_for_one_batch_only(open_small: OpenMemory, clock: ManualC
     assert report.moved_to_im + report.moved_to_ltm <= 3
 
 
+def _maintenance_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "agentmemory-maintenance"}
+
+
 def test_a_memory_collected_in_its_maintenance_thread_is_closed(tmp_path: Path) -> None:
     class CollectingClock(ManualClock):
         """Runs the garbage collector when the maintenance thread reads the time, and only there."""
@@ -451,12 +456,14 @@ def test_a_memory_collected_in_its_maintenance_thread_is_closed(tmp_path: Path) 
     collect = threading.Event()
     config = MemoryConfig()
     config.ltm_config.db_path = str(tmp_path / "memory.db")
-    before = set(threading.enumerate())
+    before = _maintenance_threads()
     gc.disable()
     try:
         memory = AgentMemorySystem(config, clock=CollectingClock(), embedder=small_embedder())
         memory.add("ann", "first", id="1")
-        (maintenance,) = set(threading.enumerate()) - before
+        while not (started := _maintenance_threads() - before):
+            time.sleep(0.001)
+        (maintenance,) = started
         store = memory._store
         cycle: list[Any] = [memory]
         cycle.append(cycle)

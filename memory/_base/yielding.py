@@ -15,7 +15,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 
 _GIL_INTERVAL_SECONDS = 0.001
 """How long low-priority work holds the GIL. A reader waits no longer than this."""
@@ -49,7 +50,34 @@ def yield_gil() -> None:
         _thread.yielded_at = time.perf_counter()
 
 
-def yield_lock(seconds: float = CALLER_PAUSE_SECONDS, stop: threading.Event | None = None) -> bool:
+class Flag:
+    """A flag that one thread sets and another waits for.
+
+    Unlike `threading.Event`, it has no lock that an interrupt could leave locked: a `SimpleQueue` is not
+    Python code. One thread at most may wait."""
+
+    def __init__(self) -> None:
+        self.is_set = False
+        self._queue: SimpleQueue[None] = SimpleQueue()
+
+    def set(self) -> None:
+        self.is_set = True
+        self._queue.put(None)
+
+    def clear(self) -> None:
+        self.is_set = False
+        while not self._queue.empty():
+            self._queue.get()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until the flag is set, or for some seconds; return whether it is set."""
+        if not self.is_set:
+            with suppress(Empty):
+                self._queue.get(timeout=seconds)
+        return self.is_set
+
+
+def yield_lock(seconds: float = CALLER_PAUSE_SECONDS, stop: Flag | None = None) -> bool:
     """Sleep between two transactions; return False if `stop` was set, which ends the work."""
     if stop is not None:
         return not stop.wait(seconds)

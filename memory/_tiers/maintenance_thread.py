@@ -6,18 +6,31 @@ reached their age limit. It yields between batches, so that readers and writers 
 
 from __future__ import annotations
 
+import _thread
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from queue import Empty, SimpleQueue
 
-from memory._base.yielding import BACKGROUND_PAUSE_SECONDS, low_priority, yield_lock
+from memory._base.yielding import BACKGROUND_PAUSE_SECONDS, Flag, low_priority, yield_lock
 from memory._tiers.transitions import Transitions
+from memory.errors import StoreClosed
 
 _log = logging.getLogger(__name__)
 
-_JOIN_SECONDS = 1.0
-"""How long `stop` waits before it looks again whether it can wait at all."""
+_POLL_SECONDS = 0.1
+"""How long `stop` waits before it looks again whether the thread has ended."""
+
+
+class _Run:
+    """One thread. `Thread.join` would not do: after an interrupt it takes a thread for ended that runs."""
+
+    def __init__(self) -> None:
+        self.thread = 0
+        self.active = False
+        self.ended: SimpleQueue[None] = SimpleQueue()
 
 
 class MaintenanceThread:
@@ -51,9 +64,10 @@ class MaintenanceThread:
         """Set up without a thread; a forked child calls it, because threads do not survive a fork."""
         # Not a plain lock: a signal handler that closes the memory may run in a thread that holds it.
         self._lock = threading.RLock()
-        self._wake = threading.Event()
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._wake = Flag()
+        self._stopped = Flag()
+        self._run: _Run | None = None
+        """The thread that is in charge."""
 
     def record_writes(self, agent: str, count: int) -> None:
         """Record that an agent stored `count` memories; wake the thread if its limits are due."""
@@ -65,35 +79,50 @@ class MaintenanceThread:
                 self._stored[agent] = 0
                 self._due.add(agent)
                 self._wake.set()
-            if self._thread is None and not self._stopped.is_set():
+            if self._run is None and not self._stopped.is_set:
                 self._start()
 
     def stop(self) -> None:
         """Stop after the current batch and wait for it."""
         self._stopped.set()
         self._wake.set()
-        thread = self._thread
+        run = self._run
         # The garbage collector may call this in the maintenance thread, which can't wait for itself. A
         # signal handler may call it in the middle of a write; then the thread waits for this one.
-        if thread is not None and thread is not threading.current_thread():
-            while thread.is_alive() and not self._is_writing():
-                thread.join(_JOIN_SECONDS)
+        if run is not None and run.thread != threading.get_ident():
+            while run.active and not self._is_writing():
+                with suppress(Empty):
+                    run.ended.get(timeout=_POLL_SECONDS)
 
     def _start(self) -> None:
-        thread = threading.Thread(target=self._run, name="agentmemory-maintenance", daemon=True)
-        self._thread = thread
+        """Start a thread. The caller holds the lock, for which the new thread waits."""
+        self._run = run = _Run()
         try:
-            thread.start()
+            # An interrupt in the middle of `Thread.start` breaks the thread's locks. Interrupts only reach
+            # the main thread, so another one calls it.
+            _thread.start_new_thread(self._launch, (run,))
         except BaseException:
-            # It may run all the same, if an interrupt came after its start. `_run` ends it then.
-            self._thread = None
+            self._run = None  # if an interrupt came after the thread's start, it ends by itself
             raise
 
-    def _run(self) -> None:
-        while not self._stopped.is_set() and self._thread is threading.current_thread():
-            self._round()
-            self._wake.wait(self._interval)
-            self._wake.clear()
+    def _launch(self, run: _Run) -> None:
+        threading.Thread(
+            target=self._work, args=(run,), name="agentmemory-maintenance", daemon=True
+        ).start()
+
+    def _work(self, run: _Run) -> None:
+        with self._lock:
+            if self._run is not run:
+                return
+            run.thread, run.active = threading.get_ident(), True
+        try:
+            while not self._stopped.is_set:
+                self._round()
+                self._wake.wait(self._interval)
+                self._wake.clear()
+        finally:
+            run.active = False
+            run.ended.put(None)
 
     def _round(self) -> None:
         pause = partial(yield_lock, BACKGROUND_PAUSE_SECONDS, self._stopped)
@@ -104,11 +133,13 @@ class MaintenanceThread:
                 self._before_round()
                 _, moved = self._transitions.by_age(pause)
                 self._transitions.by_capacity(sorted(agents | moved), pause)
-                if not self._stopped.is_set():
+                if not self._stopped.is_set:
                     self._transitions.fit_codecs()
                     self._transitions.settle(pause)
                     self._transitions.give_back_space(pause)
-        except Exception:
+        except Exception as problem:
+            if isinstance(problem, StoreClosed) and self._stopped.is_set:
+                return  # a signal handler closed the memory, and could not wait for this thread
             # The memories are safe in their old tiers. No error may end the thread.
             _log.warning("maintenance failed; the next round tries again", exc_info=True)
             with self._lock:

@@ -57,7 +57,7 @@ class Transitions:
     """Decides which memories move, and moves them in batches."""
 
     def __init__(
-        self, store: MemoryStore, forms: TierCodecs, config: MemoryConfig, clock: Clock, embed: Embed
+        self, store: MemoryStore, codecs: TierCodecs, config: MemoryConfig, clock: Clock, embed: Embed
     ) -> None:
         """`embed` makes a new vector for a memory whose own can't be decoded any more."""
         self._embed = embed
@@ -136,10 +136,10 @@ class Transitions:
             return False
         # At least as many as there are, and much faster to read.
         total = self._store.stored_total()
-        if self._forms.plan(total, strict=strict) is None or total < self._count_again_at:
+        if self._codecs.plan(total, strict=strict) is None or total < self._count_again_at:
             return False
         memories = sum(self._store.counts().values())
-        plan = self._forms.plan(memories, strict=strict)
+        plan = self._codecs.plan(memories, strict=strict)
         if plan is None:
             self._count_again_at = total + total // _COUNT_AGAIN_SHARE + 1
             return False
@@ -147,17 +147,17 @@ class Transitions:
         readable = []
         for row in rows:
             try:
-                readable.append((row, self._forms.raw_body(row.body_codec, row.body)))
+                readable.append((row, self._codecs.raw_body(row.body_codec, row.body)))
             except StoreCorrupt as problem:
                 _log.warning("memory %r of %r is not used for fitting: %s", row.id, row.agent, problem)
         rows = [row for row, _ in readable]
-        self._forms.fit(
+        self._codecs.fit(
             plan,
             memories,
             [(row.agent, row.seq) for row in rows],
-            self._vectors_of([row for row in rows if self._forms.has_vector(_stored_vector(row))]),
+            self._vectors_of([row for row in rows if self._codecs.has_vector(_stored_vector(row))]),
             [body for _, body in readable],
-            self._forms.raw_terms([(row.terms, row.terms_codec) for row in rows]),
+            self._codecs.raw_terms([(row.terms, row.terms_codec) for row in rows]),
         )
         return True
 
@@ -168,7 +168,7 @@ class Transitions:
         delete the codecs that were replaced, which no memory uses any more."""
         if self._config.read_only:
             return
-        stored = self._forms.load()
+        stored = self._codecs.load()
         newest = max((codec.number for codec in stored), default=0)
         replaced = [codec.number for codec in stored if not codec.is_writable]
         unreadable = len(self._unreadable)
@@ -190,7 +190,7 @@ class Transitions:
                 row
                 for row in self._rows(agent, [seq for seq in seqs if (agent, seq) not in self._unreadable])
                 if row.tier is tier
-                and not self._forms.has_final_form(tier, row.body_codec, row.terms_codec, row.vector_codec)
+                and not self._codecs.has_final_form(tier, row.body_codec, row.terms_codec, row.vector_codec)
             ]
             if rows:
                 self._store_moves(agent, rows, tier, tier)
@@ -217,7 +217,7 @@ class Transitions:
             try:
                 return self._store.move(agent, moves, source, target) if moves else 0
             except CodecRetired:
-                self._forms.load()
+                self._codecs.load()
 
     def _rows(self, agent: str, seqs: Sequence[int]) -> list[Row]:
         """Read rows; leave out those that are damaged in the file."""
@@ -244,14 +244,14 @@ class Transitions:
             return []
 
     def _encode(self, rows: Sequence[Row], target: Tier) -> list[Move]:
-        vectors = self._forms.vectors_for(target, self._vectors_of(rows))
-        raw_terms = self._forms.raw_terms([(row.terms, row.terms_codec) for row in rows])
+        vectors = self._codecs.vectors_for(target, self._vectors_of(rows))
+        raw_terms = self._codecs.raw_terms([(row.terms, row.terms_codec) for row in rows])
         moves = []
         for row, (vector_codec, vector, fine), terms in zip(rows, vectors, raw_terms, strict=True):
             yield_gil()
-            raw = self._forms.raw_body(row.body_codec, row.body)
-            body_codec, body = self._forms.body_for(target, raw)
-            terms_codec, terms = self._forms.terms_for(target, terms)
+            raw = self._codecs.raw_body(row.body_codec, row.body)
+            body_codec, body = self._codecs.body_for(target, raw)
+            terms_codec, terms = self._codecs.terms_for(target, terms)
             moves.append(
                 Move(
                     seq=row.seq,
@@ -269,10 +269,10 @@ class Transitions:
 
     def _vectors_of(self, rows: Sequence[Row]) -> NDArray[np.float32]:
         """Return the vectors of rows; embed the content again where the codec of a vector is damaged."""
-        vectors = self._forms.to_float32([_stored_vector(row) for row in rows])
+        vectors = self._codecs.to_float32([_stored_vector(row) for row in rows])
         for number, row in enumerate(rows):
-            if not self._forms.has_vector(_stored_vector(row)):
-                content, _ = decode_body(self._forms.raw_body(row.body_codec, row.body))
+            if not self._codecs.has_vector(_stored_vector(row)):
+                content, _ = decode_body(self._codecs.raw_body(row.body_codec, row.body))
                 vectors[number] = self._embed(content)
         return vectors
 

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from memory._base.checks import check_timestamp
 from memory._base.content import to_json_bytes
 from memory._write.intake import NewMemory
 from memory.entry import MemoryEntry
-from memory.errors import ImportDamaged, short
+from memory.errors import AgentMemoryError, ImportDamaged, TransferFailed, short
 from memory.storage import Row
 
 _FORMAT = "agentmemory"
@@ -52,6 +53,21 @@ class Imported:
         return msgspec.structs.replace(row, stored_at=self.stored_at)
 
 
+@contextmanager
+def named_errors(path: object) -> Iterator[None]:
+    """Raise TransferFailed, with the path, for an error of the file system."""
+    try:
+        yield
+    except AgentMemoryError:
+        raise
+    except OSError as problem:
+        raise TransferFailed(f"{path}: {problem.strerror or problem}") from None
+    except ValueError as problem:
+        if "null byte" not in str(problem) and "null character" not in str(problem):
+            raise
+        raise TransferFailed(f"{short(path)} can't be a path: {problem}") from None
+
+
 def export_rows(
     path: Path,
     rows: Iterable[tuple[Row, MemoryEntry, NDArray[np.float32]]],
@@ -59,11 +75,11 @@ def export_rows(
     embedder: str,
 ) -> int:
     """Write an export, complete or not at all; return the number of memories."""
-    draft = path.with_name(f"{path.name}.new-{os.getpid()}")
+    draft = path.with_name(f"{path.name}.new-{os.getpid()}-{os.urandom(4).hex()}")
     checksum = hashlib.sha256()
     count = 0
     try:
-        with draft.open("wb") as file:
+        with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
             for line in _lines(rows, embedder):
                 checksum.update(line)
                 file.write(line)

@@ -44,7 +44,7 @@ def make_parser() -> argparse.ArgumentParser:
 
     parser = _Parser(
         prog="membench",
-        description="Measure agent memories: quality, latency, throughput, footprint, durability.",
+        description="Measure agent memories: retrieval quality, latency, throughput, disk and RAM.",
         epilog="Start with `membench run --profile quick`. `membench COMMAND --help` explains a command.",
     )
     parser.add_argument("--version", action="version", version=f"membench {__version__}")
@@ -58,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. `argv` replaces the command line."""
     replace_unencodable(sys.stdout, sys.stderr)
     arguments = make_parser().parse_args(argv)
+    arguments.command_line = list(sys.argv[1:] if argv is None else argv)
     try:
         code: int = arguments.execute(arguments)
         sys.stdout.flush()
@@ -75,5 +76,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.argv[0] = "membench"  # a run stores its command, to be repeated
     sys.exit(main())

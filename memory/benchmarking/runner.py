@@ -109,6 +109,8 @@ class BenchmarkRunner(FunctionSuite):
         self._paths = tuple(paths)
         self._catalog = catalog
         self.listener = listener
+        self.command: str | None = None
+        """A shell command that repeats the run; the command line of this process by default."""
 
     @cached_property
     def found(self) -> BenchmarkCatalog:
@@ -231,7 +233,9 @@ class BenchmarkRunner(FunctionSuite):
 
         Raises `NothingMeasured` if no round gave a figure, unless every benchmark only returned none.
         """
-        return self._execute(*new_run(self.config, cases, workers=workers or self.workers))
+        return self._execute(
+            *new_run(self.config, cases, workers=workers or self.workers, command=self.command)
+        )
 
     def resume(self, run_id: str = "latest") -> FinishedRun:
         """Run the missing rounds of a previous run, with the settings it was started with.

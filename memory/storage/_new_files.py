@@ -80,10 +80,15 @@ def make_folder(folder: Path) -> None:
 
 def move_aside(file: Path) -> Path:
     """Rename a file so that nobody uses it; return its new path."""
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    aside = file.with_name(f"{file.name}.aside-{stamp}-{os.urandom(2).hex()}")
+    aside = aside_name(file)
     file.rename(aside)
     return aside
+
+
+def aside_name(file: Path) -> Path:
+    """Return a new path for a file that is moved aside."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    return file.with_name(f"{file.name}.aside-{stamp}-{os.urandom(2).hex()}")
 
 
 @contextmanager

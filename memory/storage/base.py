@@ -21,6 +21,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -366,6 +367,16 @@ class MemoryStore(Protocol):
 
     def is_writing(self) -> bool:
         """Return whether the calling thread is inside a write."""
+        ...
+
+    def check(self, check_row: Callable[[Row], None]) -> tuple[int, list[str]]:
+        """Check the whole file; return the number of intact memories, and what is wrong.
+
+        `check_row` is called with each row that can be read; it raises StoreError for a damaged one."""
+        ...
+
+    def back_up(self, target: Path) -> None:
+        """Copy everything, as it is now, to a new file at `target`."""
         ...
 
     def watch(self, agent: str, *, new_rows: bool = False) -> Callable[[], int] | None:

@@ -12,6 +12,8 @@ from pathlib import Path
 from memory._base.locks import fork_safe_lock
 from memory.errors import StoreCorrupt, StoreError, StoreFull, StoreReadOnly, StoreTooNew
 from memory.storage._agent_numbers import AgentNumbers
+from memory.storage._backup import back_up
+from memory.storage._checker import Checker
 from memory.storage._log_owner import has_foreign_log, move_leftovers_aside, move_log_aside, stamp
 from memory.storage._new_files import locked_folder, make_folder
 from memory.storage._reader import SQLiteReader
@@ -132,6 +134,8 @@ class SQLiteStore:
         self.setting = writer.setting
 
         self.shrink = Shrinker(self._connections).shrink
+        self.check = Checker(path, self._connections, reader).check
+        self.back_up = partial(back_up, self._connections)
 
     def close(self) -> None:
         self._connections.close()

@@ -622,9 +622,9 @@ def test_closing_stops_the_maintenance_thread(open_memory: Open) -> None:
     memory = open_memory(embedder=small_embedder(), maintenance="background", stm={"memory_limit": 5})
     assert maintenance_threads() == others, "there is no thread before the first write"
     fill(memory, 500)
-    assert len(maintenance_threads() - others) == 1
+    wait_until(lambda: len(maintenance_threads() - others) == 1, "starting one thread")
     memory.close()
-    assert maintenance_threads() == others
+    wait_until(lambda: maintenance_threads() == others, "ending it")
     again = open_memory(embedder=small_embedder())
     assert again.get_memory_statistics("ann")["total"] == 500
 

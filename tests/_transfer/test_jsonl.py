@@ -14,7 +14,14 @@ from small_embedder import DIMENSIONS, small_embedder
 
 from memory import AgentMemorySystem, ManualClock
 from memory._tiers.transitions import TransitionReport
-from memory.errors import IdConflict, ImportDamaged, InvalidMemory, StoreClosed, StoreReadOnly
+from memory.errors import (
+    IdConflict,
+    ImportDamaged,
+    InvalidMemory,
+    StoreClosed,
+    StoreReadOnly,
+    TransferFailed,
+)
 
 Open = Callable[..., AgentMemorySystem]
 TIERS = ("stm", "im", "ltm")
@@ -378,7 +385,7 @@ def test_a_failed_export_leaves_the_old_file_unchanged(source: AgentMemorySystem
 def test_a_missing_file_and_a_read_only_memory_raise_named_errors(
     source: AgentMemorySystem, open_memory: Open, tmp_path: Path
 ) -> None:
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(TransferFailed, match=r"nothing\.jsonl"):
         source.import_jsonl(tmp_path / "nothing.jsonl")
     source.export_jsonl(tmp_path / "all.jsonl", "bob")
     reader = open_memory(path=tmp_path / "source.db", embedder=small_embedder(), read_only=True)

@@ -117,7 +117,7 @@ def test_the_list_has_benchmarks_targets_and_profiles(
         r"^storage\n(  .+\n)*  read_latency +How long it takes to read one memory", out, re.MULTILINE
     )
     assert re.search(r"^good\n  good +Writes something in capitals\.$", out, re.MULTILINE)
-    assert "targets:   agentmemory, sqlite-baseline" in out
+    assert "targets:   agentmemory, agentmemory-disk, sqlite-baseline" in out
     assert "profiles:  quick, standard, full" in out
 
 
@@ -288,6 +288,7 @@ def test_options_override_the_configuration_file(
     assert params_of(plan)["good.good"] == {"size": 10}
     assert params_of(plan)["storage.read_latency"] == {
         "num_samples": 1000, "batch_sizes": [4, 5], "settle_memories": 2000,
+        "contents": ["states", "texts"],
     }  # fmt: skip
     plan = planned(capsys, *common, "--set", "good.size=10", "--params", '{"size": 11, "batch_sizes": [6]}')
     assert params_of(plan)["good.good"] == {"size": 11}

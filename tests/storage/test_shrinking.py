@@ -219,8 +219,8 @@ def test_a_file_of_the_first_versions_works_and_keeps_its_size(
         memory.delete_all("bob")
         memory._transitions.fit_codecs()
         memory._transitions.settle()
-    before = roomy.read_bytes()
-    with open_small(path=roomy, stm={"memory_limit": None}) as memory:
+    before = file_with_gaps.read_bytes()
+    with open_small(path=file_with_gaps, stm={"memory_limit": None}) as memory:
         memory.maintain()
     assert file_with_gaps.read_bytes() == before
     with open_small(path=file_with_gaps) as memory:

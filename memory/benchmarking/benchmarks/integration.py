@@ -50,6 +50,7 @@ _OVERHEAD = Metric("%", "lower")
 
 @declare(
     headline="get/im/overhead_us|*/overhead_us",
+    write_figures="add/*|update/*|delete/*",
     reports=[*TIMED, "overhead_us"],
     overhead_percent=_OVERHEAD,
     throughput_overhead_percent=_OVERHEAD,
@@ -250,6 +251,7 @@ def _system_of(target: Target) -> AgentMemorySystem:
 
 @declare(
     headline="act/overhead_us|*/overhead_us",
+    write_figures="observe/*|act/*",
     reports=[*TIMED, "overhead_us"],
     overhead_percent=_OVERHEAD,
     hooked_to_plain_us=Metric("µs", "lower"),

@@ -42,6 +42,7 @@ def _settings(clock: Any, **limits: int) -> Settings:
 
 @declare(
     headline="ltm/content_exact_rate",
+    expected_seconds={"quick": 0.4, "standard": 1.7, "full": 1.7},
     content_exact_rate=SHARE,
     id_exact_rate=SHARE,
     step_exact_rate=SHARE,
@@ -220,6 +221,8 @@ def _correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
 
 @declare(
     headline="batch_*/read_p99_during_to_before|batch_*/read_p50_during_to_before",
+    expected_seconds={"quick": 1.5, "standard": 4.5, "full": 9.0},
+    write_figures="*/write_*|*/moves_per_second|*/transition_duration_seconds",
     reports=[
         "transition_duration_seconds",
         "moves_per_second",
@@ -444,6 +447,7 @@ def _slowdown(before: _Latencies, during: _Latencies) -> dict[str, Any]:
 
 @declare(
     headline="shuffled/prioritisation_effectiveness",
+    expected_seconds={"quick": 1.1, "standard": 2.0, "full": 2.0},
     retention_rate=Metric("", "neither", most=1.0),
     prioritisation_effectiveness=SHARE,
     kept_importance=SHARE,

@@ -40,6 +40,7 @@ System = Callable[[Collection], list[Answer]]
 
 @declare(
     headline="synthetic/target/all_questions/recall_at_5|*/target/all_questions/recall_at_5",
+    expected_seconds={"quick": 0.8, "standard": 1.8, "full": 1.8},
     reports=["recall_at_1", "recall_at_5", "recall_at_10", "ndcg_at_10", "mrr"],
     questions=Metric("", "neither"),
     any_at_1=SHARE,

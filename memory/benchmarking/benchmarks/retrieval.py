@@ -30,6 +30,7 @@ def _add(bench: Bench, target: Target, agent: str, contents: Sequence[Any], plac
 
 @declare(
     headline="all/size_*/p50_ms|*/size_*/p50_ms",
+    expected_seconds={"quick": 0.7, "standard": 4.5, "full": 70.0},
     reports=[*TIMED, "growth_exponent"],
     profiles={
         "quick": {"data_volumes": [100, 500], "queries": 20},
@@ -117,6 +118,7 @@ _PART = Metric("", "neither")
 
 @declare(
     headline="at_cluster_size/recall",
+    expected_seconds={"quick": 0.8, "standard": 0.9, "full": 0.9},
     rounds=3,
     reports=["precision", "recall", "f1", "recall_against_exact"],
     charts=[
@@ -248,6 +250,7 @@ def _against_exact(
 
 @declare(
     headline="all/p50_ms",
+    expected_seconds={"quick": 0.5, "standard": 1.0, "full": 1.5},
     reports=TIMED,
     stm_related_found_rate=SHARE,
     im_related_found_rate=SHARE,

@@ -40,6 +40,7 @@ _PERCENTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
 
 @declare(
     headline="threads/parallel_1/agents_*/scaling_efficiency|threads/*/operations_per_second",
+    write_figures="*/store/*|*/operations_per_second|*/agents_per_second",
     reports=["operations_per_second", "agents_per_second", *_PERCENTILES, "cpu_percent", "rss_mb"],
     scaling_efficiency=Metric("", "higher"),
     parallel_efficiency=Metric("", "higher"),
@@ -218,6 +219,7 @@ _BYTES = Metric("B", "lower")
 
 @declare(
     headline="size_*/text_search/p50_ms",
+    write_figures="*/store/*",
     rounds=3,
     reports=[*TIMED, "growth_exponent"],
     disk_bytes_per_memory=_BYTES,
@@ -455,6 +457,7 @@ _NOTHING_DROPPED = "No operation failed or was dropped."
 
 @declare(
     headline="latency/all/p99_ms",
+    write_figures="latency/all/*|latency/store/*",
     reports=[
         "p50_ms",
         "p99_ms",

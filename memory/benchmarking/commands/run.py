@@ -75,12 +75,15 @@ def execute(arguments: argparse.Namespace) -> int:
 
 def _runner(arguments: argparse.Namespace) -> BenchmarkRunner:
     from memory.benchmarking.run.discovery import discover
+    from memory.benchmarking.run.origins import command_to_repeat
     from memory.benchmarking.runner import BenchmarkRunner
 
     _check(arguments)
     catalog = discover(arguments.path)
     config = options.config_of(arguments, catalog)
-    return BenchmarkRunner(config, catalog=catalog, workers=_workers(arguments))
+    runner = BenchmarkRunner(config, catalog=catalog, workers=_workers(arguments))
+    runner.command = command_to_repeat(arguments.command_line)
+    return runner
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -153,6 +156,7 @@ def _finish(arguments: argparse.Namespace, finished: FinishedRun) -> int:
 
 
 def _print_plan(arguments: argparse.Namespace, runner: BenchmarkRunner, cases: list[Case]) -> None:
+    from memory.benchmarking.model.environment import available_cores
     from memory.benchmarking.run.previous_runs import Estimator
     from memory.benchmarking.run.progress import clock_text
     from memory.benchmarking.text.display import table
@@ -163,7 +167,7 @@ def _print_plan(arguments: argparse.Namespace, runner: BenchmarkRunner, cases: l
     rounds = [min(config.rounds, case.most_rounds or config.rounds) for case in cases]
     seconds = [_seconds(estimator, case, count) for case, count in zip(cases, rounds, strict=True)]
     known = [each for each in seconds if each is not None]
-    total = sum(known) / runner.workers
+    total = sum(known) / min(runner.workers, available_cores())
     if arguments.json:
         plan = {
             "profile": config.profile,

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
@@ -38,7 +38,13 @@ def make_result(
     rounds = sorted(rounds, key=lambda each: each.number)
     paths = dict.fromkeys(path for each in rounds for path in each.figures)
     metrics = {path: _figure(path, rounds, declaration) for path in paths}
-    not_available = {path: reason for each in rounds for path, reason in each.not_available.items()}
+    # Where only some rounds could give a figure, the figure is that of these rounds, and not n/a too.
+    not_available = {
+        path: reason
+        for each in rounds
+        for path, reason in each.not_available.items()
+        if path not in metrics
+    }
     tree: dict[str, Any] = {}
     for path, value in rounds[-1].other.items():
         _plant(tree, path, _filled_in(path, value, metrics) if isinstance(value, str) else value)
@@ -110,11 +116,12 @@ def _figure(path: str, rounds: Sequence[Round], declaration: Declaration) -> Fig
     samples = [
         len(each.samples[timing].wall_ns) // _ITEM_BYTES for each in rounds if timing in each.samples
     ]
+    number: Callable[[float], float] = round if metric.whole else _short
     return Figure(
-        value=float(round(estimate.value)) if metric.whole else _short(estimate.value),
-        low=None if estimate.low is None else _short(estimate.low),
-        high=None if end is None else _short(end),
-        rounds=[_short(value) for value in estimate.rounds],
+        value=number(estimate.value),
+        low=None if estimate.low is None else number(estimate.low),
+        high=None if end is None else number(end),
+        rounds=[number(value) for value in estimate.rounds],
         samples=min(samples, default=0),
         interval_from=interval_from,
     )

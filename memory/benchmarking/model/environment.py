@@ -8,18 +8,28 @@ import os
 import platform
 import sqlite3
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from memory.benchmarking.measure.resources import load_psutil
-from memory.benchmarking.model.records import Environment
+from memory.benchmarking.model.records import Environment, Source
 
 _PACKAGES = ("numpy", "msgspec", "zstandard", "simsimd", "tokenizers", "wordllama", "PyStemmer")
 """Packages that the memory's speed depends on."""
 
 
-def describe(scratch: Path) -> Environment:
-    """Describe this machine; `scratch` is the folder of the stores under test."""
+CURRENT_FOLDER, MEMBENCH = "current folder", "membench"
+
+
+def describe(scratch: Path, sources: Mapping[str, Sequence[Path]] | None = None) -> Environment:
+    """Describe this machine and the state of the code in git.
+
+    Args:
+        scratch: the folder of the stores under test and of the results; its own files never count as
+            changes of the code.
+        sources: files and folders with code, by name; `current folder` stands for its whole repository.
+    """
     lasting: dict[str, Any] = {
         "cpu": _cpu_model(),
         "cores": available_cores(),
@@ -29,10 +39,24 @@ def describe(scratch: Path) -> Environment:
         "packages": {**_versions(), "sqlite": sqlite3.sqlite_version},
         "file_system": _file_system(scratch),
     }
-    revision, dirty = _git()
+    found = {name: _source(name, paths, scratch) for name, paths in (sources or {}).items()}
+    main = _main_source(found)
     return Environment(
-        fingerprint=fingerprint_of(lasting), git_revision=revision, git_dirty=dirty, **lasting
+        fingerprint=fingerprint_of(lasting),
+        git_revision=main.revision,
+        git_dirty=main.dirty,
+        sources=found,
+        **lasting,
     )
+
+
+def _main_source(sources: Mapping[str, Source]) -> Source:
+    """Return the source whose revision names the run: the user's repository, not that of membench."""
+    order = sorted(
+        (name for name in sources if name != MEMBENCH),
+        key=lambda name: (name != CURRENT_FOLDER, not name.startswith("benchmarks")),
+    )
+    return next((sources[name] for name in order if sources[name].revision), Source(path=""))
 
 
 def fingerprint_of(lasting: dict[str, Any]) -> str:
@@ -84,17 +108,42 @@ def _file_system(folder: Path) -> str:
     return ""
 
 
-def _git() -> tuple[str, bool | None]:
-    """Return the git revision of this code, and whether it has uncommitted changes."""
-    here = Path(__file__).parent
+def _source(name: str, paths: Sequence[Path], scratch: Path) -> Source:
+    """Return the git revision of files or folders, and whether they have uncommitted changes."""
+    first = paths[0].resolve()
+    folder = first if first.is_dir() else first.parent
+    shown = str(first if len(paths) == 1 else folder)
     try:
-        revision = _run_git(here, "rev-parse", "--short=12", "HEAD")
-        # An installed copy may lie in another project's repository, for instance in its .venv.
-        if not _run_git(here, "ls-files", "--", Path(__file__).name):
-            return "", None
-        return revision, bool(_run_git(here.parents[1], "status", "--porcelain", "--", "."))
+        revision = _run_git(folder, "rev-parse", "--short=12", "HEAD")
+        if name == CURRENT_FOLDER:
+            where = _all_but(Path(_run_git(folder, "rev-parse", "--show-toplevel")), scratch.resolve())
+        else:
+            where = [str(path.resolve()) for path in paths]
+            if not _run_git(folder, "ls-files", "--", *where) and _is_installed(folder, where):
+                return Source(path=shown)
+        return Source(
+            path=shown,
+            revision=revision,
+            dirty=bool(_run_git(folder, "status", "--porcelain", "--", *where)),
+        )
     except (OSError, subprocess.SubprocessError):
-        return "", None
+        return Source(path=shown)  # not in a repository, or there is no git
+
+
+def _all_but(top: Path, results: Path) -> list[str]:
+    """Return the arguments for all of a repository without the folder of the results."""
+    inside = results != top and results.is_relative_to(top)
+    return [":(top)", *([f":(top,exclude){results.relative_to(top)}"] if inside else [])]
+
+
+def _is_installed(folder: Path, paths: Sequence[str]) -> bool:
+    """Return whether untracked files are an installed copy, for instance in a .venv inside a repository."""
+    if {"site-packages", "dist-packages"} & set(folder.parts):
+        return True
+    ignored = subprocess.run(
+        ["git", "check-ignore", "-q", "--", *paths], cwd=folder, capture_output=True, timeout=10
+    )
+    return ignored.returncode == 0
 
 
 def _run_git(folder: Path, *arguments: str) -> str:

@@ -208,8 +208,38 @@ class MachineState(msgspec.Struct, frozen=True, kw_only=True):
     wall_to_cpu: float | None
 
 
+class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file or folder with code that a run depends on, and its state in git."""
+
+    path: str
+    revision: str = ""
+    """Empty where it is not in a git repository, or installed."""
+    dirty: bool | None = None
+    """Whether it had uncommitted changes; None where there is no revision."""
+
+
+class TargetInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The system under test: what a figure of this target depends on besides the machine."""
+
+    name: str = ""
+    durability: str = ""
+    """What an acknowledged write survives: ram, process or machine. Empty in old files."""
+    versions: dict[str, str] = {}
+    """Distribution to version."""
+    sha256: str = ""
+    """Of the user's file that defines the target."""
+
+    @property
+    def digest(self) -> str:
+        """A digest that changes with the version of the system; empty where nothing is known."""
+        if not self.versions and not self.sha256:
+            return ""
+        known = repr((sorted(self.versions.items()), self.sha256))
+        return hashlib.sha256(known.encode()).hexdigest()[:12]
+
+
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """What a figure depends on besides the code. `fingerprint` is a digest of all fields but git's."""
+    """What a figure depends on besides the code. `fingerprint` is a digest of all fields above git's."""
 
     fingerprint: str
     cpu: str
@@ -220,7 +250,10 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     packages: dict[str, str]
     file_system: str = ""
     git_revision: str = ""
+    """Of the current folder, else of the benchmark files, else of the target; in old runs of membench."""
     git_dirty: bool | None = None
+    sources: dict[str, Source] = {}
+    """By name: `benchmarks`, `target chroma`, `current folder`, `membench`."""
 
 
 class ResultRef(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,6 +268,8 @@ class ResultRef(msgspec.Struct, frozen=True, kw_only=True):
     headline: str = ""
     seconds: float = 0.0
     """The mean time of the benchmark in one round."""
+    fingerprint: str = ""
+    """A digest of the machine's fingerprint and the target's version; empty in old files."""
 
 
 class Run(msgspec.Struct, kw_only=True):
@@ -254,6 +289,11 @@ class Run(msgspec.Struct, kw_only=True):
     environment: Environment
     config: dict[str, Any]
     command: str = ""
+    """A command that repeats the run in `folder`."""
+    folder: str = ""
+    """The folder in which the run was started; relative paths of the command begin there."""
+    target_info: dict[str, TargetInfo] = {}
+    """By the target's name in `targets`."""
     finished_at: str = ""
     results: list[ResultRef] = []
     failures: list[Failure] = []
@@ -271,3 +311,11 @@ class Run(msgspec.Struct, kw_only=True):
     def times_count(self) -> bool:
         """Whether times are judged: not where rounds ran at the same time."""
         return self.parallel == 1
+
+
+def target_info_of(result: Result) -> TargetInfo:
+    """Return what a result's file says about its target; empty fields where it says nothing."""
+    try:
+        return msgspec.convert(result.metadata.get("target_info") or {}, TargetInfo)
+    except msgspec.ValidationError:
+        return TargetInfo()

@@ -88,6 +88,7 @@ def comparison_body(
         [run_paragraph(run, sum(each.file.run_id == key for each in results)) for key, run in runs.items()],
         problem_notes(problems, 0),
         [_other_environment(each.comparison) for each in compared],
+        [note(f"{text}.", tone="warn") for text in dict.fromkeys(_about_targets(compared))],
         [failures(run) for run in runs.values()],
         element("h2", "Differences", id="differences"),
         switches(sources),
@@ -110,6 +111,11 @@ def _other_environment(comparison: Comparison) -> Markup | None:
         return None
     text = f"{comparison.current} was measured in another environment than {comparison.base}"
     return note(f"{text}: {'; '.join(comparison.environment_differences)}.", tone="warn")
+
+
+def _about_targets(compared: Sequence[Compared]) -> list[str]:
+    """Return what the targets' versions and durability classes differ in."""
+    return [text for each in compared for text in each.comparison.target_differences]
 
 
 def _differences_table(found: Sequence[Difference], sources: Sequence[Source]) -> Markup:
@@ -149,7 +155,9 @@ def _row(each: Difference, sources: Sequence[Source]) -> Markup:
 
 def _path(each: Difference) -> str:
     now, before = path_words(each.path), path_words(each.base_path)
-    return now if now == before else f"{before} ⟷ {now.partition(': ')[2] or now}"
+    text = now if now == before else f"{before} ⟷ {now.partition(': ')[2] or now}"
+    classes = dict.fromkeys(filter(None, each.durability))
+    return f"{text}, durability {' ⟷ '.join(classes)}" if classes else text
 
 
 def _figure(found: Figure, unit: str) -> str:

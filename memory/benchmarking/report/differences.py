@@ -11,6 +11,7 @@ import msgspec
 
 from memory.benchmarking.errors import DamagedResult
 from memory.benchmarking.model.answers import Answers, read_answers
+from memory.benchmarking.model.durability import durability_of
 from memory.benchmarking.model.loaded_result import LoadedResult
 from memory.benchmarking.model.paths import join, leaf_of, read_path, where_of
 from memory.benchmarking.model.records import Figure, Result
@@ -60,6 +61,8 @@ class Difference:
     source: int
     headline: HeadlineVerdict
     between_targets: bool
+    durability: tuple[str, str] = ("", "")
+    """What a write survives on both sides; empty where the figure is not one of writes."""
 
     @property
     def ratio(self) -> float:
@@ -118,7 +121,10 @@ def differences(
                 if headlines or verdict.change.verdict is not None:
                     figures = base.result.metrics[before], other.result.metrics[path]
                     kind = by_pair[pair].between_targets
-                    found.append(Difference(each.name, path, before, *figures, *pair, verdict, kind))
+                    durable = durability_of(base.result, before), durability_of(other.result, path)
+                    found.append(
+                        Difference(each.name, path, before, *figures, *pair, verdict, kind, durable)
+                    )
     return found
 
 

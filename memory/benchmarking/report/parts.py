@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from memory.benchmarking.metrics import Metric
+from memory.benchmarking.model.durability import durability_of
 from memory.benchmarking.model.paths import leaf_of, read_path, split_leaf
 from memory.benchmarking.model.records import Figure, Run
 from memory.benchmarking.report.charts import Chart
 from memory.benchmarking.report.gather import GatheredResults, short_name, words
 from memory.benchmarking.report.insights import Insight
 from memory.benchmarking.report.markup import Child, Markup, element, join, with_code
-from memory.benchmarking.report.run_facts import failures_by_error, run_facts
+from memory.benchmarking.report.run_facts import failures_by_error, repeat_lines, run_facts
 from memory.benchmarking.report.sources import Source, names
 from memory.benchmarking.text.display import NOTHING, figure_text, interval_text, with_interval
 from memory.benchmarking.verdicts.records import Comparison, MetricVerdict, Verdict
@@ -213,6 +214,11 @@ def _headline_row(
             element("td", bounds or NOTHING, class_="n"),
         ]
     what = path_words(path) if path else NOTHING
+    classes = {
+        durability_of(result.result, result.headline): None for _, result in each.results if result.headline
+    }
+    if any(classes):
+        what += f", durability {' and '.join(filter(None, classes))}"
     if path and leads_to is not None:
         what = element("a", what, href=leads_to(each))
     better = element("td", _BETTER[metric.better], class_="soft")
@@ -326,10 +332,8 @@ def verdict_table(found: Sequence[MetricVerdict], label: str) -> Markup:
 def about_run(run: Run) -> Markup:
     """Return the commands that repeat a run, and the facts about it."""
     known = run_facts(run)
-    command = known.pop("command", "")
-    revision = run.environment.git_revision
-    lines = [f"git checkout {revision}"] if revision and not run.environment.git_dirty else []
-    lines += [command] if command else []
+    known.pop("command", "")
+    lines = repeat_lines(run)
     repeat = element(
         "div",
         element("p", "To repeat it:", class_="soft"),

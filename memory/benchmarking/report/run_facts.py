@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import datetime
+from pathlib import Path
 
+from memory.benchmarking.model.durability import SURVIVES
 from memory.benchmarking.model.loaded_result import LoadedResult
-from memory.benchmarking.model.records import Failure, Run
+from memory.benchmarking.model.records import Failure, Run, Source, target_info_of
 
 
 def run_facts(run: Run) -> dict[str, str]:
@@ -16,8 +19,9 @@ def run_facts(run: Run) -> dict[str, str]:
         "started": started_text(run) + duration_of(run),
         "command": run.command,
         "profile": f"{run.profile}, {run.rounds} rounds, seed {run.seed}",
-        "targets": ", ".join(run.targets),
+        "targets": "; ".join(_target_text(run, name) for name in run.targets),
         "revision": revision_text(run),
+        **{name: _source_text(source) for name, source in where.sources.items()},
         "machine": f"{where.cpu}, {where.cores} cores, {where.memory_gb:g} GB, {where.os}",
         "disk": where.file_system,
         "python": where.python,
@@ -29,12 +33,53 @@ def run_facts(run: Run) -> dict[str, str]:
     return {name: text for name, text in facts.items() if text}
 
 
+def _target_text(run: Run, name: str) -> str:
+    """Return `chroma (chromadb 1.5.9, a write survives: machine)`; the name alone for old runs."""
+    info = run.target_info.get(name)
+    if info is None:
+        return name
+    known = [f"{package} {version}" for package, version in info.versions.items()]
+    known += [f"SHA-256 {info.sha256[:12]}"] if info.sha256 else []
+    known += [f"durability {info.durability}"] if info.durability else []
+    shown = name if name == info.name else f"{info.name} from {name}"
+    return f"{shown} ({', '.join(known)})" if known else shown
+
+
+def _source_text(source: Source) -> str:
+    """Return the revision of a source and where it is: `1a2b3c4d5e6f with changes, /home/ann/project`."""
+    if not source.revision:
+        return f"not in git, {source.path}"
+    return f"{source.revision}{' with changes' if source.dirty else ''}, {source.path}"
+
+
+def repeat_lines(run: Run) -> list[str]:
+    """Return the commands that repeat a run: the folder, the revisions, the command itself."""
+    if not run.command:
+        return []
+    lines = [f"cd {shlex.quote(run.folder)}"] if run.folder else []
+    where, seen = run.environment, set[str]()
+    sources = {name: each for name, each in where.sources.items() if name != "membench"}
+    if not sources and where.git_revision and not where.git_dirty:
+        lines.append(f"git checkout {where.git_revision}")
+    for name in sorted(sources, key=lambda name: name != "current folder"):
+        source = sources[name]
+        if source.revision and not source.dirty and source.revision not in seen:
+            folder = source.path if Path(source.path).suffix != ".py" else str(Path(source.path).parent)
+            inside = "" if name == "current folder" else f" -C {shlex.quote(folder)}"
+            lines.append(f"git{inside} checkout {source.revision}")
+        seen.add(source.revision)
+    return [*lines, run.command]
+
+
 def result_facts(each: LoadedResult) -> dict[str, str]:
     """Return the file and the parameters of a result."""
     facts = {"file": str(each.file.path)}
     params = each.result.metadata.get("params")
     if isinstance(params, dict) and params:
         facts["params"] = ", ".join(f"{name} = {value}" for name, value in params.items())
+    info = target_info_of(each.result)
+    if info.durability and each.result.metadata.get("write_figures"):
+        facts["durability"] = f"{info.durability}: a write survives {SURVIVES.get(info.durability, '?')}"
     return facts
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from memory.benchmarking.errors import needs
 from memory.benchmarking.report.charts import Axis
-from memory.benchmarking.text.display import in_other_unit, unit_for
+from memory.benchmarking.text.display import distinct_texts, in_other_unit, unit_for
 
 ABOUT = 5
 """About how many ticks an axis has, if they are at round numbers."""
@@ -19,6 +19,8 @@ _NINES = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 _UNIT_WORDS = {"/s": "per second", "/MB": "per MB", "×": "ratio"}
 _TINY = 1e-200
 """A smaller span counts as none: dividing by it could overflow a float."""
+_DIGITS = 4
+"""Significant digits of a tick, unless two ticks need more to differ."""
 _THOUSANDS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -99,12 +101,15 @@ def _log(axis: Axis, values: Sequence[float], start: float, end: float, about: i
     minor = [v * f for v in decades for f in range(1, 10) if low <= v * f <= high and v * f not in chosen]
     units = {unit_for(value, axis.unit) for value in chosen}
     one = units.pop() if len(units) == 1 else None
-    texts = [
-        short_number(in_other_unit(value, axis.unit, one))
-        if one is not None
-        else _with_unit(value, axis.unit)
-        for value in chosen
-    ]
+    texts = distinct_texts(
+        chosen,
+        lambda value, digits: (
+            short_number(in_other_unit(value, axis.unit, one), digits)
+            if one is not None
+            else _with_unit(value, axis.unit, digits)
+        ),
+        _DIGITS,
+    )
     # A lower bound may be 0 or negative, which a logarithmic axis can't show: place it far below.
     place = _rounded(scale)
     return AxisLayout(
@@ -146,28 +151,28 @@ def _names(axis: Axis, start: float, end: float) -> AxisLayout:
     )
 
 
-def short_number(value: float) -> str:
+def short_number(value: float, digits: int = _DIGITS) -> str:
     """Return a short text for a number on an axis: `10k` for 10,000."""
     size = abs(value)
     for thousands, sign in _THOUSANDS:
         if size >= thousands and (size >= 1e4 or value % 1000 == 0):
-            return f"{value / thousands:.4g}{sign}"
-    return f"{value:.4g}" if size >= 1e-4 or value == 0 else f"{value:.0e}"
+            return f"{value / thousands:.{digits}g}{sign}"
+    return f"{value:.{digits}g}" if size >= 1e-4 or value == 0 else f"{value:.{digits - _DIGITS}e}"
 
 
 def _same_decimals(values: Sequence[float]) -> list[str]:
     """Format the numbers of an axis with the same number of decimals: 0.5 and 1.0."""
     if any(abs(value) >= 1e4 for value in values) or not values:
-        return [short_number(value) for value in values]
+        return distinct_texts(values, short_number, _DIGITS)
     decimals = max((len(f"{value:.6g}".partition(".")[2]) for value in values), default=0)
     if decimals > 4 or any("e" in f"{value:.6g}" for value in values):
-        return [short_number(value) for value in values]
+        return distinct_texts(values, short_number, _DIGITS)
     return [f"{value:,.{decimals}f}" for value in values]
 
 
-def _with_unit(value: float, unit: str) -> str:
+def _with_unit(value: float, unit: str, digits: int) -> str:
     shown = unit_for(value, unit)
-    text = short_number(in_other_unit(value, unit, shown))
+    text = short_number(in_other_unit(value, unit, shown), digits)
     return f"{text} {shown}" if shown else text
 
 

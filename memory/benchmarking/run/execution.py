@@ -7,6 +7,7 @@ loses only the rounds in progress, and can be resumed.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import shlex
 import shutil
@@ -29,7 +30,7 @@ from memory.benchmarking.measure.resources import load_psutil
 from memory.benchmarking.model.aggregate import make_result, params_digest
 from memory.benchmarking.model.answers import ANSWERS, answers_path, write_answers
 from memory.benchmarking.model.benchmark import declaration_of_case, presentation_of_case
-from memory.benchmarking.model.environment import describe
+from memory.benchmarking.model.environment import MEMBENCH, describe
 from memory.benchmarking.model.files import (
     LOCK_FILE,
     LOGS,
@@ -44,8 +45,18 @@ from memory.benchmarking.model.files import (
     write_samples,
     write_whole,
 )
-from memory.benchmarking.model.records import Case, Failure, Job, MachineState, ResultRef, Round, Run
+from memory.benchmarking.model.records import (
+    Case,
+    Environment,
+    Failure,
+    Job,
+    MachineState,
+    ResultRef,
+    Round,
+    Run,
+)
 from memory.benchmarking.run.executors.local import LocalExecutor, Outcome
+from memory.benchmarking.run.origins import source_paths, target_info
 from memory.benchmarking.run.plan import order_of_rounds, round_seed
 
 
@@ -71,8 +82,13 @@ class Listener:
         """No callbacks follow."""
 
 
-def new_run(config: BenchmarkConfig, cases: Sequence[Case], *, workers: int = 1) -> tuple[Path, Run]:
-    """Create the folder and the record of a run that has not started."""
+def new_run(
+    config: BenchmarkConfig, cases: Sequence[Case], *, workers: int = 1, command: str | None = None
+) -> tuple[Path, Run]:
+    """Create the folder and the record of a run that has not started.
+
+    `command` repeats the run; by default it is the command line of this process.
+    """
     output_dir = Path(config.output_dir)
     folder = new_run_folder(output_dir)
     run = Run(
@@ -86,9 +102,11 @@ def new_run(config: BenchmarkConfig, cases: Sequence[Case], *, workers: int = 1)
         parallel=workers,
         targets=list(config.targets),
         cases=list(cases),
-        environment=describe(output_dir),
+        environment=describe(output_dir, source_paths(cases, config.targets)),
         config=config.to_dict(),
-        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        command=command or shlex.join(sys.orig_argv),
+        folder=str(Path.cwd()),
+        target_info={name: target_info(name) for name in config.targets},
     )
     write_run(folder, run)
     return folder, run
@@ -99,17 +117,33 @@ def resumable_run(folder: Path) -> Run:
     run = read_run(folder)
     if run.status == "complete":
         raise InvalidBenchmarkConfig(f"run {run.id} is complete: there is nothing to resume")
-    now = describe(folder.parent)
+    now = describe(folder.parent, source_paths(run.cases, run.targets))
     if now.fingerprint != run.environment.fingerprint:
         raise InvalidBenchmarkConfig(
             f"run {run.id} was started on another machine or with other versions: start a new run"
         )
-    if now.git_revision != run.environment.git_revision:
-        raise InvalidBenchmarkConfig(
-            f"run {run.id} was started with revision {run.environment.git_revision or 'unknown'}, "
-            f"this is {now.git_revision or 'unknown'}: start a new run"
-        )
+    for name, before, revision in _revisions(run, now):
+        if before != revision:
+            raise InvalidBenchmarkConfig(
+                f"run {run.id} was started with revision {before or 'unknown'} of {name}, "
+                f"this is {revision or 'unknown'}: start a new run"
+            )
+    for name, info in run.target_info.items():
+        if target_info(name).digest != info.digest:
+            raise InvalidBenchmarkConfig(
+                f"the target {info.name} has changed since run {run.id} was started: start a new run"
+            )
     return run
+
+
+def _revisions(run: Run, now: Environment) -> Iterator[tuple[str, str, str]]:
+    """Yield the name of each source with its revision when the run was started, and now."""
+    sources = run.environment.sources
+    if not sources:  # before version 0.3 the revision was that of membench
+        yield MEMBENCH, run.environment.git_revision, now.sources[MEMBENCH].revision
+    for name, source in sources.items():
+        if name in now.sources and now.sources[name].path == source.path:
+            yield name, source.revision, now.sources[name].revision
 
 
 class Execution:
@@ -257,7 +291,13 @@ class Execution:
         presentation = msgspec.to_builtins(presentation_of_case(case))
         if presentation:
             metadata["presentation"] = presentation
-        result = make_result(case, rounds, declaration_of_case(case), timestamp, metadata)
+        declaration = declaration_of_case(case)
+        if declaration.write_figures:
+            metadata["write_figures"] = declaration.write_figures
+        info = self.run.target_info.get(case.target)
+        if info is not None:
+            metadata["target_info"] = msgspec.to_builtins(info)
+        result = make_result(case, rounds, declaration, timestamp, metadata)
         write_samples(samples_path(path), rounds)
         write_whole(path, encode_json(result))
         ref = ResultRef(
@@ -269,6 +309,7 @@ class Execution:
             rounds=len(rounds),
             headline=result.metadata["headline"],
             seconds=sum(one.seconds for one in rounds) / len(rounds),
+            fingerprint=_result_fingerprint(self.run, case),
         )
         others = [other for other in self.run.results if other.file != ref.file]
         plan = [(one.category, one.benchmark, one.target) for one in self.run.cases]
@@ -325,6 +366,13 @@ class Execution:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _result_fingerprint(run: Run, case: Case) -> str:
+    """Return a digest of the machine and the target's version; another target's version is not in it."""
+    info = run.target_info.get(case.target)
+    known = f"{run.environment.fingerprint} {info.digest if info else ''}"
+    return hashlib.sha256(known.encode()).hexdigest()[:12]
 
 
 def _machine_state(outcome: Outcome, record: Round, before: Any, now: Any) -> MachineState:

@@ -11,8 +11,9 @@ from memory.benchmarking.errors import BenchmarkError
 from memory.benchmarking.model.aggregate import params_digest
 from memory.benchmarking.model.answers import read_answers
 from memory.benchmarking.model.benchmark import declaration_of_case
+from memory.benchmarking.model.durability import target_changes
 from memory.benchmarking.model.files import read_result, run_folders
-from memory.benchmarking.model.records import Case, Result, ResultRef, Run
+from memory.benchmarking.model.records import Case, Result, ResultRef, Run, target_info_of
 from memory.benchmarking.verdicts.compare import StoredSide, compare_sides
 from memory.benchmarking.verdicts.evidence import CaseKey, CaseResult
 from memory.benchmarking.verdicts.noise import load_noise
@@ -61,6 +62,8 @@ class SincePrevious:
     run_id: str
     metrics: dict[str, MetricVerdict]
     """By path."""
+    target_changes: tuple[str, ...] = ()
+    """In what the target's version differs from that of the previous run."""
 
 
 def verdicts_since_previous(
@@ -85,10 +88,18 @@ def verdicts_since_previous(
         },
     )
     noise = load_noise(folder.parent, run.environment.fingerprint, "stored")
-    found = {case: SincePrevious(run_id, {}) for case, (run_id, _) in previous.items()}
+    found = {
+        case: SincePrevious(run_id, {}, _changes_of(result.result, current[case][1]))
+        for case, (run_id, result) in previous.items()
+    }
     for each in compare_sides(before, now, noise=noise).metrics:
         found[each.category, each.benchmark, each.target].metrics[each.path] = each
     return found
+
+
+def _changes_of(before: Result, now: Result) -> tuple[str, ...]:
+    info = target_info_of(now)
+    return tuple(target_changes(info.name, target_info_of(before), info))
 
 
 def _previous_results(

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
+from memory.benchmarking.model.environment import available_cores
 from memory.benchmarking.model.records import Case, Job, Run
 from memory.benchmarking.run.execution import Listener
 from memory.benchmarking.run.previous_runs import Estimator
@@ -68,12 +69,17 @@ class _Progress(Listener):
         """Estimated seconds; None as long as there is no estimate for some case."""
         total = 0.0
         for key, left in self._left.items():
+            if left <= 0:
+                continue
             measured = self._seconds.get(key)
-            one = sum(measured) / len(measured) if measured else self._estimator.seconds(self._cases[key])
-            if left > 0 and one is None:
+            if measured:  # beside the other workers
+                total += left * sum(measured) / len(measured) / self.workers
+                continue
+            alone = self._estimator.seconds(self._cases[key])
+            if alone is None:
                 return None
-            total += max(left, 0) * (one or 0.0)
-        return total / self.workers
+            total += left * alone / min(self.workers, available_cores())
+        return total
 
     def describe(self, job: Job) -> str:
         """Return the benchmark and the round, with the target if there are several."""

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from memory.benchmarking.errors import BenchmarkError
+from memory.benchmarking.model.durability import SURVIVES, durability_of
 from memory.benchmarking.model.files import DEFAULT_FOLDER, read_result
 from memory.benchmarking.model.paths import NO_FIGURES, leaf_of
-from memory.benchmarking.model.records import Result, ResultRef, Run
+from memory.benchmarking.model.records import Result, ResultRef, Run, target_info_of
 from memory.benchmarking.run.previous_runs import SincePrevious, verdicts_since_previous
 from memory.benchmarking.text.display import (
     NOTHING,
@@ -61,7 +62,8 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
     for ref, result in zip(run.results, results, strict=True):
         name = _name(run, ref)
         rows.append((name, *_cells(ref, result, since)))
-        paths.append(ref.headline)
+        durability = durability_of(result, ref.headline)
+        paths.append(f"{ref.headline}, durability: {durability}" if durability else ref.headline)
         for path, reason in result.metadata.get("not_available", {}).items():
             if reason == NO_FIGURES:
                 warnings.append(f"WARNING: {name}: {reason}")
@@ -78,7 +80,7 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
             print(line, file=stream)
             if path:
                 print(style.dim(f"  {clean(path)}"), file=stream)
-    for note in (*notes, *_counts(since), *problem):
+    for note in (*notes, *_durability_notes(results), *_counts(since), *_target_changes(since), *problem):
         print(style.dim(paragraph(clean(note), width)), file=stream)
     _print_failures(run, folder, style, stream)
     if warnings:
@@ -96,7 +98,14 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
 
 def _name(run: Run, ref: ResultRef) -> str:
     name = f"{ref.category}.{ref.benchmark}"
-    return name if run.targets == ["agentmemory"] else f"{name} on {ref.target}"
+    return name if run.targets == ["agentmemory"] else f"{name} on {_target_name(run, ref.target)}"
+
+
+def _target_name(run: Run, target: str) -> str:
+    """Return the name that the target's class has, if no other target of the run has it too."""
+    names = [info.name for info in run.target_info.values()]
+    info = run.target_info.get(target)
+    return info.name if info is not None and names.count(info.name) == 1 else target
 
 
 def _since_previous(
@@ -154,6 +163,28 @@ def _counts(since: Mapping[CaseKey, SincePrevious]) -> Iterator[str]:
         yield f"since {', '.join(run_ids)}: {counts} (membench compare lists them)"
 
 
+def _durability_notes(results: Sequence[Result]) -> Iterator[str]:
+    """Yield a warning where targets of different durability classes were measured side by side."""
+    classes: dict[str, list[str]] = {}
+    for result in results:
+        info = target_info_of(result)
+        if result.metadata.get("write_figures") and info.durability:
+            names = classes.setdefault(info.durability, [])
+            if info.name not in names:
+                names.append(info.name)
+    if len(classes) > 1:
+        yield "writes do not promise the same: " + "; ".join(
+            f"those of {', '.join(names)} survive {SURVIVES[durability]} ({durability})"
+            for durability, names in classes.items()
+        )
+
+
+def _target_changes(since: Mapping[CaseKey, SincePrevious]) -> Iterator[str]:
+    """Yield where the previous run measured another version of a target."""
+    for change in dict.fromkeys(change for case in since.values() for change in case.target_changes):
+        yield f"since the last run another version of the system is measured: {change}"
+
+
 def _print_failures(run: Run, folder: Path, style: Style, stream: TextIO) -> None:
     if not run.failures:
         return
@@ -193,6 +224,7 @@ def summary_for_machines(folder: Path, run: Run, *, interrupted: bool) -> dict[s
                 "low": figure and figure.low,
                 "high": figure and figure.high,
                 "unit": result.units[leaf_of(ref.headline)].unit if figure else None,
+                "durability": durability_of(result, ref.headline) or None,
                 "not_available": result.metadata.get("not_available", {}),
                 "change": _change_for_machines(ref, since),
             }
@@ -205,6 +237,8 @@ def summary_for_machines(folder: Path, run: Run, *, interrupted: bool) -> dict[s
         "profile": run.profile,
         "gates": run.times_count,
         "fingerprint": run.environment.fingerprint,
+        "sources": run.environment.sources,
+        "target_info": run.target_info,
         "results": results,
         "failures": run.failures,
         "timings": run.timings,

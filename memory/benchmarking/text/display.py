@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import zip_longest
 from unicodedata import combining, east_asian_width
 
@@ -15,6 +15,8 @@ TOO_FEW = "too few rounds"
 """Stands in place of an interval that is too wide to be useful."""
 _FAR = 10
 """Bounds more than this factor away from the figure are shown as `TOO_FEW`."""
+_MOST_DIGITS = 17
+"""Digits that distinguish any two floats."""
 _LEAST_WIDTH = 8
 """Columns of a table are not cut below this width."""
 
@@ -25,15 +27,28 @@ _SCALES: tuple[tuple[tuple[str, float], ...], ...] = (
 )
 
 
-def figure_text(value: float | None, unit: str = "") -> str:
+def figure_text(value: float | None, unit: str = "", digits: int = DIGITS) -> str:
     """Format a figure: `1.23 µs` for 0.00123 ms, `12,300 /s` for 12345 /s, `—` for None.
 
-    Whole numbers without a unit are counts: all their digits are shown.
+    Whole numbers without a unit are counts: all their digits are shown. `digits` is for all others.
     """
     if value is None or math.isnan(value):
         return NOTHING
     scaled, shown = _scaled(value, unit)
-    return f"{_digits(scaled, is_count=not unit)} {shown}".rstrip()
+    return f"{_digits(scaled, not unit, digits)} {shown}".rstrip()
+
+
+def distinct_texts(values: Sequence[float], text_of: Callable[[float, int], str], digits: int) -> list[str]:
+    """Return a text for each value, with as many more digits as different values need to differ.
+
+    `text_of` makes the text of a value with a number of digits; `digits` is the smallest of them.
+    """
+    count = len(set(values))
+    for more in range(digits, _MOST_DIGITS):
+        texts = [text_of(value, more) for value in values]
+        if len(set(texts)) == count:
+            return texts
+    return [text_of(value, _MOST_DIGITS) for value in values]
 
 
 def interval_text(value: float, low: float | None, high: float | None, unit: str = "") -> str:
@@ -230,7 +245,7 @@ def _factor(unit: str, other: str) -> float:
     return 1.0
 
 
-def _digits(value: float, is_count: bool) -> str:
+def _digits(value: float, is_count: bool, digits: int = DIGITS) -> str:
     if not math.isfinite(value):
         return "∞" if value > 0 else "-∞"
     size = abs(value)
@@ -239,7 +254,7 @@ def _digits(value: float, is_count: bool) -> str:
     if is_count and value == int(value) and size < 1e15:
         return f"{int(value):,}"
     if not 1e-4 <= size < 1e15:
-        return f"{value:.{DIGITS - 1}e}"
-    rounded = float(f"{value:.{DIGITS}g}")
-    decimals = max(0, DIGITS - 1 - math.floor(math.log10(abs(rounded))))
+        return f"{value:.{digits - 1}e}"
+    rounded = float(f"{value:.{digits}g}")
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
     return f"{rounded:,.{decimals}f}"

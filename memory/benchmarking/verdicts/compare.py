@@ -13,8 +13,9 @@ import msgspec
 from memory.benchmarking.errors import BenchmarkError, NothingMeasured
 from memory.benchmarking.metrics import is_timed
 from memory.benchmarking.model.answers import read_answers
+from memory.benchmarking.model.durability import SURVIVES, is_write, target_changes
 from memory.benchmarking.model.files import read_result, read_run
-from memory.benchmarking.model.records import Environment, Run
+from memory.benchmarking.model.records import Environment, Run, target_info_of
 from memory.benchmarking.verdicts.decide import decide
 from memory.benchmarking.verdicts.evidence import CaseResult, Results, gather_evidence
 from memory.benchmarking.verdicts.missing import allow
@@ -117,7 +118,8 @@ def compare_sides(
     if not noise.calibrated:
         # Two runs are further apart in time than the rounds of one run, so they differ by at least as much.
         noise = replace(noise, default=max(noise.default, math.expm1(math.sqrt(prior.variance))))
-    notes: list[str] = []
+    between = target_differences(base.results, current.results)
+    notes = list(between)
     before, now = _contention(base, current), _contention(current, base)
     if before and now:
         busier = max(before, now) / min(before, now)
@@ -146,6 +148,7 @@ def compare_sides(
         questions=_questions(base.results, current.results) if comparable else [],
         notes=notes,
         environment_differences=differences,
+        target_differences=between,
         comparable=comparable,
     )
 
@@ -159,6 +162,29 @@ def _questions(base: Results, current: Results) -> list[QuestionChange]:
 
 
 # -- environments -----------------------------------------------------------------------------
+
+
+def target_differences(base: Results, current: Results) -> list[str]:
+    """Return what the systems under test differ in: versions, files, and what a write survives.
+
+    To compare two versions of a system, or two systems, is a legitimate wish. So these are notes.
+    """
+    found: dict[str, None] = {}
+    for case in base.keys() & current.keys():
+        before, now = target_info_of(base[case].result), target_info_of(current[case].result)
+        if before.name == now.name:
+            for change in target_changes(now.name, before, now):
+                found[f"two versions of the system are compared: {change}"] = None
+        writes = any(is_write(current[case].result, path) for path in current[case].result.metrics)
+        if writes and before.durability and now.durability and before.durability != now.durability:
+            found[
+                f"writes do not promise the same: a write of {before.name} survives "
+                f"{SURVIVES[before.durability]} ({before.durability}), one of {now.name} "
+                f"{SURVIVES[now.durability]} ({now.durability})"
+            ] = None
+        elif writes and before.durability and now.durability:
+            found[f"durability of the writes on both sides: {now.durability}"] = None
+    return sorted(found)
 
 
 def environment_differences(base: Environment, current: Environment) -> list[str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from memory.benchmarking.errors import InvalidBenchmarkConfig, needs
 from memory.benchmarking.text.display import clean
 from memory.benchmarking.verdicts.history import Series
-from memory.benchmarking.verdicts.history_text import change_text
+from memory.benchmarking.verdicts.history_text import change_text, date_texts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,9 +84,8 @@ def _frame(axes: Axes, series: Series) -> None:
     axes.set_ylabel(_safe(series.unit))
     step = max(1, len(series.points) // 8)
     ticks = list(range(0, len(series.points), step))
-    axes.set_xticks(
-        ticks, [_safe(series.points[place].started_at[:10]) for place in ticks], fontsize="small"
-    )
+    texts = date_texts([series.points[place].started_at for place in ticks], shortest=10)
+    axes.set_xticks(ticks, [_safe(text).replace("T", "\n") for text in texts], fontsize="small")
     axes.grid(True, alpha=0.25)
 
 

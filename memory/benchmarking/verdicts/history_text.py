@@ -8,10 +8,20 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from memory.benchmarking.metrics import is_timed
-from memory.benchmarking.text.display import clean, figure_text, shorten, table, text_width
+from memory.benchmarking.text.display import (
+    DIGITS,
+    clean,
+    distinct_texts,
+    figure_text,
+    shorten,
+    table,
+    text_width,
+)
 from memory.benchmarking.verdicts.changes import SHORTEST
 from memory.benchmarking.verdicts.history import HistoryPoint, LevelChange, Series
 
+_DAY, _MINUTE, _SECOND = 10, 16, 19
+"""Characters of a time up to its day, minute and second."""
 ROWS = 10
 MOST_PLOTS = 3
 """More series than this are shown as one line each."""
@@ -137,7 +147,9 @@ def _canvas(series: Series, characters: Characters, width: int) -> list[str]:
     values = series.values
     low, high = _range(values)
     rows = (0, ROWS // 2, ROWS - 1)
-    labels = {row: figure_text(high - (high - low) * row / (ROWS - 1), series.unit) for row in rows}
+    ticks = [high - (high - low) * row / (ROWS - 1) for row in rows]
+    texts = distinct_texts(ticks, lambda tick, digits: figure_text(tick, series.unit, digits), DIGITS)
+    labels = dict(zip(rows, texts, strict=True))
     margin = max(text_width(label) for label in labels.values())
     places = _places(len(values), max(10, width - margin - 4))
     grid = [[" "] * (max(places) + 1) for _ in range(ROWS)]
@@ -187,6 +199,21 @@ def _places(count: int, columns: int) -> list[int]:
 
 
 def _dates(points: Sequence[HistoryPoint], columns: int) -> str:
-    first, last = clean(points[0].started_at[:16]), clean(points[-1].started_at[:16])
+    if len(points) == 1:
+        return clean(points[0].started_at[:_MINUTE])
+    first, last = date_texts([points[0].started_at, points[-1].started_at], shortest=_MINUTE)
     gap = columns - len(first) - len(last)
-    return f"{first}{' ' * gap}{last}" if gap > 1 else shorten(f"{first} … {last}", max(columns, 35))
+    return f"{first}{' ' * gap}{last}" if gap > 1 else shorten(f"{first} … {last}", max(columns, 41))
+
+
+def date_texts(times: Sequence[str], shortest: int) -> list[str]:
+    """Return the beginnings of times like `2026-11-18T00:08:35+00:00`, as long as they need to differ.
+
+    `shortest` is the smallest length.
+    """
+    texts: list[str] = []
+    for length in (_DAY, _MINUTE, _SECOND):
+        texts = [clean(time[:length]) for time in times]
+        if length >= shortest and len(set(texts)) == len(times):
+            break
+    return texts

@@ -109,6 +109,8 @@ class Comparison(msgspec.Struct, kw_only=True):
     """The questions that changed sides, the worst first."""
     notes: list[str] = []
     environment_differences: list[str] = []
+    target_differences: list[str] = []
+    """Versions and durability classes of the targets that differ: said, and never a reason to refuse."""
     comparable: bool = True
     """Whether the environments are the same, or the comparison was forced."""
 

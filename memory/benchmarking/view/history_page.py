@@ -19,6 +19,7 @@ from memory.benchmarking.report.parts import count, mark, note, table
 from memory.benchmarking.report.svg import draw, shapes
 from memory.benchmarking.text.display import NOTHING, figure_text, interval_text
 from memory.benchmarking.verdicts.history import LevelChange, Series, series_of
+from memory.benchmarking.verdicts.history_text import date_texts
 from memory.benchmarking.view.index import RunIndex, RunLine, benchmarks_of
 from memory.benchmarking.view.layout import Page, case_text, compare_address, run_address, select
 
@@ -171,7 +172,11 @@ def _percent(change: LevelChange) -> str:
 
 
 def _chart(series: Series) -> Chart:
-    names = tuple(point.started_at[5:16].replace("T", " ") or point.run_id for point in series.points)
+    times = date_texts([point.started_at for point in series.points], shortest=len("2026-11-18T00:08"))
+    names = tuple(
+        time[len("2026-") :].replace("T", " ") or point.run_id
+        for time, point in zip(times, series.points, strict=True)
+    )
     chart = Chart(
         title=f"{series.name} {series.path}",
         x=Axis("run", scale="names", names=names),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -214,3 +215,20 @@ def test_the_digest_depends_on_the_parameters_and_not_on_their_order() -> None:
 def test_figures_have_nine_digits() -> None:
     result = result_of(a_round(0, {"a": math.pi}))
     assert result.metrics["a"].value == 3.14159265
+
+
+def test_a_figure_that_only_some_rounds_have_is_not_also_not_available() -> None:
+    missing = {"p99_ms": "too few samples", "x": "no"}
+    result = result_of(a_round(0, {"p99_ms": 2.0}), a_round(1, {"p50_ms": 1.0}, not_available=missing))
+    assert result.metrics["p99_ms"].rounds == [2.0]
+    assert result.results["p99_ms"] == 2.0
+    assert result.metadata["not_available"] == {"x": "no"}
+
+
+def test_items_processed_is_a_whole_number_everywhere_in_the_file() -> None:
+    path = "stm/items_processed"
+    text = encode_json(result_of(*(a_round(number, {path: 7.0 + number}) for number in range(3)))).decode()
+    figure = json.loads(text)["metrics"][path]
+    assert figure["value"] == json.loads(text)["results"]["stm"]["items_processed"]
+    numbers = [figure["value"], figure["low"], figure["high"], *figure["rounds"]]
+    assert all(isinstance(number, int) for number in numbers), numbers

@@ -254,3 +254,13 @@ def test_short_numbers() -> None:
 def test_every_marker_has_a_shape() -> None:
     ids = {each["id"] for tag, each in Seen(shapes()).elements if tag == "path"}
     assert ids == {f"m{number}" for number in range(7)}
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_ticks_of_a_narrow_axis_differ(scale: str) -> None:
+    for value in (1.2345e-7, 1.2345, 15_401_234.0):
+        values = [value, value * 1.00002]
+        axis = Axis("time", "ms", scale=scale, low=values[0], high=values[1])  # type: ignore[arg-type]
+        texts = lay_out_axis(axis, values, 0, 100).texts
+        assert len(texts) > 2
+        assert len(set(texts)) == len(texts), texts

@@ -601,9 +601,26 @@ def test_a_run_of_another_machine_or_revision_is_not_resumed(stopped: tuple[Path
     write_run(folder, msgspec.structs.replace(run, environment=there))
     with pytest.raises(InvalidBenchmarkConfig, match="on another machine or with other versions"):
         resumable_run(folder)
-    there = msgspec.structs.replace(run.environment, git_revision="abc123")
-    write_run(folder, msgspec.structs.replace(run, environment=there))
-    with pytest.raises(InvalidBenchmarkConfig, match="started with revision abc123"):
+    old = msgspec.structs.replace(run.environment, git_revision="abc123", sources={})
+    there = msgspec.structs.replace(
+        run.environment,
+        sources={
+            name: msgspec.structs.replace(source, revision="abc123")
+            for name, source in run.environment.sources.items()
+        },
+    )
+    for environment, name in ((old, "membench"), (there, "benchmarks")):
+        write_run(folder, msgspec.structs.replace(run, environment=environment))
+        with pytest.raises(InvalidBenchmarkConfig, match=f"started with revision abc123 of {name}"):
+            resumable_run(folder)
+
+
+def test_a_run_is_not_resumed_with_another_version_of_its_target(stopped: tuple[Path, Run]) -> None:
+    folder, run = stopped
+    (name,) = run.target_info
+    other = msgspec.structs.replace(run.target_info[name], sha256="0" * 64)
+    write_run(folder, msgspec.structs.replace(run, target_info={name: other}))
+    with pytest.raises(InvalidBenchmarkConfig, match="the target light has changed since run"):
         resumable_run(folder)
 
 

@@ -50,7 +50,10 @@ def test_a_profile_gives_the_parameters() -> None:
     config = BenchmarkConfig("quick")
     config.storage.batch_sizes = [7]
     cases = {case.benchmark: case.params for case in BenchmarkRunner(config).plan(["storage"])}
-    assert cases["read_latency"] == {"num_samples": 200, "batch_sizes": [7], "settle_memories": 0}
+    both = ["states", "texts"]
+    assert cases["read_latency"] == {
+        "num_samples": 200, "batch_sizes": [7], "settle_memories": 0, "contents": both,
+    }  # fmt: skip
     assert cases["write_throughput"]["batch_sizes"] == [7]
     assert "batch_sizes" not in cases["memory_efficiency"]
 

@@ -21,7 +21,13 @@ from memory.benchmarking.metrics import Metric
 from memory.benchmarking.text.display import text_width
 from memory.benchmarking.verdicts.changes import SHORTEST, best_step, find_changes, needed
 from memory.benchmarking.verdicts.history import HistoryPoint, Series, level_changes, series_of
-from memory.benchmarking.verdicts.history_text import ASCII, UNICODE, characters_for, history_text
+from memory.benchmarking.verdicts.history_text import (
+    ASCII,
+    UNICODE,
+    characters_for,
+    date_texts,
+    history_text,
+)
 
 FIVE_PERCENT = math.log(1.05)
 
@@ -218,6 +224,24 @@ def test_the_plot_shows_every_run_and_names_the_change() -> None:
     assert any(
         line.startswith(f"  {UNICODE.mark} worse since run 20") and "% slower" in line for line in plot
     )
+
+
+@given(st.floats(1e-6, 1e9), st.floats(1e-7, 1e-2), st.sampled_from(["ms", "B", "/s", ""]))
+def test_the_ticks_of_a_plot_differ(value: float, change: float, unit: str) -> None:
+    text = history_text([drawn([value, value * (1 + change)], unit=unit, changes=[])], width=100)
+    ticks = [line.split(UNICODE.axis)[0].strip() for line in text.splitlines() if UNICODE.axis in line]
+    labels = [tick for tick in ticks if tick]
+    assert len(set(labels)) == len(labels) == 3
+
+
+def test_dates_are_as_long_as_they_need_to_differ() -> None:
+    days = ["2026-11-17T10:00:00+00:00", "2026-11-18T10:00:00+00:00"]
+    minutes = ["2026-11-18T10:00:00+00:00", "2026-11-18T10:01:00+00:00"]
+    seconds = ["2026-11-18T10:00:00+00:00", "2026-11-18T10:00:01+00:00"]
+    assert date_texts(days, shortest=10) == ["2026-11-17", "2026-11-18"]
+    assert date_texts(days, shortest=16) == ["2026-11-17T10:00", "2026-11-18T10:00"]
+    assert date_texts(minutes, shortest=10) == ["2026-11-18T10:00", "2026-11-18T10:01"]
+    assert date_texts(seconds, shortest=10) == ["2026-11-18T10:00:00", "2026-11-18T10:00:01"]
 
 
 def test_one_odd_run_does_not_flatten_the_plot() -> None:
