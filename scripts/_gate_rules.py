@@ -1,7 +1,7 @@
 """Common rules for "slower", applied to the processes that a comparison of gate.py measured.
 
-Such a rule is used on one version measured after the other, not in turns. So the base's process is taken
-from one pair, and the other side's from the next pair, a second later.
+Such a rule is usually applied to two versions that were measured one after the other, not in turns. So the
+base's process is taken from one pair, and the other side's from the next pair, a second later.
 """
 
 from __future__ import annotations

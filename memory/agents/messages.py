@@ -40,7 +40,7 @@ def new_id() -> str:
 
 
 _MAX_JSON_VALUES = 1_000_000
-"""Values in one JSON object: far more than any tool takes, and it stops at an object that holds itself."""
+"""The most values in one JSON object: more than any tool takes. An object that holds itself exceeds it."""
 
 
 _MAX_JSON_DEPTH = 200
@@ -97,7 +97,9 @@ class _Record(BaseModel):
 
     @classmethod
     def trusted(cls, **values: Any) -> Self:
-        """Return a record of validated values: every field, in the order of the class.
+        """Return a record without validation.
+
+        The values must be valid, and there must be one for each field, in the order of the class.
 
         It takes a quarter of the time of `model_construct`, which inspects each field.
         """
@@ -140,8 +142,8 @@ class Message(_Record):
     """One message of a session.
 
     role: "system", "user", "assistant" or "tool"
-    tool_calls: only of an assistant
-    tool_result: only of a tool, and always there
+    tool_calls: only in a message with role "assistant"
+    tool_result: in every message with role "tool", and in no other
     id: unique; a random one by default
     created_at: seconds since 1970; now by default
     metadata: JSON values of your own

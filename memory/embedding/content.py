@@ -2,8 +2,8 @@
 
 A state such as {"position": {"x": 3.1}, "status": "hungry"} is rendered into text and numbers. Texts and
 their keys are embedded as words. Each number gives sines and cosines of its value, in random directions
-that its path selects. So two states with near numbers at the same paths have near vectors, which the
-digits as text would not give.
+that its path selects. So two states with near numbers at the same paths have near vectors. If the
+digits were embedded as text, they would not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DIRECTIONS = 4096
 """Random directions, shared by all paths: 4 MB with 256 dimensions, and few collisions of paths.
 This, `_STEPS` and `_SEED` must never change: they are part of every stored vector."""
 _STEPS = 7919 * np.arange(2 * len(_FREQUENCIES))
-"""From the first direction of a path to its other ones; odd, so that they all differ."""
+"""What to add to the first direction of a path to get all of its directions. They differ: 7919 is odd."""
 _SEED = 20_250_323
 
 
@@ -36,7 +36,7 @@ class Rendering(msgspec.Struct, frozen=True, gc=False):
 
     text: str
     words: int
-    """The number of texts in the content that `text` is made of."""
+    """How many texts of the content are joined in `text`. Each counts once, however many words it has."""
     numbers: tuple[tuple[str, float], ...]
     """Each number with its path."""
 

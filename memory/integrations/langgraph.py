@@ -52,9 +52,18 @@ _T = TypeVar("_T")
 _WHOLE = "$"
 """The path that means: the whole value."""
 _END = ".."
-"""Separates namespace and key in an id. Labels have no periods, so the first one ends the namespace."""
+"""Separates namespace and key in an id. Labels have no periods, so the first ".." ends the namespace."""
 _OURS = "langgraph"
-"""The metadata key of the store's own fields."""
+"""The metadata key of the store's own fields:
+
+item: True in an item, absent in a part
+in: the namespace and all above it; see `_marks`
+found: True if a search may match this memory's content
+parts: the hashes of the item's parts
+mortal, ttl, expires_at: only in an item with a `ttl`
+name: namespace and key, if the id is a hash
+updated_at: when the item was last replaced
+"""
 _PART_SUFFIX = 17
 """Characters that follow the item's id in a part's id: "#" and 16 digits of the text's hash."""
 
@@ -182,7 +191,7 @@ class AgentMemoryStore(BaseStore):
         return _until_enough(attempt, wanted)
 
     def _owners(self, parts: Sequence[MemoryEntry]) -> dict[str, MemoryEntry]:
-        """Return the items of some parts, by the part's id. Skip those that it no longer lists."""
+        """Return the items of some parts, by the part's id. Skip parts that their item no longer lists."""
         ids = list(dict.fromkeys(part.id[:-_PART_SUFFIX] for part in parts))
         items = {item.id: item for item in self.system.get_many(self.agent_id, ids) if item is not None}
         listed = {id_: set(_part_ids(item)) for id_, item in items.items()}

@@ -56,7 +56,8 @@ class SQLiteWriter:
         recent_rows: RecentRows,
         refresh_versions: Callable[[], None],
     ) -> None:
-        """`refresh_versions` is called before versions are marked, to follow their file."""
+        """`refresh_versions` is called before each write that marks versions. It opens their file again if
+        somebody has deleted or replaced it."""
         self._connections = connections
         self._agent_numbers = agent_numbers
         self._versions = versions
@@ -82,7 +83,8 @@ class SQLiteWriter:
     ) -> list[int]:
         """Add rows and return their seqs.
 
-        is_new: if given, only rows with new ids are added, and for each row is noted whether it is one
+        is_new: if given, only rows with new ids are added, and the list is filled: for each row, whether
+        its id is new
         """
         codecs = _stored_codecs(rows)
         unsettled = not all([row.is_final for row in rows])
@@ -342,7 +344,7 @@ class SQLiteWriter:
                 return StoredCodec(*known)
             numbers = {agent: self._agent_numbers.look_up(connection, agent) for agent, _ in samples}
             places = [place_of(no, seq) for agent, seq in samples if (no := numbers[agent]) is not None]
-            # A sample that was deleted while the codec was made: it counts as deleted since.
+            # A sample that was deleted while the codec was being made counts in `deleted` too.
             living = sum(
                 connection.execute(
                     "SELECT COUNT(*) FROM memories WHERE key IN (?, ?, ?)",
@@ -496,7 +498,7 @@ class SQLiteWriter:
     def _count_samples(
         self, connection: sqlite3.Connection, agent_no: int, seqs: Sequence[int] | None
     ) -> None:
-        """Count by dictionary how many of its samples are among rows of an agent; None for all rows."""
+        """Add to each codec's `deleted` the number of its samples among these rows; None means all rows."""
         for number, count in self._samples.count(connection, agent_no, seqs):
             connection.execute("UPDATE codecs SET deleted = deleted + ? WHERE number = ?", (count, number))
 
@@ -504,7 +506,7 @@ class SQLiteWriter:
     def _fixed_columns(
         connection: sqlite3.Connection, agent_no: int, tier: Tier, seqs: Iterable[int]
     ) -> list[tuple[Any, ...]]:
-        """Return of the rows that are in the tier: seq, revision, and the columns that no move changes."""
+        """Return seq, revision and the columns that no move changes, of those rows that are in the tier."""
         return [
             (key & SEQ_MASK, *rest)
             for part in in_parts([key_of(agent_no, tier, seq) for seq in seqs])

@@ -7,8 +7,8 @@ Terms:
 - An agent is a name. It exists from its first `add` until `delete` or `delete_agent` removes its last row.
   For an unknown agent, reads return nothing and changes count 0.
 - A row belongs to one agent and has an `id` that is unique among the agent's rows. It is in one tier.
-- `add` gives every row a `seq`: a number that grows from 1 for each agent and is never used again, also
-  not after all rows of the agent were deleted.
+- `add` gives every row a `seq`: a number that grows from 1 for each agent and is never used again, not
+  even after all rows of the agent were deleted.
 - Changes to existing rows (moved, deleted, replaced) are numbered 1, 2, 3 … for each agent and kept in a
   log of limited length.
 The search index keeps a copy of an agent's rows. To catch up, it reads the rows after the last seq that it
@@ -58,7 +58,7 @@ class Row(Record, frozen=True, kw_only=True, gc=False):
     """One memory with all its columns, as a store keeps it."""
 
     stored_at: float
-    """When it was stored, in seconds since 1970: its age for moves to other tiers."""
+    """When it was stored, in seconds since 1970. Moves to other tiers depend on the age since then."""
     dated: bool
     """Whether the caller set `created_at`."""
     digest: int
@@ -74,7 +74,7 @@ class Row(Record, frozen=True, kw_only=True, gc=False):
     fine: bytes | None
     """The vector in int8, if `vector` is a smaller code."""
     revision: int = 0
-    """How often the row was replaced. A writer that sees the revision it has read sees the same row."""
+    """How often the row was replaced. If it is still what a writer has read, the content is the same."""
     is_final: bool = True
     """Whether the row has the form that its tier keeps. If not, `unsettled` names the agent. Not stored."""
 
@@ -360,7 +360,7 @@ class MemoryStore(Protocol):
 
     @abstractmethod
     def check_versions(self) -> int:
-        """Check that the functions that `watch` returned still work, if that was not done just now.
+        """Check that the functions that `watch` returned still work, unless that was checked a moment ago.
 
         Returns a number. When it changes, they do not work any more: call `watch` again."""
         ...
@@ -396,7 +396,7 @@ class MemoryStore(Protocol):
 
     @abstractmethod
     def shrink(self) -> Iterator[int]:
-        """Return unused space to the operating system, if it is much; yield the bytes of each slice.
+        """Return unused space to the operating system, if there is much; yield the bytes of each slice.
 
         Every slice is a short transaction of its own. The caller may stop after any of them."""
 

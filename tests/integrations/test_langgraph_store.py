@@ -56,7 +56,7 @@ def fresh(system: AgentMemorySystem, **options: Any) -> AgentMemoryStore:
 
 
 class Reference(InMemoryStore):
-    """LangGraph's own store, without its empty namespaces and its matches by replaced values."""
+    """LangGraph's own store, but it lists no empty namespaces, and replaced values match no query."""
 
     def batch(self, ops: Any) -> list[Any]:
         ops = list(ops)

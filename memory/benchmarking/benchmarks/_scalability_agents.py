@@ -197,7 +197,10 @@ class ThreadPool:
 
 
 class ProcessPool:
-    """Processes that each open the same store; reused for one store after another."""
+    """Processes that each open the same store; reused for one store after another.
+
+    `most` is how many are started: the most workers that `opened` may ask for.
+    """
 
     def __init__(self, target_name: str, most: int) -> None:
         self._processes = [

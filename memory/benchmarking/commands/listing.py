@@ -20,7 +20,9 @@ def add_parser(subparsers: Any) -> None:
         help="list the benchmarks, targets and profiles",
         description="List the benchmarks, targets and profiles.",
     )
-    parser.add_argument("--category", action="append", default=[], metavar="NAME", help="list only these")
+    parser.add_argument(
+        "--category", action="append", default=[], metavar="NAME", help="only this category; repeatable"
+    )
     add_path(parser)
     parser.add_argument("--verbose", action="store_true", help="show descriptions, parameters and defaults")
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from memory.benchmarking.model.records import Run
 
 EXPORT_FORMATS = ("csv", "parquet", "json", "pytest-benchmark", "bmf")
-"""The keys of `export.WRITERS`; a module that `--help` must not import."""
+"""The keys of `export.WRITERS`, repeated here because `--help` must not import that module."""
 SHOWN_RUNS = 20
 """Runs that `results list` shows without `--all`."""
 MOST_WARNINGS = 10
@@ -103,11 +103,14 @@ def add_parser(subparsers: Any) -> None:
 
 
 def add_report_folders(parser: argparse.ArgumentParser) -> None:
-    """Add `--output-dir` and `--results-dir`; with the second, the first is the folder of the page."""
+    """Add `--output-dir` and `--results-dir`.
+
+    If both are given, the results are in `--results-dir`, and the page is written to `--output-dir`.
+    """
     parser.add_argument(
         "--output-dir",
         metavar="DIR",
-        help=f"folder with the results (default: {DEFAULT_FOLDER}); with --results-dir, of the page",
+        help=f"folder with the results (default: {DEFAULT_FOLDER}); with --results-dir, that of the page",
     )
     parser.add_argument("--results-dir", metavar="DIR", help="folder with the results")
 

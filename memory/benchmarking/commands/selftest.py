@@ -103,21 +103,21 @@ def _print_report(trials: dict[float, Trials], seconds: float, benchmarks: int, 
         counts = [
             {
                 "extra_work": share,
-                "ab": {"found": of_share.by_ab, "of": of_share.count},
-                "mean_above_10_percent": {"found": of_share.by_usual_rule, "of": of_share.count},
+                "ab": {"found": tally.by_ab, "of": tally.count},
+                "mean_above_10_percent": {"found": tally.by_usual_rule, "of": tally.count},
             }
-            for share, of_share in trials.items()
+            for share, tally in trials.items()
         ]
         print(json.dumps(counts, indent=1))
         return
     lines = [
         (
             "identical code" if not share else f"{100 * share:.0f} % more work in reads",
-            str(Share(of_share.by_ab, of_share.count)),
-            str(Share(of_share.by_usual_rule, of_share.count)),
+            str(Share(tally.by_ab, tally.count)),
+            str(Share(tally.by_usual_rule, tally.count)),
         )
-        for share, of_share in trials.items()
+        for share, tally in trials.items()
     ]
     print(table(lines, ("called slower", "membench ab", "mean > 10 %, one process")))
-    comparisons = benchmarks * sum(of_share.count for of_share in trials.values())
+    comparisons = benchmarks * sum(tally.count for tally in trials.values())
     print(f"\n{seconds / max(comparisons, 1):.1f} s per benchmark and comparison")

@@ -1,7 +1,7 @@
 """Decides how many pairs to measure, and when a comparison is decided.
 
     first pairs of every case ─▶ test ─▶ unchanged: done
-                                  │  └─▶ undecided: more pairs, up to the most ─▶ test again …
+                                  │  └─▶ undecided: more pairs, up to `most_pairs` ─▶ test again …
                                   └────▶ suspected: fresh pairs ─▶ decided by the fresh pairs alone
 
 Testing repeatedly and stopping at the first change would give too many false alarms. So these tests never
@@ -31,7 +31,7 @@ FIRST_PAIRS = 6
 FRESH_PAIRS = 6
 """Pairs to confirm a suspected change."""
 SUSPICION = 0.05
-"""The p-value of a metric by itself below which it is measured again."""
+"""A metric is measured again if its p-value, not corrected for other metrics, is below this."""
 
 
 @dataclass(frozen=True)
@@ -63,17 +63,17 @@ class Measured:
 
     first: list[Pair] = field(default_factory=list)
     fresh: list[Pair] = field(default_factory=list)
-    """Measured to confirm what the first pairs raised as suspected."""
+    """Measured to confirm the changes that the first pairs suggest."""
 
 
 Measure = Callable[[Subject, int], Pair | None]
-"""Measures the pair of this number of a subject; None if it can't be measured."""
+"""Measures one pair of a subject, given the pair's number; returns None if it can't be measured."""
 
 
 def compare(
     subjects: Sequence[Subject], measure: Measure, rules: Rules, measured: dict[str, Measured]
 ) -> list[MetricVerdict]:
-    """Measure until everything is decided or the most pairs are reached; fill `measured`."""
+    """Measure until everything is decided or `rules.most_pairs` is reached; fill `measured`."""
     subjects = list(subjects)
     measured.update({subject.case.key: Measured() for subject in subjects})
 

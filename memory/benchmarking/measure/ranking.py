@@ -14,8 +14,9 @@ DEPTHS = (1, 5, 10)
 def ranking_figures(ranked: Sequence[str], grades: Mapping[str, int]) -> dict[str, float]:
     """Return the usual quality figures of one question.
 
-    recall@k is the share of the relevant ids among the first k; any@k and all@k are 1 if one or all are
-    there; nDCG@10 follows Järvelin and Kekäläinen (gain = grade); MRR is 1 ÷ the rank of the first.
+    recall@k is the share of the relevant ids that are among the first k. any@k is 1 if at least one of them
+    is there, all@k if all are. nDCG@10 follows Järvelin and Kekäläinen (gain = grade). MRR is 1 ÷ the rank
+    of the first relevant id.
 
     Args:
         ranked: the ids that were found, the best first.
@@ -46,7 +47,7 @@ def clustered_mean(values: Sequence[float], clusters: Sequence[Hashable]) -> Est
     2.11), with Student's t. With a single cluster, each question counts as a cluster.
 
     Args:
-        values: one figure a question, from 0 to 1.
+        values: one figure for each question, from 0 to 1.
         clusters: the conversation of each question.
     """
     mean = math.fsum(values) / len(values)

@@ -12,7 +12,7 @@ from memory.benchmarking.report.makers import MOST_LINES, Goals, make_chart
 MOST_CHARTS = 4
 _MEDIAN = "p50_ms"
 _OTHER_TIMES = ("mean_ms", "p95_ms", "p99_ms", "max_ms", "cpu_ms", "min_ms", "std_dev_ms")
-"""Metrics of a timing that get no chart: the median and the distribution have one."""
+"""Metrics of a timing that get no chart of their own: the median and the distribution are drawn instead."""
 
 
 def default_charts(gathered: GatheredResults, goals: Goals | None = None) -> list[Chart]:
@@ -42,7 +42,7 @@ def default_charts(gathered: GatheredResults, goals: Goals | None = None) -> lis
 
 
 def _important_metrics(gathered: GatheredResults) -> list[str]:
-    """Return the metrics to draw: the headline's first, then the others that have a better direction."""
+    """Return the metrics to draw: the headline's first, then those where higher or lower is better."""
     metrics = gathered.metrics
     timed = _MEDIAN in metrics
     useful = [

@@ -200,7 +200,7 @@ def _bmf(results: Sequence[LoadedResult], _: Mapping[str, Run]) -> bytes:
             for leaf, figure in leaves.items():
                 if leaf in measures:
                     raise InvalidBenchmarkConfig(
-                        f"bmf has one figure a name, but {name} {leaf} is in two results: export one run"
+                        f"bmf has one figure per name, but {name} {leaf} is in two results: export one run"
                     )
                 bounds = {"lower_value": figure.low, "upper_value": figure.high}
                 measures[leaf] = {"value": figure.value} | {

@@ -136,7 +136,10 @@ def sort_values(values: Iterable[Value]) -> list[Value]:
 
 
 def words(*values: Value, names: Sequence[str] = ()) -> str:
-    """Join the values of dimensions: `stm, one by one`. `names` are the dimensions, to explain numbers."""
+    """Join the values of dimensions: `stm, one by one`.
+
+    `names` are the names of the dimensions: with them a number is shown as `5 agents`, not as `5`.
+    """
     shown = []
     for value, name in zip(values, names or [""] * len(values), strict=True):
         if value is None or value == "":

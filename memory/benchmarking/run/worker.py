@@ -47,7 +47,10 @@ Send = Callable[..., None]
 
 
 def main(descriptor: int, make_turn_control: Callable[[Send], TurnControl] | None = None) -> None:
-    """Run the job on standard input; in lockstep `make_turn_control` makes what takes the turns."""
+    """Run the job that comes on standard input.
+
+    `make_turn_control` is given in lockstep. The object that it makes lets two processes take turns.
+    """
     began_at = time.time()
     faulthandler.enable()
     events = os.fdopen(descriptor, "wb", buffering=0)
@@ -92,7 +95,7 @@ def _end_with_parent(commands: BinaryIO) -> None:
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
     if hasattr(fcntl, "F_SETSIG"):
-        # The kernel does it if it can: C code that holds the GIL would block the thread below.
+        # Linux can kill the processes itself: C code that holds the GIL would block the thread below.
         fcntl.fcntl(commands, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(commands, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(commands, fcntl.F_SETFL, os.O_ASYNC)
@@ -164,7 +167,7 @@ class Leaves:
 
 
 def flatten_result(tree: Any) -> Leaves:
-    """Return every leaf of a result by its path; InvalidResult names a leaf that can't be recorded.
+    """Return every leaf of a result by its path; raise InvalidResult for one that can't be recorded.
 
     A result without any figure is not available, for the reason `NO_FIGURES`.
     """

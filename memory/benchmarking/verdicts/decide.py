@@ -11,8 +11,8 @@
           │      unchanged:        ┴ inconclusive: everything else
           │      the whole interval is within the floor
 
-A 95 % interval that excludes "no change" is not enough: of a hundred metrics of identical code, five have
-one. So the p-values are corrected for the number of metrics (Holm 1979).
+A 95 % interval that excludes "no change" is not enough: of a hundred metrics of identical code, about five
+have such an interval. So the p-values are corrected for the number of metrics (Holm 1979).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from memory.benchmarking.verdicts.thresholds import Thresholds
 ALPHA = 0.05
 """The chance of any false alarm in one comparison."""
 POWER = 0.8
-"""The chance that an effect of the size called detectable is found."""
+"""The chance that an effect as large as `MetricVerdict.detectable` is found."""
 _ROUNDING = 1 + 1e-9
 """An effect that exceeds the floor by less than this factor is equal to it, up to rounding."""
 
@@ -105,6 +105,7 @@ def decide(
     `threshold` and `noise` set the floor of each metric; `alpha` is the chance of any false alarm.
     """
     chances = [_chance(each, _bounds(each, threshold, noise).shift) for each in evidence]
+    # The level that Holm's correction sets for the smallest p-value: the detectable effect must reach it.
     strictest = [alpha] * len(evidence)
     # Figures compared question by question are a family of their own. Identical code gives identical
     # answers, so no false alarm, and a hundred timings must not make these figures less sensitive.
@@ -161,7 +162,7 @@ def _bounds(each: Evidence, thresholds: Thresholds, noise: NoiseFloor) -> _Bound
 
 
 def _chance(each: Evidence, shift: float) -> float | None:
-    """Return the two-sided p-value of this effect, if the true one is at most the shift."""
+    """Return the effect's two-sided p-value, given that the true effect is at most the shift."""
     if not each.is_tested:
         return None
     assert each.log_ratio is not None
@@ -229,9 +230,9 @@ def _possible(
 ) -> tuple[float, float, float | None]:
     """Return the interval of the difference, and the detectable effect, for a figure that has limits.
 
-    Student's interval has none: it may say that a share of 0.9 is lower by up to 1.5. The current figure
-    can't be beyond its limits, so the difference ends there. An effect that is larger than the room between
-    the limits can never be found: then there is no detectable effect.
+    Student's interval ignores the limits: it may say that a share of 0.9 is lower by up to 1.5. The current
+    figure can't be beyond its limits, so the interval is cut off there. An effect that is larger than the
+    distance between the limits can never be found: then there is no detectable effect.
     """
     assert each.limits is not None
     assert each.base is not None

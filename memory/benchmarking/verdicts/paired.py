@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 ALL_QUESTIONS = "all_questions"
 """The group of all questions that have an answer; the other groups are the categories."""
 JUDGED = ("recall_at_5", "ndcg_at_10")
-"""The figures of all questions that are judged. The others rise and fall with them."""
+"""Of the figures over all questions, only these get a verdict. The others rise and fall with them."""
 SIDES = "recall_at_5"
-"""A question changed sides if this figure of it changed."""
+"""The figure that decides whether a question "changed sides": it did if its value changed."""
 _LEAST_CLUSTERS = 8
 """The fewest conversations for a test over conversations: seven can't give a p-value below 0.016."""
 _RESAMPLES = 20_000
@@ -138,9 +138,9 @@ def question_changes(
     found = []
     for place, before, now in _same_questions(base, current):
         old, new = _by_question(before), _by_question(now)
-        asked = [(one, two) for one, two in zip(before[0], now[0], strict=True) if two.ranks]
-        for (one, two), was, figures in zip(asked, old, new, strict=True):
-            change = figures[SIDES] - was[SIDES]
+        asked = [pair for pair in zip(before[0], now[0], strict=True) if pair[1].ranks]
+        for (earlier, later), old_figures, new_figures in zip(asked, old, new, strict=True):
+            change = new_figures[SIDES] - old_figures[SIDES]
             if change:
                 found.append(
                     QuestionChange(
@@ -148,15 +148,15 @@ def question_changes(
                         benchmark=benchmark,
                         target=target,
                         place=place,
-                        collection=two.collection,
-                        kind=two.category,
-                        text=two.text,
-                        before=one.ranks,
-                        now=two.ranks,
+                        collection=later.collection,
+                        kind=later.category,
+                        text=later.text,
+                        before=earlier.ranks,
+                        now=later.ranks,
                         change=change,
                     )
                 )
-    # The worst: the largest loss, then what was found first before.
+    # The largest loss first; among equal losses, the question with the best rank before.
     return sorted(found, key=lambda each: (each.change, min(filter(None, each.before), default=0)))
 
 

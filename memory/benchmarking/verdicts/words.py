@@ -54,7 +54,7 @@ def figures_text(each: MetricVerdict) -> str:
 
 
 def sees_text(each: MetricVerdict) -> str:
-    """Return the smallest effect that would have been found."""
+    """Return what the comparison can see: the smallest effect that it would have found."""
     return NOTHING if each.detectable is None else _size(each.detectable, each)
 
 

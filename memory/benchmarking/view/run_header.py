@@ -47,6 +47,7 @@ class RunHeader(msgspec.Struct, frozen=True, gc=False):
     results: list[msgspec.Raw] = []
     failures: list[_Round] = []
     moments: msgspec.Raw = msgspec.Raw(b"[]")
+    """One entry for each finished round; only `done` decodes it."""
     format: int = 1
 
     @property

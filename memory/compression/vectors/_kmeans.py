@@ -10,7 +10,7 @@ from memory.compression.vectors._arrays import SMALL_PRODUCT, Codes, Floats
 CENTROIDS = 256
 """Centroids of a sub-space: as many as one byte can number."""
 NO_VECTOR = 255
-"""The code of the zero vector in the first sub-space: its centroid is never chosen there."""
+"""In the first sub-space this code means the zero vector, so no other vector gets it there."""
 SEEDING_ROWS = 2048
 """Rows that the first centroids are drawn from, eight for each centroid: a bound on the time."""
 _NEVER = np.float32(1e30)  # Half a squared length so large that the centroid is never the nearest

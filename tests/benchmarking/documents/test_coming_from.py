@@ -1,4 +1,4 @@
-"""The names and arguments of the origin of the first document work here (docs/coming-from.md)."""
+"""Second names for settings and arguments, and results and runs that are read like dictionaries."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from memory.benchmarking.run.discovery import BenchmarkCatalog, discover
 
 @pytest.fixture(autouse=True)
 def _modules() -> Iterator[None]:
-    """What a test loads is gone after it."""
+    """Unload the modules that a test has loaded."""
     before = dict(sys.modules)
     yield
     for name in set(sys.modules) - set(before):
@@ -168,7 +168,7 @@ def test_a_benchmark_in_two_places_is_an_error_that_names_both(tmp_path: Path) -
     assert problem_of(discover([one, two])) == (
         f"mine.x is in {one} and in {two}: give one of them another name"
     )
-    assert not discover([one, one]).problems, "the same file twice is no other place"
+    assert not discover([one, one]).problems, "the same file given twice is one place"
 
 
 def test_a_user_may_add_to_a_category_of_ours_but_not_replace_it(tmp_path: Path) -> None:
@@ -215,7 +215,8 @@ def test_modules_with_the_same_name_are_loaded_from_both_folders(tmp_path: Path)
 
 @pytest.fixture
 def installed(tmp_path: Path) -> dict[str, str]:
-    """The environment with a package that announces two categories and two targets, one broken each."""
+    """The environment with a package that announces two categories, one broken, and three targets, two
+    broken."""
     site = tmp_path / "site"
     write(site / "announced.py", "def benchmark_x(size: int = 3, bench=None): return {'size': size}")
     write(site / "announced_broken.py", "import nothing_like_it")

@@ -195,7 +195,7 @@ def benchmark_two():
 
 
 class Screen:
-    """Return what a terminal received, without control sequences."""
+    """Collects what a terminal received, without control sequences."""
 
     def __init__(self, near: int) -> None:
         self._near = near

@@ -1,4 +1,4 @@
-"""Runs one command, and ends every process that the command started, however it ends.
+"""Runs one command, and ends every process that it started, however the command ends.
 
     python -I -S supervisor.py CONTROL DESCRIPTORS COMMAND...
 
@@ -7,8 +7,8 @@ for the command. When the executor closes its end, because it stops the round or
 everything that the command started is killed. Before this process ends, it writes a report to the socket.
 
 A process can leave its group and its session, but not its ancestors: on Linux this process is a "child
-subreaper" (prctl(2)), so a process whose parent has ended becomes its child. No right is needed for that,
-unlike for a control group. On other systems only the command's process group is ended.
+subreaper" (prctl(2)), so a process whose parent has ended becomes its child. That needs no special
+permission; a control group would. On other systems only the command's process group is ended.
 
 It runs beside every round, so it imports little: it starts in about 10 ms and takes about 9 MB.
 """
@@ -77,21 +77,21 @@ class Supervisor:
             os.write(self._control, json.dumps(report).encode())
 
     def _start(self, descriptors: Sequence[int]) -> None:
-        failed, failure = os.pipe()  # closed by a successful exec
+        read_end, write_end = os.pipe()  # for the reason if exec fails; a successful exec closes it
         parent = os.getpid()
         self._worker = os.fork()
         if self._worker == 0:
-            _execute(self._command, parent, failure)
-        os.close(failure)
+            _execute(self._command, parent, write_end)
+        os.close(write_end)
         # The command's ends of the pipes belong to the command alone.
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for descriptor in descriptors:
             os.close(descriptor)
-        self._error = os.read(failed, 1000).decode(errors="replace")
-        os.close(failed)
+        self._error = os.read(read_end, 1000).decode(errors="replace")
+        os.close(read_end)
 
     def _wait(self, seconds: float | None) -> None:
-        """Wait until a child ends, or until this process shall stop."""
+        """Wait until a child ends, or until this process has to stop."""
         # At least a millisecond: poll(0) would turn a short rest into a busy loop.
         ready = self._poll.poll(None if seconds is None else max(1, round(seconds * 1000)))
         for descriptor, _ in ready:
@@ -134,7 +134,7 @@ class Supervisor:
                     os.kill(pid, signal.SIGKILL)
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._worker, signal.SIGKILL)
-            if found <= before:  # else look again at once: it may go on to start processes
+            if found <= before:  # else look again at once: new processes may start more
                 self._wait(0.005)
             before = found
         return []
@@ -180,7 +180,7 @@ def _group_lives(group: int) -> bool:
 
 
 def _descendants(root: int) -> list[int]:
-    """Return the children of a process, their children and so on, from /proc; empty if there is none."""
+    """Return the children of a process, their children and so on; empty if the system has no /proc."""
     try:
         names = os.listdir("/proc")
     except FileNotFoundError:
