@@ -94,7 +94,7 @@ def leaks(memory: AgentMemorySystem) -> Iterator[str]:
         "the lock for opening readers": connections._opening,
         "the lock of the entry cache": memory._entry_cache._lock,
         "the lock of the index cache": memory._indexes._lock,
-        "the lock of the codecs": memory._forms._lock,
+        "the lock of the codecs": memory._codecs._lock,
     }
     if memory._maintenance is not None:
         locks["the lock of the maintenance thread"] = memory._maintenance._lock
