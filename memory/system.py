@@ -7,6 +7,7 @@ import os
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -63,6 +64,8 @@ _COUNTS_PER_SAVE = 256
 """Memories whose read counts one call saves. It takes 2 to 3 ms."""
 _CHECK_COUNTS_EVERY = 64
 """Memories stored between two checks of the number of unsaved read counts."""
+_FIRST_REAL_TIME = 100_000_000
+"""Seconds: March 1973. No real memory is older, and few simulations have as many steps."""
 _COUNTS_LOST = "read counts were not saved: %s"
 
 
@@ -453,10 +456,31 @@ class AgentMemorySystem:
         tier: TierName = "all",
         limit: int | None = None,
     ) -> list[MemoryEntry]:
-        """Return the memories that happened in a time range, oldest first."""
+        """Return the memories that happened in a time range, oldest first.
+
+        Bounds that look like steps, such as 0 and 10, raise `InvalidMemory` if the agent's memories are all
+        much later: see `retrieve_by_step_range`.
+        """
         low = None if start_time is None else check_timestamp("start_time", start_time)
         high = None if end_time is None else check_timestamp("end_time", end_time)
-        return self._reader.in_range(agent_id, "created_at", low, high, tier, limit)
+        found = self._reader.in_range(agent_id, "created_at", low, high, tier, limit)
+        # A step is a whole number; a datetime is no step.
+        if not found and not isinstance(end_time, datetime) and high is not None and high.is_integer():
+            self._refuse_steps(agent_id, high)
+        return found
+
+    def _refuse_steps(self, agent_id: str, end_time: float) -> None:
+        """Raise `InvalidMemory` if a time looks like a step, and all of the agent's memories are later."""
+        if not 0 <= end_time < _FIRST_REAL_TIME:
+            return
+        tiers = Tier.parse_scope("all")
+        first = self._store.in_range(agent_id, "created_at", None, None, tiers=tiers, limit=1)
+        # A simulation whose clock starts at 0 has earlier memories.
+        if first and first[0].created_at >= _FIRST_REAL_TIME:
+            raise InvalidMemory(
+                f"end_time is {end_time:.0f} seconds after 1970, before all memories of {short(agent_id)}: "
+                "for steps use retrieve_by_step_range"
+            )
 
     def retrieve_by_step_range(
         self,

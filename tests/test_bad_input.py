@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from small_embedder import DIMENSIONS, small_embedder
 
-from memory import AgentMemorySystem, MemoryConfig
+from memory import AgentMemorySystem, ManualClock, MemoryConfig
 from memory.errors import AgentMemoryError, InvalidConfig, InvalidMemory, UnknownTier
 
 ID = "the one that is there"
@@ -427,3 +427,34 @@ def test_the_defaults_and_the_limits_of_settings_are_accepted(tmp_path: Path) ->
     config.validate()
     AgentMemorySystem(config, embedder=small_embedder()).close()
     assert (tmp_path / "a path.db").exists()
+
+
+# -- steps where times belong -----------------------------------------------------------------
+
+
+def test_steps_in_a_time_range_name_the_method_for_steps(
+    open_memory: Callable[..., AgentMemorySystem],
+) -> None:
+    memory = open_memory()
+    for step in range(20):
+        memory.store_agent_state("ann", {"energy": step}, step_number=step)
+    with pytest.raises(InvalidMemory, match=r"end_time is 10 seconds .* use retrieve_by_step_range"):
+        memory.retrieve_by_time_range("ann", 0, 10)
+    with pytest.raises(InvalidMemory, match="retrieve_by_step_range"):
+        memory.retrieve_by_time_range("ann", 5, 8, tier="ltm")
+    assert len(memory.retrieve_by_step_range("ann", 0, 10)) == 11
+    assert memory.retrieve_by_time_range("ann", 0) == memory.retrieve_by_time_range("ann")
+    assert memory.retrieve_by_time_range("ann", datetime(1970, 1, 2), datetime(1970, 1, 3)) == []
+    assert memory.retrieve_by_time_range("nobody", 0, 10) == []
+
+
+def test_a_simulation_whose_clock_starts_at_0_finds_its_memories_by_time(tmp_path: Path) -> None:
+    config = MemoryConfig(maintenance="manual")
+    config.ltm_config.db_path = str(tmp_path / "simulation.db")
+    clock = ManualClock(0.0)
+    with AgentMemorySystem(config, clock=clock) as memory:
+        for step in range(5):
+            memory.add("ann", f"step {step}", step=step)
+            clock.advance(1)
+        assert [entry.step for entry in memory.retrieve_by_time_range("ann", 1, 3)] == [1, 2, 3]
+        assert memory.retrieve_by_time_range("ann", 50, 60) == []
