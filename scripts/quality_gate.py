@@ -32,9 +32,12 @@ from memory.benchmarking.targets.agentmemory import AgentMemoryTarget
 class Target(AgentMemoryTarget):
     """AgentMemory that finds nothing for a share of the questions."""
 
+    asked = 0
+
     def search(self, agent_id, query, k, place=None):
         found = super().search(agent_id, query, k, place)
-        digest = hashlib.sha256((os.environ.get("DEGRADE_SEED", "") + str(query)).encode()).digest()
+        Target.asked += 1  # the same text is asked in many conversations
+        digest = hashlib.sha256(f"{os.environ.get('DEGRADE_SEED')}/{Target.asked}".encode()).digest()
         is_hit = int.from_bytes(digest[:4], "big") / 2**32 < float(os.environ.get("DEGRADE_SHARE", "0"))
         return [] if is_hit else found
 '''

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memory.benchmarking.config import BenchmarkConfig
 from memory.benchmarking.errors import BenchmarkError, InvalidBenchmarkConfig, NothingMeasured
@@ -30,6 +30,9 @@ from memory.benchmarking.results import BenchmarkResults, same_argument
 from memory.benchmarking.run.discovery import BenchmarkCatalog, discover
 from memory.benchmarking.run.execution import Execution, Listener, new_run, resumable_run
 from memory.benchmarking.run.plan import make_cases
+
+if TYPE_CHECKING:
+    from memory.benchmarking.run.until_decided import UntilDecided
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,8 @@ class BenchmarkRunner(FunctionSuite):
         self.listener = listener
         self.command: str | None = None
         """A shell command that repeats the run; the command line of this process by default."""
+        self.until_decided: UntilDecided | None = None
+        """If set, what it finds undecided gets more rounds."""
 
     @cached_property
     def found(self) -> BenchmarkCatalog:
@@ -249,7 +254,7 @@ class BenchmarkRunner(FunctionSuite):
         return self._execute(folder, resumable_run(folder))
 
     def _execute(self, folder: Path, run: Run) -> FinishedRun:
-        execution = Execution(folder, run, self.listener)
+        execution = Execution(folder, run, self.listener, self.until_decided)
         finished = execution.execute()
         measured = any(ref.headline for ref in finished.results)
         if not measured and not execution.interrupted:

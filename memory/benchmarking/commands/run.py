@@ -13,8 +13,10 @@ from memory.benchmarking.commands import options
 from memory.benchmarking.errors import EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED, InvalidBenchmarkConfig
 
 if TYPE_CHECKING:
+    from memory.benchmarking.config import BenchmarkConfig
     from memory.benchmarking.model.records import Case
     from memory.benchmarking.run.previous_runs import Estimator
+    from memory.benchmarking.run.until_decided import UntilDecided
     from memory.benchmarking.runner import BenchmarkRunner, FinishedRun
 
 _EXAMPLES = """examples:
@@ -24,13 +26,14 @@ _EXAMPLES = """examples:
   membench run --set storage.batch_sizes=10,100 --rounds 3
   membench run --target agentmemory --target sqlite-baseline
   membench run --path my_benchmarks.py                 also run your own benchmarks
+  membench run --until-decided --baseline main         more rounds for what `compare` can't decide
   membench run --resume                                continue the last run that was stopped
 
 exit codes: 0 every round succeeded, 1 a round failed or bad input, 130 stopped by Ctrl-C"""
 
 _NOT_WITH_RESUME = (
     "category", "benchmark", "target", "path", "profile", "config", "params", "set", "rounds", "seed",
-    "timeout", "parallel", "dry_run",
+    "timeout", "parallel", "dry_run", "until_decided",
 )  # fmt: skip
 """Options that can't change in a resumed run: it keeps those it was started with."""
 
@@ -51,6 +54,11 @@ def add_parser(subparsers: Any) -> None:
     how.add_argument("--rounds", metavar="N", help="run each benchmark in N fresh processes")
     text = "run several rounds at the same time; `compare` does not judge such figures"
     how.add_argument("--parallel", action="store_true", help=text)
+    text = "add rounds of what the comparison with --baseline leaves undecided, until --budget ends"
+    how.add_argument("--until-decided", action="store_true", help=text)
+    how.add_argument("--baseline", metavar="NAME", help="with --until-decided: the baseline")
+    text = "with --until-decided: most seconds for added rounds (default 300)"
+    how.add_argument("--budget", type=float, metavar="SECONDS", help=text)
     how.add_argument("--workers", type=int, metavar="N", help="how many, with --parallel (default: cores)")
     out = parser.add_argument_group("output")
     options.add_output_dir(out, default=None)
@@ -83,10 +91,31 @@ def _runner(arguments: argparse.Namespace) -> BenchmarkRunner:
     config = options.config_of(arguments, catalog)
     runner = BenchmarkRunner(config, catalog=catalog, workers=_workers(arguments))
     runner.command = command_to_repeat(arguments.command_line)
+    if arguments.until_decided:
+        runner.until_decided = _until_decided(arguments, config)
     return runner
 
 
+def _until_decided(arguments: argparse.Namespace, config: BenchmarkConfig) -> UntilDecided:
+    from memory.benchmarking.run.until_decided import UntilDecided
+    from memory.benchmarking.verdicts.baselines import baseline_folder
+    from memory.benchmarking.verdicts.thresholds import STORED_THRESHOLD, thresholds_from
+
+    if arguments.baseline is None:
+        raise InvalidBenchmarkConfig("--until-decided has nothing to compare with: add --baseline NAME")
+    if arguments.parallel:
+        raise InvalidBenchmarkConfig("--until-decided needs times that can be judged: leave out --parallel")
+    budget = 300.0 if arguments.budget is None else arguments.budget
+    if not 0 < budget < float("inf"):
+        raise InvalidBenchmarkConfig(f"--budget is {budget:g}: use a number of seconds > 0")
+    folder = baseline_folder(Path(config.output_dir), arguments.baseline)
+    return UntilDecided(folder, budget, thresholds_from(config.compare, None, STORED_THRESHOLD))
+
+
 def _check(arguments: argparse.Namespace) -> None:
+    for name in ("baseline", "budget"):
+        if getattr(arguments, name) is not None and not arguments.until_decided:
+            raise InvalidBenchmarkConfig(f"--{name} has no effect without --until-decided: add it")
     if arguments.workers is not None and not arguments.parallel:
         raise InvalidBenchmarkConfig("--workers has no effect without --parallel: add --parallel")
     if arguments.workers is not None and arguments.workers < 1:
@@ -122,9 +151,12 @@ def _with_progress(
     listener = Listener() if silent else make_progress(estimator)
     runner.listener = listener
     try:
-        return runner.resume(arguments.resume) if cases is None else runner.run_cases(cases)
+        finished = runner.resume(arguments.resume) if cases is None else runner.run_cases(cases)
     finally:
         listener.close()
+    if runner.until_decided is not None and not silent:
+        print(runner.until_decided.text, file=sys.stderr)
+    return finished
 
 
 def _finish(arguments: argparse.Namespace, finished: FinishedRun) -> int:

@@ -80,7 +80,8 @@ def stored_calibration(runs: Sequence[Sequence[Result]], made_at: str) -> Calibr
                     and figure.value > 0
                 ):
                     key = metric_key(result.category, result.benchmark, target, path)
-                    logarithms.setdefault(key, []).append(math.log(figure.value))
+                    value = statistics.geometric_mean(figure.steady) if figure.steady else figure.value
+                    logarithms.setdefault(key, []).append(math.log(value))
     spreads = {
         key: Spread(statistics.stdev(values), len(values) - 1)
         for key, values in logarithms.items()

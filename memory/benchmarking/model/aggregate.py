@@ -6,6 +6,8 @@ import hashlib
 import json
 import math
 import re
+import sys
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Literal
@@ -122,9 +124,37 @@ def _figure(path: str, rounds: Sequence[Round], declaration: Declaration) -> Fig
         low=None if estimate.low is None else number(estimate.low),
         high=None if end is None else number(end),
         rounds=[number(value) for value in estimate.rounds],
+        steady=_steady(leaf, timing, rounds),
         samples=min(samples, default=0),
         interval_from=interval_from,
     )
+
+
+def _steady(leaf: str, timing: str, rounds: Sequence[Round]) -> list[float]:
+    """Return the milliseconds a call of the fastest block of each round; empty for other figures.
+
+    A disturbance only adds time, so the fastest block varies less from round to round than the mean of all.
+    """
+    if leaf not in ("cpu_ms", "p50_ms") or any(timing not in each.samples for each in rounds):
+        return []
+    found = []
+    for each in rounds:
+        samples = each.samples[timing]
+        times = _integers(samples.block_cpu_ns if leaf == "cpu_ms" else samples.block_wall_ns)
+        counts = _integers(samples.block_samples)
+        calls = samples.calls_per_sample
+        found.append(
+            min((ns / (count * calls) / 1e6 for ns, count in zip(times, counts, strict=True)), default=0.0)
+        )
+    return [_short(value) for value in found] if min(found) > 0 else []
+
+
+def _integers(data: bytes) -> Sequence[int]:
+    """Return little-endian 64-bit integers."""
+    numbers = array("q", data)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
 
 
 def _short(value: float) -> float:

@@ -140,6 +140,11 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     low: float | None = None
     high: float | None = None
     rounds: list[float] = []
+    steady: list[float] = []
+    """The time of the least disturbed block of each round, for `cpu_ms` and `p50_ms` of a timing.
+
+    Comparisons use it in place of `rounds`, because it varies less. Empty in files before version 0.3.
+    """
     samples: int = 0
     """The number of samples in a round; 0 where the figure is not a statistic of samples."""
     interval_from: Literal["", "rounds", "units"] = ""
@@ -303,9 +308,15 @@ class Run(msgspec.Struct, kw_only=True):
     """Seconds of the whole run, by what they were spent on."""
     format: int = FORMAT
 
+    extra_rounds: dict[str, int] = {}
+    """By the key of a case: rounds beyond `rounds`, because a comparison was undecided."""
+    looks: int = 1
+    """How often the run was compared to decide whether it needs more rounds, plus 1."""
+
     def rounds_of(self, case: Case) -> int:
         """Return how many rounds this run makes of a case."""
-        return min(self.rounds, case.most_rounds or self.rounds)
+        rounds = self.rounds + self.extra_rounds.get(case.key, 0)
+        return min(rounds, case.most_rounds or rounds)
 
     @property
     def times_count(self) -> bool:

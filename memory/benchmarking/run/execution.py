@@ -149,11 +149,26 @@ def _revisions(run: Run, now: Environment) -> Iterator[tuple[str, str, str]]:
 class Execution:
     """One run in progress."""
 
-    def __init__(self, folder: Path, run: Run, listener: Listener | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        run: Run,
+        listener: Listener | None = None,
+        more: Callable[[Path, Run], Sequence[Case]] | None = None,
+    ) -> None:
+        """Prepare to execute a run.
+
+        Args:
+            folder: the run's folder
+            run: its record
+            listener: called as the run progresses
+            more: called after all rounds; returns the cases that need as many rounds again
+        """
         self.folder = folder
         self.run = run
         self.interrupted = False
         self._listener = listener or Listener()
+        self._more = more
         self._rounds: dict[str, dict[int, Round]] = {case.key: {} for case in run.cases}
         self._attempted: dict[str, int] = dict.fromkeys(self._rounds, 0)
         self._saved: dict[str, int] = {}
@@ -181,8 +196,10 @@ class Execution:
             try:
                 with self._signals(executor):
                     cpu_times = load_psutil().cpu_times()
-                    for outcome in executor.run(jobs):
-                        cpu_times = self._save_outcome(outcome, cpu_times)
+                    while jobs:
+                        for outcome in executor.run(jobs):
+                            cpu_times = self._save_outcome(outcome, cpu_times)
+                        jobs = self._more_jobs()
             finally:
                 self._conclude(time.perf_counter() - start)
         return self.run
@@ -208,8 +225,9 @@ class Execution:
         self.run.failures = []
 
     def _jobs(self) -> Iterator[Job]:
-        for case, number in order_of_rounds(self.run.cases, self.run.rounds, self.run.seed):
-            if number not in self._rounds[case.key]:
+        most = max(map(self.run.rounds_of, self.run.cases), default=0)
+        for case, number in order_of_rounds(self.run.cases, most, self.run.seed):
+            if number < self.run.rounds_of(case) and number not in self._rounds[case.key]:
                 yield Job(
                     case=case,
                     number=number,
@@ -218,6 +236,23 @@ class Execution:
                     scratch=str(self._scratch / f"{case.key}.{number}"),
                     answer=str((self.folder / ROUNDS / f"{case.key}.{number}.msgpack").resolve()),
                 )
+
+    def _more_jobs(self) -> list[Job]:
+        """Return the jobs of the rounds that are added because a comparison is undecided."""
+        if self._more is None or self.interrupted or self.run.failures:
+            return []
+        cases = self._more(self.folder, self.run)
+        if not cases:
+            return []
+        for case in cases:
+            extra = self.run.extra_rounds.get(case.key, 0) + self.run.rounds_of(case)
+            self.run.extra_rounds[case.key] = extra
+        self.run.looks += 1
+        write_run(self.folder, self.run)
+        jobs = list(self._jobs())
+        total = sum(map(self.run.rounds_of, self.run.cases))
+        self._listener.began(self.run, total - len(jobs), total)
+        return jobs
 
     def _memory_limit(self) -> int:
         limit = self.run.config.get("memory_limit_mb")

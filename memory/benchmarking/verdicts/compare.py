@@ -16,7 +16,7 @@ from memory.benchmarking.model.answers import read_answers
 from memory.benchmarking.model.durability import SURVIVES, is_write, target_changes
 from memory.benchmarking.model.files import read_result, read_run
 from memory.benchmarking.model.records import Environment, Run, target_info_of
-from memory.benchmarking.verdicts.decide import decide
+from memory.benchmarking.verdicts.decide import ALPHA, decide
 from memory.benchmarking.verdicts.evidence import CaseResult, Results, gather_evidence
 from memory.benchmarking.verdicts.missing import allow
 from memory.benchmarking.verdicts.noise import NoiseFloor, load_noise, uncalibrated
@@ -129,7 +129,9 @@ def compare_sides(
                 f"the machine was not equally busy: wall ÷ CPU time was {before:.2f} and is {now:.2f}; "
                 "only a larger change of a wall time counts"
             )
-    metrics = decide(evidence, threshold=thresholds, noise=noise)
+    # A run that was compared while it ran, to decide on more rounds, is tested more strictly.
+    looks = max((side.run.looks for side in (base, current) if side.run is not None), default=1)
+    metrics = decide(evidence, threshold=thresholds, noise=noise, alpha=ALPHA / max(looks, 1))
     differences: list[str] = []
     if base.run is not None and current.run is not None:
         differences = environment_differences(base.run.environment, current.run.environment)

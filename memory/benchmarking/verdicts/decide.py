@@ -9,7 +9,7 @@
           │          ┴             │
     floor ┼─────────────────────── ┼ ───────────────
           │      unchanged:        ┴ inconclusive: everything else
-          │      the whole interval is within the floor
+          │      the 90 % interval is within the floor
 
 A 95 % interval that excludes "no change" is not enough: of a hundred metrics of identical code, about five
 have such an interval. So the p-values are corrected for the number of metrics (Holm 1979).
@@ -29,6 +29,11 @@ from memory.benchmarking.verdicts.thresholds import Thresholds
 
 ALPHA = 0.05
 """The chance of any false alarm in one comparison."""
+EQUIVALENCE = 0.9
+"""The confidence of the interval that has to be within the floor for "unchanged".
+
+Two one-sided tests at 5 % reject every change beyond the floor exactly if the 90 % interval is within it
+(Schuirmann 1987)."""
 POWER = 0.8
 """The chance that an effect as large as `MetricVerdict.detectable` is found."""
 _ROUNDING = 1 + 1e-9
@@ -193,7 +198,9 @@ def _verdict(
         ends = (each.log_ratio - half_width, each.log_ratio + half_width)
         detectable = _detectable(each.error, each.freedom, bounds, strictest)
         if each.is_judged:
-            verdict, reason = _judge(each.worse, ends, chance or 0.0, bounds, alpha)
+            near = t_critical(each.freedom, EQUIVALENCE) * each.error
+            inner = (each.log_ratio - near, each.log_ratio + near)
+            verdict, reason = _judge(each.worse, inner, chance or 0.0, bounds, alpha)
             reason = reason or each.reason
         low, high = ends
         if each.limits is not None and each.base is not None and each.current is not None:

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -88,9 +89,10 @@ def _variances(
     """Yield variance and degrees of freedom of the rounds of each judged timing, on both sides."""
     for each in evidence:
         if each.is_judged and is_timed(each.unit) and each.scale == "ratio":
-            for side in (base, current):
-                result = side[each.category, each.benchmark, each.target].result
-                rounds = result.metrics[each.path].rounds
+            case = (each.category, each.benchmark, each.target)
+            for number in (0, 1):
+                figures = [one[case].result.metrics[each.path] for one in (base, current)]
+                rounds = observations(*figures)[number]
                 if len(rounds) > 1:
                     yield variance([math.log(value) for value in rounds]), len(rounds) - 1
 
@@ -161,6 +163,7 @@ def _case_evidence(
             else:
                 found = _tested(path, metric, old, new, prior, same_data=same_data, data_decide=data_decide)
             found |= {"gates": not reason, "reason": reason or found["reason"]}
+        shown = _shown(old, new)
         yield Evidence(
             category=category,
             benchmark=benchmark,
@@ -168,10 +171,17 @@ def _case_evidence(
             path=path,
             unit=metric.unit,
             better=metric.better,
-            base=None if old is None else old.value,
-            current=None if new is None else new.value,
+            base=None if old is None else shown[0],
+            current=None if new is None else shown[1],
             **found,
         )
+
+
+def _shown(old: Figure | None, new: Figure | None) -> tuple[float, float]:
+    """Return the figures of both sides that are shown: those that the change is computed from."""
+    if old is not None and new is not None and old.steady and new.steady:
+        return statistics.geometric_mean(old.steady), statistics.geometric_mean(new.steady)
+    return (0.0 if old is None else old.value), (0.0 if new is None else new.value)
 
 
 def metric_in(result: Result, path: str) -> Metric:
@@ -212,7 +222,7 @@ def _tested(
     path: str, metric: Metric, old: Figure, new: Figure, prior: Prior, *, same_data: bool, data_decide: bool
 ) -> dict[str, Any]:
     """Return the fields of Evidence that describe the effect."""
-    before, now = old.rounds or [old.value], new.rounds or [new.value]
+    before, now = observations(old, new)
     scale = scale_of(path, metric, (*before, *now))
     timed = is_timed(metric.unit) or bool(new.samples)
     if not timed and same_data and before == now:
@@ -268,6 +278,13 @@ def _by_questions(
         "limits": limits_of(path, metric, values),
         "reason": "" if error is not None else "a single question: no interval",
     }
+
+
+def observations(old: Figure, new: Figure) -> tuple[list[float], list[float]]:
+    """Return the values of the rounds to compare: of the least disturbed blocks, if both have them."""
+    if old.steady and new.steady:
+        return old.steady, new.steady
+    return old.rounds or [old.value], new.rounds or [new.value]
 
 
 def _is_over_units(figure: Figure) -> bool:

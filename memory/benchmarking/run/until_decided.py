@@ -1,0 +1,79 @@
+"""More rounds for what a comparison with a baseline leaves undecided, until it is decided or time is up.
+
+Each look doubles the rounds of the benchmarks that have an undecided metric. Who looks more than once, and
+stops at the first finding, finds too much. So the run stores how often it was compared (`Run.looks`), and
+every comparison of it divides the chance of a false alarm by that number.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from memory.benchmarking.model.records import Case, Run
+from memory.benchmarking.verdicts.compare import compare_runs
+from memory.benchmarking.verdicts.thresholds import Thresholds
+
+MOST_ROUNDS = 64
+"""The most rounds of a benchmark. More would change an interval by less than a tenth."""
+
+
+class UntilDecided:
+    """Chooses the cases that get more rounds; called by `Execution` after all planned rounds.
+
+    Args:
+        baseline: folder of the run to compare with
+        budget_seconds: no round starts later than this, from the first look on
+        thresholds: those of the comparison
+        allow_missing: patterns of what the run may lack
+    """
+
+    def __init__(
+        self,
+        baseline: Path,
+        budget_seconds: float,
+        thresholds: Thresholds | None = None,
+        allow_missing: tuple[str, ...] = (),
+    ) -> None:
+        self._baseline = baseline
+        self._budget = budget_seconds
+        self._thresholds = thresholds
+        self._allow_missing = allow_missing
+        self._deadline: float | None = None
+        self.undecided = 0
+        """How many metrics the last look left undecided."""
+        self.judged = 0
+
+    def __call__(self, folder: Path, run: Run) -> list[Case]:
+        """Return the cases to measure for as many rounds again; empty if it is enough."""
+        if self._deadline is None:
+            self._deadline = time.monotonic() + self._budget
+        found = compare_runs(
+            self._baseline, folder, thresholds=self._thresholds, allow_missing=self._allow_missing
+        )
+        undecided = found.of("inconclusive")
+        self.undecided = len(undecided)
+        self.judged = len(undecided) + len(found.of("regressed", "improved", "unchanged"))
+        left = self._deadline - time.monotonic()
+        wanted = {(each.category, each.benchmark, each.target) for each in undecided}
+        seconds = {(ref.category, ref.benchmark, ref.target): ref.seconds for ref in run.results}
+        chosen = []
+        for case in run.cases:
+            key = (case.category, case.benchmark, case.target)
+            rounds = run.rounds_of(case)
+            cost = seconds.get(key, 0.0) * rounds
+            can_grow = rounds < MOST_ROUNDS and (case.most_rounds is None or rounds < case.most_rounds)
+            if key in wanted and can_grow and cost < left:
+                chosen.append(case)
+                left -= cost
+        return chosen
+
+    @property
+    def text(self) -> str:
+        """The outcome in one line."""
+        if not self.undecided:
+            return f"all {self.judged:,} metrics are decided"
+        return (
+            f"{self.undecided:,} of {self.judged:,} metrics are still undecided: a larger --budget, or a "
+            "baseline with more rounds, decides more"
+        )
