@@ -1,4 +1,4 @@
-"""How a cost grows with size: the slope of a line fitted to the logarithms."""
+"""How a cost grows with size: the slope of a line fitted to log(cost) over log(size)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from memory.benchmarking.measure.statistics import CONFIDENCE, t_critical
 
 @dataclass(frozen=True)
 class Growth:
-    """cost ~ size^exponent. The interval of the fit needs at least three sizes."""
+    """The fit cost ~ size^exponent. `low` and `high` bound the exponent; they need at least three sizes."""
 
     exponent: float
     low: float | None
     high: float | None
     smallest: float
     largest: float
+    """The range of the measured sizes."""
 
     def __str__(self) -> str:
         """Return the exponent and its interval, such as `0.31 (0.25 to 0.37)`."""

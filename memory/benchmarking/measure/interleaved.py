@@ -1,9 +1,9 @@
-"""Times several operations in turns in one process, so that noise of the machine hits all of them.
+"""Time several operations in turns in one process, so that noise of the machine affects all of them.
 
     turn 1:  a a a a │ b b b b      turn 2:  b b b b │ a a a a      turn 3:  a a a a │ b b b b   …
 
-The difference of two operations is the median over the turns of the difference of their medians. Two
-figures measured a second apart would be too noisy for a small difference.
+Each turn gives the difference between the medians of two operations; the result is the median of these
+differences. Two figures measured a second apart would be too noisy to show a small difference.
 
 If one operation calls the other, `InnerTime` is more precise: it subtracts the time of the inner calls.
 """
@@ -26,6 +26,7 @@ from memory.benchmarking.measure.timing import (
 )
 
 TURNS = 50
+"""Number of turns by default."""
 Result = TypeVar("Result")
 
 
@@ -41,8 +42,8 @@ def time_interleaved(
     Args:
         operations: name to operation, called with one item.
         items: name to items, the same number for each operation.
-        turns: into how many turns the items are divided.
-        warm_up: how many items at the beginning are not timed.
+        turns: the number of turns that the items are divided into.
+        warm_up: the number of items at the beginning that are not timed.
     """
     counts = {name: len(items[name]) - warm_up for name in operations}
     calls = min(counts.values(), default=0)
@@ -80,7 +81,7 @@ def turn_medians_us(timing: Timing) -> list[float]:
 
 
 def overhead_us(whole: Timing, *parts: Timing) -> float:
-    """Return how much longer a call takes than its parts together, all timed in the same turns."""
+    """Return how many µs longer `whole` takes than its parts together; all were timed in the same turns."""
     columns = [turn_medians_us(timing) for timing in (whole, *parts)]
     return float(statistics.median(turn[0] - sum(turn[1:]) for turn in zip(*columns, strict=True)))
 
@@ -91,7 +92,7 @@ class InnerTime:
         inside = InnerTime()
         outer = inside.around(agent_that_calls(inside.watched(store.add)))
 
-    Time `outer`; then `outside_us` returns what a call of it takes without `store.add`.
+    Time `outer`. Then `outside_us` returns how long a call of `outer` takes without `store.add`.
     """
 
     def __init__(self) -> None:
@@ -111,7 +112,7 @@ class InnerTime:
         return call
 
     def around(self, outer: Callable[[Any], object]) -> Callable[[Any], None]:
-        """Wrap the outer function, so that the time of inner calls is kept for each outer call."""
+        """Wrap the outer function, so that each outer call stores the time of its inner calls."""
 
         def call(item: Any) -> None:
             self._spent = 0
@@ -121,7 +122,10 @@ class InnerTime:
         return call
 
     def outside_us(self, timing: Timing) -> float:
-        """Return the median outer call without its inner calls; `timing` must be of the last calls."""
+        """Return the median time of an outer call without its inner calls, in µs.
+
+        `timing` must hold the most recent outer calls.
+        """
         inner = self._inner_ns[-len(timing.samples_ns) :]
         return statistics.median(
             (outer - own) / 1000 for outer, own in zip(timing.samples_ns, inner, strict=True)

@@ -1,4 +1,4 @@
-"""Open loop: operations start on a schedule, whether or not earlier ones are done.
+"""Open loop: operations start on a schedule, whether or not earlier operations are done.
 
     intended start      start                end
     │◀──── waiting ────▶│◀───── service ────▶│
@@ -6,8 +6,9 @@
 
 A closed loop starts the next operation when the last one is done. It sends less load to a system that
 stalls, and so hides the stall ("coordinated omission", Gil Tene). Here a latency counts from the intended
-start. Workers take the arrivals in order. An arrival that no worker could start within `max_wait_seconds`
-is dropped and counted. Each worker has its own HDR histograms, which are merged at the end.
+start. An arrival is one scheduled operation. Workers take the arrivals in order. An arrival that no worker
+could start within `max_wait_seconds` is dropped, and the number of dropped arrivals is reported. Each
+worker has its own HDR histograms, which are merged at the end.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ _DIGITS = 3
 
 
 def poisson_starts(rate: float, seconds: float, seed: int) -> array[float]:
-    """Return arrival times of independent callers in seconds from the start, `rate` a second on average."""
+    """Return random arrival times, in seconds from the start, with `rate` arrivals a second on average.
+
+    The callers are independent of each other, so the intervals are exponentially distributed.
+    """
     rng = random.Random(f"arrivals {seed}")
     starts = array("d", [rng.expovariate(rate)])
     while starts[-1] < seconds:
@@ -38,7 +42,7 @@ def poisson_starts(rate: float, seconds: float, seed: int) -> array[float]:
 
 
 class Latencies:
-    """An HDR histogram of nanoseconds, read in milliseconds."""
+    """An HDR histogram: latencies are recorded in nanoseconds and returned in milliseconds."""
 
     def __init__(self) -> None:
         try:
@@ -63,7 +67,7 @@ class Latencies:
         return float(self._histogram.get_value_at_percentile(percent)) / 1e6
 
     def figures(self) -> dict[str, float]:
-        """Return the usual percentiles by metric name."""
+        """Return the usual percentiles, by metric name."""
         return {
             "p50_ms": self.percentile_ms(50),
             "p99_ms": self.percentile_ms(99),
@@ -92,17 +96,17 @@ class OpenLoop:
     arrivals: int
     done: int
     dropped: int
-    """No worker could start these within the patience."""
+    """Arrivals that no worker could start within `max_wait_seconds`."""
     failed: int
-    """These raised an exception; their latencies are not counted."""
+    """Operations that raised an exception; their latencies are not counted."""
     problem: Exception | None
     """The first exception of a failed operation."""
     seconds: float
     """From the first intended start to the end of the last operation."""
     latencies: Mapping[str, Latencies]
-    """Kind of operation to latencies from the intended start; kinds with at least one success."""
+    """Latencies from the intended start, by kind of operation; only kinds with at least one success."""
     lateness: Latencies
-    """How late the generator itself is: starts after the intended time by a worker that was waiting."""
+    """How late the load generator itself is: how long after the intended time a waiting worker starts."""
 
     @property
     def all_latencies(self) -> Latencies:
@@ -132,7 +136,7 @@ def run_open_loop(
     max_wait_seconds: float = 1.0,
     progress: Progress | None = None,
 ) -> OpenLoop:
-    """Call an operation once for each arrival, at its time.
+    """Call an operation once for each arrival, at the arrival's intended start.
 
     Args:
         operation: called with the number of the arrival.
@@ -160,7 +164,7 @@ def run_open_loop(
             intended = origin + round(starts[number] * 1e9)
             ahead = intended - wall_ns()
             if ahead > 0:
-                # Not a busy wait, which would hold the GIL while other workers measure.
+                # Sleep: a busy wait would hold the GIL while other workers measure.
                 time.sleep(ahead / 1e9)
                 record.lateness.record(wall_ns() - intended)
             elif -ahead > patience:

@@ -1,4 +1,4 @@
-"""Quality of ranked search results, with intervals over questions that are grouped in conversations."""
+"""Quality of ranked search results. The intervals allow for questions of the same conversation."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from memory.benchmarking.measure.statistics import CONFIDENCE, Estimate, t_critical
 
 DEPTHS = (1, 5, 10)
+"""The values of k in recall@k, any@k and all@k."""
 
 
 def ranking_figures(ranked: Sequence[str], grades: Mapping[str, int]) -> dict[str, float]:
     """Return the usual quality figures of one question.
 
-    recall@k is the share of the relevant ids that are among the first k. any@k is 1 if at least one of them
-    is there, all@k if all are. nDCG@10 follows Järvelin and Kekäläinen (gain = grade). MRR is 1 ÷ the rank
-    of the first relevant id.
+    recall@k is the share of the relevant ids that are among the first k results. any@k is 1 if at least one
+    relevant id is among them, and all@k is 1 if all are. nDCG@10 follows Järvelin and Kekäläinen
+    (gain = grade). MRR is 1 ÷ the rank of the first relevant id.
 
     Args:
         ranked: the ids that were found, the best first.
-        grades: id to grade; an id with a grade above 0 is relevant, and at least one is.
+        grades: id to grade; an id with a grade above 0 is relevant. At least one id must be relevant.
     """
     relevant = {id_ for id_, grade in grades.items() if grade > 0}
     figures: dict[str, float] = {}
@@ -41,10 +42,10 @@ def _discounted_gain(grades: Sequence[int]) -> float:
 
 
 def clustered_mean(values: Sequence[float], clusters: Sequence[Hashable]) -> Estimate:
-    """Return the mean over questions, with an interval for questions that are correlated in clusters.
+    """Return the mean over questions, with an interval that allows for correlation inside clusters.
 
-    The variance is the linearised one of the ratio estimator over clusters (Cochran, Sampling Techniques,
-    2.11), with Student's t. With a single cluster, each question counts as a cluster.
+    The variance is the linearised variance of the ratio estimator over clusters (Cochran, Sampling
+    Techniques, 2.11), with Student's t. If there is a single cluster, each question counts as a cluster.
 
     Args:
         values: one figure for each question, from 0 to 1.
@@ -65,9 +66,9 @@ def clustered_mean(values: Sequence[float], clusters: Sequence[Hashable]) -> Est
 
 
 def separation(higher: Collection[float], lower: Collection[float]) -> float:
-    """Return the chance that a value of `higher` exceeds one of `lower`: the area under the ROC curve.
+    """Return the probability that a random value of `higher` exceeds a random value of `lower`.
 
-    0.5 means that the two can't be told apart.
+    This is the area under the ROC curve. 0.5 means that the two groups can't be distinguished.
     """
     ordered = sorted(lower)
     total = 0.0

@@ -29,8 +29,8 @@ def rss_bytes() -> int:
 def give_back_free_memory() -> None:
     """Make glibc return its free memory to the system; takes about half a millisecond.
 
-    Without it resident memory stays at the peak of the heap, and rises over time even without a leak.
-    Other C libraries have no such call: there this does nothing.
+    Without this call, resident memory stays at the peak of the heap, and rises even without a leak. Other C
+    libraries have no such function; with them this function does nothing.
     """
     import ctypes
 
@@ -42,7 +42,7 @@ def give_back_free_memory() -> None:
 def peak_rss_bytes() -> int:
     """Return the peak resident memory of this process.
 
-    On Linux it is not read by `getrusage`: there a process inherits its parent's peak.
+    On Linux it is read from /proc, because the value of `getrusage` includes the parent's peak.
     """
     try:
         status = Path("/proc/self/status").read_bytes()
@@ -57,8 +57,8 @@ def peak_rss_bytes() -> int:
 def disk_bytes(folder: Path) -> int:
     """Return the size of all files in a folder and its subfolders.
 
-    Symbolic links are not followed. A file with several names counts once, a file that is deleted
-    meanwhile not at all.
+    Symbolic links are not followed. A file with several names counts once. A file that is deleted during
+    the scan does not count.
     """
     if not folder.is_dir():
         raise InvalidResult(f"{folder} is not a folder: pass the folder whose size to measure")

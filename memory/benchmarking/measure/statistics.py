@@ -1,6 +1,6 @@
-"""Figures with their intervals. The observations are rounds, each a process of its own, not samples.
+"""Figures with their intervals. One observation is one round (a separate process), not one sample.
 
-Distributions come from `scipy.special`, which loads in 0.3 s, so it is imported only when needed.
+The distributions come from `scipy.special`. Importing it takes 0.3 s, so it is imported only when needed.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from memory.benchmarking.errors import InvalidResult
 
 CONFIDENCE = 0.95
-"""Of every interval that is shown."""
+"""The confidence level of every interval that is shown."""
 PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure over the rounds of a case. It has no interval where there are fewer than two rounds."""
+    """A figure over the rounds of a case. With fewer than two rounds it has no interval."""
 
     value: float
     low: float | None = None
@@ -30,7 +30,7 @@ class Estimate:
 class Effect:
     """A difference of means (or a mean of differences) with its standard error.
 
-    `error` is None where a single observation leaves it unknown, and 0 where all are the same.
+    `error` is None if there is only one observation, and 0 if all observations are the same.
     """
 
     value: float
@@ -40,7 +40,7 @@ class Effect:
 
 
 def percentiles(values: Sequence[float], quantiles: Iterable[float]) -> list[float]:
-    """Return the quantiles, linear between the two nearest values (Hyndman and Fan's type 7, as NumPy)."""
+    """Return the quantiles, with linear interpolation (Hyndman and Fan's type 7, the default of NumPy)."""
     _check_finite(values, "a percentile")
     ordered = sorted(values)
     found = []
@@ -50,7 +50,7 @@ def percentiles(values: Sequence[float], quantiles: Iterable[float]) -> list[flo
         below = math.floor(place)
         low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
         part = place - below
-        # Computed from the nearer end, so that rounding can't carry it past the other end.
+        # Compute the value from the nearer end, so that rounding can't move it past the other end.
         found.append(low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part))
     return found
 
@@ -61,15 +61,15 @@ def over_rounds(
     """Return the centre of the rounds' figures, with Student's interval.
 
     Times and rates vary by factors, so the interval of positive figures is computed on logarithms, and
-    their centre is the geometric mean. `signed` marks figures that can be zero or negative, even if these
-    are not: their centre is the mean.
+    their centre is the geometric mean. `signed` marks a kind of figure that can be zero or negative, even
+    if these values are all positive: then the centre is the arithmetic mean.
     """
     rounds = tuple(float(value) for value in values)
     _check_finite(rounds, "a figure over rounds")
     in_logs = not signed and all(value > 0 for value in rounds)
     points = [math.log(value) for value in rounds] if in_logs else list(rounds)
     if len(set(rounds)) == 1:
-        # exp(log(x)) is not exactly x, and a count that is the same in every round must stay that count.
+        # Do not use logarithms: exp(log(x)) is not exactly x, and a count must stay a whole number.
         bound = rounds[0] if len(rounds) > 1 else None
         return Estimate(rounds[0], bound, bound, rounds)
     mean, error, freedom = _mean_and_error(points)
@@ -82,7 +82,7 @@ def welch(now: Sequence[float], before: Sequence[float]) -> Effect:
     """Return the difference of two means whose variances may differ (Welch 1947, Satterthwaite 1946)."""
     _check_finite((*now, *before), "a difference")
     if len(set(now)) == 1 and len(set(before)) == 1:
-        # Without means, because their rounding could turn no difference into one.
+        # Do not compute means: their rounding errors could look like a difference.
         known = len(now) > 1 and len(before) > 1
         return Effect(now[0] - before[0], 0.0 if known else None, math.inf)
     mean_now, error_now, freedom_now = _mean_and_error(now)
@@ -113,7 +113,7 @@ def t_upper_tail(distance: float, freedom: float) -> float:
 
 
 def variance(points: Sequence[float]) -> float:
-    """Return the sample variance; ten times as fast as `statistics.variance`, which is exact."""
+    """Return the sample variance, ten times as fast as the exact `statistics.variance`."""
     if len(set(points)) == 1:
         return 0.0
     _, error, freedom = _mean_and_error(points)
@@ -132,7 +132,7 @@ def _mean_and_error(points: Sequence[float]) -> tuple[float, float, int]:
 
 
 def t_critical(freedom: float, confidence: float) -> float:
-    """Return how many standard errors an interval of this confidence reaches to either side."""
+    """Return the half width of an interval of this confidence, in standard errors."""
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + confidence) / 2))

@@ -1,4 +1,4 @@
-"""Records RAM and CPU of this process at intervals, in a thread."""
+"""Record RAM and CPU time of this process at regular intervals, in a thread."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Reading:
     seconds: float
     """Since the timeline began."""
     done: int
-    """The caller's count."""
+    """The caller's count of finished work."""
     rss_bytes: int
     cpu_seconds: float
     """CPU time of all threads since the timeline began."""
 
 
 class Timeline:
-    """A context manager that records readings inside the block, also at its start and end.
+    """A context manager that records readings at regular intervals, and at the start and end of its block.
 
     Args:
         every_seconds: time between two readings.
@@ -59,7 +59,7 @@ class Timeline:
         self._read()
 
     def cpu_percents(self) -> list[float]:
-        """Return the CPU use between each two readings, in per cent of one core."""
+        """Return the CPU use between each pair of successive readings, in per cent of one core."""
         return [
             (later.cpu_seconds - earlier.cpu_seconds) / max(later.seconds - earlier.seconds, 1e-9) * 100
             for earlier, later in zip(self.readings, self.readings[1:], strict=False)

@@ -6,9 +6,9 @@
 
 In lockstep several short blocks make a turn, and garbage is collected between turns (turn_control.py).
 
-A sample is one call if the call is long compared to reading the clock. Otherwise it is several calls in a
-row: then its time is their mean, and the percentiles are those of such means. CPU time is read once a
-block, because reading it takes longer than reading the wall clock. See docs/measuring.md.
+A sample is one call if the call is long compared to reading the clock. Otherwise a sample is several calls
+in a row: its time is the mean of these calls, and percentiles are computed from such means. CPU time is
+read once a block, because reading it takes longer than reading the wall clock. See docs/measuring.md.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from memory.benchmarking.measure.statistics import PERCENTILES, percentiles
 from memory.benchmarking.measure.turn_control import TimingPlan, TimingProposal, TurnControl
 
 BLOCKS = 10
+"""The largest number of blocks of a timing by default."""
 CLOCK_SHARE = 0.01
-"""Reading the clock may be at most this share of a sample."""
+"""Reading the clock may take at most this share of a sample's time."""
 MOST_CALLS_PER_SAMPLE = 10_000
 MOST_SAMPLES = 50_000
-"""Limit of a timing without a fixed number of calls: enough for the tail, and the file stays small."""
+"""Limit of samples if the number of calls is not fixed: enough for high percentiles, in a small file."""
 SHORTEST_BLOCK_NS = 1_000_000
-"""The first call after a garbage collection is slower; blocks of 1 ms or more make that negligible."""
+"""The first call after a garbage collection is slower. In blocks of 1 ms or more this is negligible."""
 
 wall_ns = time.perf_counter_ns
 cpu_ns = time.process_time_ns
@@ -42,16 +43,16 @@ cpu_ns = time.process_time_ns
 
 @dataclass(frozen=True)
 class Timing(Mapping[str, float]):
-    """What `bench.time` returns: the samples; as a mapping, the figures computed from them."""
+    """What `bench.time` returns. It holds the samples; as a mapping, it gives the figures by name."""
 
     samples_ns: tuple[int, ...]
     """Wall time of each sample, in the order measured."""
     block_samples: tuple[int, ...]
     """How many samples each block holds."""
     block_wall_ns: tuple[int, ...]
-    """The sum of the block's samples, without the time between two samples."""
+    """The sum of each block's samples, without the time between two samples."""
     block_cpu_ns: tuple[int, ...]
-    """CPU time of the whole process, all threads, during the block's samples."""
+    """CPU time of all threads of the process during each block's samples."""
     calls_per_sample: int = 1
     work: int = 1
     """How many items one call handles; throughput counts items."""
@@ -117,7 +118,7 @@ def time_calls(
     before_block: Callable[[], object] | None = None,
     turn_control: TurnControl | None = None,
 ) -> Timing:
-    """Time an operation as `Bench.time` does, whose documentation explains most parameters.
+    """Time an operation. `Bench.time` explains the parameters that are not listed here.
 
     Args:
         seconds: about how long to measure if `calls` is not given; every item is used at least once.
@@ -149,8 +150,8 @@ def time_calls(
                     sample_shares.append(in_samples / max(elapsed, 1))
             if turn_control is not None:
                 turn_control.next_turn()
-    # The wall time is that of the samples, without the loop around them. So only the samples' share of a
-    # block's CPU time counts. It is the median over blocks, because an interrupted block would distort it.
+    # The wall time covers only the samples, not the loop around them. So only the samples' share of a
+    # block's CPU time counts. The share is the median over blocks: one interrupted block can't distort it.
     share = statistics.median(sample_shares)
     return Timing(
         tuple(wall),
@@ -165,7 +166,7 @@ def time_calls(
 
 @dataclass(frozen=True)
 class _Request:
-    """The parameters of a timing that determine how often the operation is called."""
+    """The parameters of a timing that determine the number of calls."""
 
     items: Sequence[Any] | None
     calls: int | None
@@ -209,7 +210,7 @@ def _plan(call_ns: float, request: _Request, turn_control: TurnControl | None) -
 
 
 def _turns(plan: TimingPlan) -> Iterator[list[int]]:
-    """Yield the sample counts of the blocks of each turn."""
+    """Yield one list for each turn: the number of samples in each of its blocks."""
     sizes = iter(split_evenly(plan.samples, plan.blocks))
     for blocks in split_evenly(min(plan.blocks, plan.samples), plan.turns):
         yield list(islice(sizes, blocks))
@@ -244,10 +245,10 @@ def time_block(
 ) -> tuple[int, int]:
     """Append the wall time of each sample to `wall`; return CPU and wall time of the whole block.
 
-    There are four loops that differ in one line, because a test inside the loop would be timed too.
+    The four loops are nearly the same. A single loop would need an `if` inside, which would be timed too.
     """
     clock, keep = wall_ns, wall.append
-    # Both clocks are read in the same order at both ends, so that each span holds one reading of each.
+    # Read both clocks in the same order at both ends, so that each span includes one reading of each clock.
     cpu_start, wall_start = cpu_ns(), clock()
     if stream is None and per_sample == 1:
         for _ in repeat(None, samples):
@@ -278,9 +279,10 @@ def time_block(
 
 
 def _warm_up(operation: Callable[..., object], request: _Request) -> float:
-    """Make the warm-up calls; return the nanoseconds of a call at their end, infinity without calls.
+    """Make the warm-up calls; return how many nanoseconds one call takes at their end (∞ without calls).
 
-    With `warm_up` None it takes a tenth of the measuring time, or of the calls, and at least one call.
+    If `warm_up` is None, the warm-up ends after a tenth of `seconds`, or after a tenth of `calls` if that
+    comes first. It makes at least one call.
     """
     items, calls, warm_up = request.items, request.calls, request.warm_up
     by_default = 10_000 if calls is None else max(1, calls // 10)
@@ -313,7 +315,7 @@ def split_evenly(samples: int, blocks: int) -> list[int]:
 
 @contextmanager
 def frozen_heap() -> Iterator[None]:
-    """Collect garbage once; later collections skip the objects that exist by then."""
+    """Collect garbage once; collections inside the block skip the objects that already exist."""
     gc.collect()
     first = gc.get_freeze_count() == 0
     try:
@@ -341,8 +343,8 @@ def garbage_collection_off() -> Iterator[None]:
 def clock_cost_ns() -> float:
     """Return the nanoseconds that one reading of the wall clock adds to a sample.
 
-    It is measured each time, right after the warm-up: its ratio to a call matters, and on a shared
-    machine both may soon take twice as long.
+    It is measured for each timing, right after the warm-up. Only its ratio to the time of a call matters,
+    and on a shared machine both times may double within seconds.
     """
     clock = wall_ns
     rounds = []

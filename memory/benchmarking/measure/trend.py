@@ -1,8 +1,8 @@
 """Whether a series rises: the slope of a line, with an interval that is valid for correlated readings.
 
 Successive readings of one process are correlated: RSS changes in steps of the allocator. So the usual
-interval of a fitted line is far too narrow. Here the series is cut into blocks, a line is fitted to each,
-and the slopes of the blocks count as independent observations (Ibragimov and Müller, "t-Statistic Based
+interval of a fitted line is far too narrow. Here the series is cut into blocks, each block gets its own
+line, and the slopes count as independent observations (Ibragimov and Müller, "t-Statistic Based
 Correlation and Heterogeneity Robust Inference", 2010). A single step, such as a cache that fills, widens
 the interval; a leak, which continues in every block, does not.
 """
@@ -18,6 +18,7 @@ from memory.benchmarking.errors import InvalidResult
 from memory.benchmarking.measure.statistics import CONFIDENCE, Estimate, t_critical
 
 BLOCKS = 8
+"""Number of blocks that a series is cut into."""
 WARM_UP_SHARE = 0.25
 """This share of the range of x is left out at the beginning, while caches fill."""
 LEAST_READINGS = 4 * BLOCKS
@@ -30,7 +31,7 @@ def trend(
     """Return how much y rises per unit of x; None with too few readings.
 
     Args:
-        xs: in ascending order; of readings at the same x, the last counts.
+        xs: in ascending order; if several readings have the same x, the last one counts.
         ys: one reading for each x.
         warm_up_share: share of the range of x to leave out at the beginning.
     """

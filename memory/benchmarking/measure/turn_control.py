@@ -1,14 +1,13 @@
 """The interface by which two processes take turns inside a timing.
 
-A timing has samples. Samples lie in blocks (CPU time is read once a block), blocks lie in turns:
+A timing consists of turns, a turn of blocks, and a block of samples (s). CPU time is read once a block.
 
     turn 1                       turn 2
     block │ block │ block        block │ block │ block        …
     s s s │ s s s │ s s s        s s s │ s s s │ s s s
 
-In a normal run a turn is one block. In lockstep a turn has several short blocks, and the other side has
-its own turn between two of them. There a `TurnControl` decides how a timing is divided, and when it
-continues.
+In a normal run a turn is one block. In lockstep two processes, the sides, take turns, and a turn has
+several short blocks. A `TurnControl` then decides how a timing is divided, and when it continues.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import msgspec
 
 
 class TimingProposal(msgspec.Struct, frozen=True, kw_only=True):
-    """How one side would divide a timing if it ran alone; made after its warm-up."""
+    """How one side would divide a timing if it ran alone. The side proposes it after its warm-up."""
 
     call_ns: float | None
     """Nanoseconds of one call; None if no call was made yet."""
@@ -30,7 +29,7 @@ class TimingProposal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimingPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How a timing is divided."""
+    """How a timing is divided: `samples`, `blocks` and `turns` are totals of the whole timing."""
 
     calls_per_sample: int
     samples: int
@@ -48,4 +47,4 @@ class TurnControl(Protocol):
         """Return the plan for this side, and wait for its first turn."""
 
     def next_turn(self) -> None:
-        """End a turn and wait for the next; after the last one, wait until the benchmark may continue."""
+        """End a turn and wait for the next turn; after the last, wait until the benchmark may continue."""

@@ -1,1 +1,1 @@
-"""Text for people: numbers, tables, terminal features, notes of results."""
+"""Text for people: numbers, tables, terminal output, notes of results."""

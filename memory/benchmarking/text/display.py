@@ -8,19 +8,19 @@ from itertools import zip_longest
 from unicodedata import combining, east_asian_width
 
 NOTHING = "—"
-"""Stands where there is no value."""
+"""Shown instead of a missing value."""
 DIGITS = 3
-"""Significant digits: further ones are noise in nearly every measurement."""
+"""Significant digits of a figure: more digits are noise in nearly every measurement."""
 TOO_FEW = "too few rounds"
-"""Stands in place of an interval that is too wide to be useful."""
+"""Shown instead of an interval that is too wide to be useful."""
 _FAR = 10
-"""Bounds more than this factor away from the figure are shown as `TOO_FEW`."""
+"""If a bound is more than this factor away from the figure, `TOO_FEW` is shown."""
 _MOST_DIGITS = 17
-"""Digits that distinguish any two floats."""
+"""With this many significant digits, any two different floats have different texts."""
 _LEAST_WIDTH = 8
-"""Columns of a table are not cut below this width."""
+"""The smallest width of a shortened column of a table, in characters."""
 
-# Units of one kind, from small to large.
+# Units of time and of size, from small to large, each with its value in seconds or bytes.
 _SCALES: tuple[tuple[tuple[str, float], ...], ...] = (
     (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)),
     (("B", 1.0), ("KB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12)),
@@ -30,7 +30,7 @@ _SCALES: tuple[tuple[tuple[str, float], ...], ...] = (
 def figure_text(value: float | None, unit: str = "", digits: int = DIGITS) -> str:
     """Format a figure: `1.23 µs` for 0.00123 ms, `12,300 /s` for 12345 /s, `—` for None.
 
-    Whole numbers without a unit are counts: all their digits are shown. `digits` is for all others.
+    Whole numbers without a unit are counts: all their digits are shown. `digits` applies to other numbers.
     """
     if value is None or math.isnan(value):
         return NOTHING
@@ -39,9 +39,9 @@ def figure_text(value: float | None, unit: str = "", digits: int = DIGITS) -> st
 
 
 def distinct_texts(values: Sequence[float], text_of: Callable[[float, int], str], digits: int) -> list[str]:
-    """Return a text for each value, with as many more digits as different values need to differ.
+    """Return a text for each value, with enough digits that different values have different texts.
 
-    `text_of` makes the text of a value with a number of digits; `digits` is the smallest of them.
+    `text_of` is called with a value and a number of digits. `digits` is the first number to try.
     """
     count = len(set(values))
     for more in range(digits, _MOST_DIGITS):
@@ -54,7 +54,7 @@ def distinct_texts(values: Sequence[float], text_of: Callable[[float, int], str]
 def interval_text(value: float, low: float | None, high: float | None, unit: str = "") -> str:
     """Format an interval in the unit of `figure_text(value)`: `1.20–1.27`.
 
-    Empty if there are no bounds, or if they are equal: the figure was the same in every round.
+    Return an empty text if there are no bounds, or if they are equal (the same figure in every round).
     """
     if low is None or high is None or low == high:
         return ""
@@ -66,10 +66,10 @@ def interval_text(value: float, low: float | None, high: float | None, unit: str
 
 
 def is_too_wide(value: float, low: float, high: float, unit: str = "") -> bool:
-    """Return whether a bound of a positive figure is more than ten times away from it.
+    """Return whether a bound of a positive figure is more than a factor of ten away from the figure.
 
-    False for differences, which have a negative bound, and for shares, whose bounds end at 1: a factor
-    means nothing there.
+    Return False for differences, which can have a negative bound, and for shares, whose bounds are at most
+    1: a factor has no meaning for them.
     """
     if value <= 0 or low < 0 or (not unit and high <= 1):
         return False
@@ -77,7 +77,7 @@ def is_too_wide(value: float, low: float, high: float, unit: str = "") -> bool:
 
 
 def with_interval(value: float | None, low: float | None, high: float | None, unit: str = "") -> str:
-    """Format a figure with its interval: `1.23 µs (1.20–1.27)`; without one, the figure alone."""
+    """Format a figure with its interval: `1.23 µs (1.20–1.27)`; without bounds, only the figure."""
     if value is None:
         return NOTHING
     bounds = interval_text(value, low, high, unit)
@@ -105,9 +105,9 @@ def table(
 ) -> str:
     """Format rows as aligned columns with two spaces between them.
 
-    `right` are the numbers of the right-aligned columns. Where the lines would be wider than `width`, the
-    widest left-aligned column is shortened, with an ellipsis. With `wrap` its cells take several lines
-    instead, which end between words.
+    `right` holds the numbers of the right-aligned columns. If the lines would be wider than `width`, the
+    widest left-aligned column is shortened, with an ellipsis. With `wrap` its cells are wrapped between
+    words instead.
     """
     return "\n".join(table_rows(rows, headers, right=right, indent=indent, width=width, wrap=wrap))
 
@@ -121,7 +121,7 @@ def table_rows(
     width: int | None = None,
     wrap: bool = False,
 ) -> list[str]:
-    """Return the rows of a `table` one by one, the headers first; with `wrap` some have several lines."""
+    """Return the rows of a `table`, the headers first. With `wrap` a row can have several lines."""
     lines = [[clean(cell) for cell in row] for row in ((headers, *rows) if headers else rows)]
     if not lines:
         return []
@@ -132,7 +132,7 @@ def table_rows(
         left = [number for number in range(len(widths)) if number not in right]
         if wrap:
             _fit(widths, {number: _longest_word(columns[number]) for number in left}, most)
-            left = left[1:]  # a name that is cut could not be copied
+            left = left[1:]  # never shorten the first column: users copy the names in it
         _fit(widths, dict.fromkeys(left, _LEAST_WIDTH), most)
     shown = []
     for line in lines:
@@ -157,9 +157,9 @@ def _aligned(cells: Sequence[str], widths: Sequence[int], right: Collection[int]
 
 
 def wrap_words(text: str, width: int) -> list[str]:
-    """Split a text into lines of at most `width` terminal columns, between words.
+    """Split a text between words into lines of at most `width` terminal columns.
 
-    A word that is wider has a line of its own.
+    A word that is wider than `width` gets its own line.
     """
     lines = [""]
     for word in text.split(" "):
@@ -172,9 +172,10 @@ def wrap_words(text: str, width: int) -> list[str]:
 
 
 def paragraph(text: str, width: int | None, indent: str = "", further: str | None = None) -> str:
-    """Return a text in lines of at most `width` columns, that start with `indent`; all in one for None.
+    """Wrap a text into lines of at most `width` columns; if `width` is None, into a single line.
 
-    `further` is the indent of the lines after the first; by default `indent` and two spaces.
+    `indent` starts the first line, and `further` starts the others. By default `further` is `indent` and
+    two spaces.
     """
     if width is None:
         return indent + text
@@ -201,7 +202,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def clean(text: str) -> str:
-    """Replace control characters, so that a name from a file can't move the cursor or colour the screen."""
+    """Replace control characters: a name from a file must not move the cursor or change colours."""
     return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
@@ -213,7 +214,10 @@ def text_width(text: str) -> int:
 
 
 def _fit(widths: list[int], least: Mapping[int, int], most: int) -> None:
-    """Narrow the widest columns of `least`, in place, until all columns together fit into `most`."""
+    """Narrow the widest columns, in place, until the sum of all widths is at most `most`.
+
+    Only the columns in `least` are narrowed; `least` maps their numbers to their smallest widths.
+    """
     while sum(widths) > most:
         wide = [number for number, fewest in least.items() if widths[number] > fewest]
         if not wide:
@@ -222,7 +226,7 @@ def _fit(widths: list[int], least: Mapping[int, int], most: int) -> None:
 
 
 def _scaled(value: float, unit: str) -> tuple[float, str]:
-    """Return the value in the largest unit in which it is at least 1 after rounding, and that unit."""
+    """Return the value in the largest unit in which it rounds to at least 1, and the name of that unit."""
     for scale in _SCALES:
         sizes = dict(scale)
         if unit in sizes and value and math.isfinite(value):

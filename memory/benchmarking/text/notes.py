@@ -1,4 +1,4 @@
-"""The notes of a result: the texts that a benchmark returns beside its figures."""
+"""The notes of a result: the texts that a benchmark returns with its figures."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from memory.benchmarking.model.records import Result
 from memory.benchmarking.text.display import shorten
 
 NOT_TRUSTED = "NOT TO BE TRUSTED"
-"""A note that starts with this is a warning: the benchmark checked itself and found an error."""
+"""A note that starts with this text is a warning: the benchmark checked its own work and found an error."""
 GROWTH = "growth"
-"""The name of a sentence about how a cost grows with size."""
+"""The name of a note that says how a cost grows with size."""
 _LONGEST = 240
-"""The most characters of a short note; a note may be a whole answer of a model."""
+"""Longest short note, in terminal columns. A note can be long: a model's whole answer, for example."""
 
 
 @dataclass(frozen=True)
 class ResultNote:
-    """One text, with all paths of the result where it stands."""
+    """One text, with all paths of the result that hold this text."""
 
     name: str
     text: str
@@ -34,7 +34,7 @@ class ResultNote:
 
     @property
     def is_detail(self) -> bool:
-        """Whether it is a checksum or a single word, which few readers need."""
+        """Whether the note is a checksum or a single word, which few readers need."""
         return self.name == "sha256" or " " not in self.text
 
     @property
@@ -47,7 +47,7 @@ class ResultNote:
 
 
 def result_notes(result: Result) -> list[ResultNote]:
-    """Return all notes of a result: warnings, then those its benchmark declares as first, details last."""
+    """Return all notes of a result: warnings, the notes that its benchmark declares, others, details."""
     presentation = stored_presentation(result.metadata)
     first = presentation.notes if presentation else ()
     paths: dict[tuple[str, str], list[str]] = {}
@@ -63,7 +63,7 @@ def result_notes(result: Result) -> list[ResultNote]:
 
 
 def _texts(tree: Mapping[str, Any], declared: Sequence[str], path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield path and text of each note. A declared branch of texts is one note."""
+    """Yield path and text of each note. A declared mapping of texts becomes one note."""
     for name, value in tree.items():
         here = join(path, name)
         if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Output to a terminal: characters that it can show, small plots, and exact bytes for programs.
+"""Output to a terminal: replacement of characters, small plots, and unchanged bytes for programs.
 
 bar(3, of=4, width=8)            ██████
 sparkline([1, 5, 2, 8])          ▁▅▂█
@@ -56,7 +56,7 @@ def print_for_machines(text: str) -> None:
 
 
 def terminal_width(stream: TextIO) -> int | None:
-    """Return the width of a terminal; None for a pipe or a file, which get whole lines."""
+    """Return the width of a terminal; None for a pipe or a file, where lines are not cut."""
     return shutil.get_terminal_size().columns if stream.isatty() else None
 
 
@@ -72,7 +72,7 @@ def can_draw(stream: TextIO) -> bool:
 
 
 def bar(value: float, of: float, width: int) -> str:
-    """Draw a bar: `width` cells for `of`, less for a smaller value, to an eighth of a cell.
+    """Draw a bar of `width` × `value` ÷ `of` cells, rounded to an eighth of a cell, at most `width`.
 
     A positive value draws at least one eighth of a cell.
     """

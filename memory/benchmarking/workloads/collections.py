@@ -1,8 +1,8 @@
 """A collection: passages to store, and questions whose relevant passages are known.
 
 A target never sees which passages are relevant. It gets text, time and metadata of passages, and the text
-of questions. Ids stay here too, because some data sets show the answer in them ("answer_4be1b6b4_2").
-Metadata has the same form for relevant passages and for others.
+of questions. It does not get the ids: in some data sets they show the answer ("answer_4be1b6b4_2").
+Relevant passages and other passages have metadata of the same form.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Passage:
-    """One memory: a turn of a conversation, a document."""
+    """One memory: a turn of a conversation, or a document."""
 
     id: str
     """The data set's id, used for scoring only."""
@@ -29,7 +29,7 @@ class Question:
     text: str
     category: str
     grades: Mapping[str, int]
-    """Passage id to grade, above 0 for a relevant passage; empty if there is no answer."""
+    """Passage id to grade; a grade above 0 marks a relevant passage. Empty if there is no answer."""
 
 
 @dataclass(frozen=True)

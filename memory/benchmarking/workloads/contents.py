@@ -1,7 +1,7 @@
 """Synthetic memory contents of three kinds: navigation (states), dialogue (texts), inventory (states).
 
 Successive states are similar, as in a real run: a walk continues from its last position, and an inventory
-changes by a few things at a time. The seed determines everything, and no content occurs twice.
+changes by one thing at a time. The seed determines all contents, and no content occurs twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _words(lines: str) -> list[str]:
 
 
 _STEPS = 40
-"""Successive states of one walk or one inventory."""
+"""Number of successive states of one walk or one inventory."""
 
 _AREAS = {
     "harbour": ("crane", "pier", "lighthouse", "customs house", "fish market", "dry dock"),
@@ -113,7 +113,7 @@ _ASIDES = (
     "Next time I'd rather {verb} a {noun} than look at another {noun2}.",
     "My {noun} is {adjective}, the {noun2} too.",
 )
-# Many words, so that the vectors of dialogues fill the whole space, as those of real ones do.
+# Many words: the vectors of the dialogues must fill the whole space, as vectors of real dialogues do.
 _NOUNS = _words("""
 acorn airport album anchor ankle apron archive arrow attic autumn avocado badge balcony ballad bamboo
 barrel basket battery beach bear beard bench bicycle birthday blanket blister border bottle bracelet
@@ -235,7 +235,7 @@ def contents_of(kind: str, count: int, seed: int = 0) -> list[Any]:
 
 
 def mixed_contents(count: int, seed: int = 0, kinds: Sequence[str] = KINDS) -> list[Any]:
-    """Return `count` different contents, the kinds in turn."""
+    """Return `count` different contents that alternate between the kinds."""
     of_each = -(-count // len(kinds))
     parts = [contents_of(kind, of_each, seed) for kind in kinds]
     return [content for group in zip(*parts, strict=True) for content in group][:count]

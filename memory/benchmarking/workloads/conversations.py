@@ -1,14 +1,14 @@
 """Synthetic conversations with questions whose answers are known by construction.
 
-Two people talk over months: about facts of themselves and their friends, changes of these facts, what they
-did, and small talk. Questions ask
+Over several months two people talk about facts (their own and their friends'), changes of these facts, what
+they did, and small talk. Questions ask
 
-- for a fact, in other words ("fact"), or for its newest value after a change ("update"),
+- for a fact, with words other than in the turn ("fact"), or for its newest value after a change ("update"),
 - what happened in a month, which only the timestamps show ("time"),
 - for a combination of two facts ("hops"),
-- for things that were never said ("no_answer").
+- for facts that no turn mentions ("no_answer").
 
-The seed determines everything.
+The seed determines all conversations.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _FactKind:
     about_self: tuple[str, ...]
     questions: tuple[str, ...]
     changes: tuple[str, ...] = ()
-    """For facts that can change."""
+    """Sentences that report a new value; empty if this kind of fact never changes."""
 
 
 _FACT_KINDS = (
@@ -140,9 +140,9 @@ class _Conversation:
         people = rng.sample(_NAMES, 8)
         self._speakers, self._friends = people[:2], people[2:]
         self._turns: list[list[tuple[str, str]]] = [[] for _ in range(sessions)]
-        """The turns of every session: key, and text that begins with the speaker's name."""
+        """The turns of every session. A turn is its key, and a text that begins with the speaker's name."""
         self._questions: list[tuple[str, str, tuple[str, ...]]] = []
-        """Text, category, and keys of the relevant turns."""
+        """Text, category, and keys of the relevant turns of each question."""
         self._start = datetime(2024, 1, 8, 18, tzinfo=UTC) + timedelta(days=rng.randrange(28))
         self._gap = 30 if sessions <= 12 else 360 // sessions
         self._add_facts()
@@ -181,7 +181,7 @@ class _Conversation:
                     self._questions.append((question, "fact", (turn,)))
 
     def _add_relations(self) -> None:
-        """Add pairs of facts to combine: who somebody's sister is, and what she collects."""
+        """Add pairs of facts that a question combines: who somebody's sister is, and what she collects."""
         rng = self._rng
         things = rng.sample(("stamps", "sea glass", "old maps", "buttons", "postcards", "clocks"), 2)
         for speaker, friend, thing in zip(self._speakers, self._friends, things, strict=False):
@@ -193,7 +193,7 @@ class _Conversation:
             self._questions.append((f"What does {speaker}'s {relation} collect?", "hops", (one, two)))
 
     def _add_events(self) -> None:
-        """Add events whose month is only in the turn's timestamp."""
+        """Add events. Only the turn's timestamp shows the month of an event."""
         rng = self._rng
         sessions = rng.sample(range(len(self._turns)), min(len(_EVENTS), len(self._turns)))
         for session, (event, gist) in zip(sessions, rng.sample(_EVENTS, len(sessions)), strict=True):
@@ -208,7 +208,7 @@ class _Conversation:
             self._questions.append((self._rng.choice(kind.questions).format(who=who), "no_answer", ()))
 
     def _add_small_talk(self) -> None:
-        """Fill each session up to its length, and shuffle its turns."""
+        """Add small talk to each session up to `_TURNS_PER_SESSION` turns, and shuffle its turns."""
         for number, session in enumerate(self._turns):
             while len(session) < _TURNS_PER_SESSION:
                 self._add_turn(number, self._rng.choice(self._speakers), self._rng.choice(_SMALL_TALK))

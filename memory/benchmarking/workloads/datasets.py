@@ -1,12 +1,12 @@
-"""Reads public data sets from the user's files; none of them is part of this package.
+"""Read public data sets from the user's files. This package contains none of these data sets.
 
 | form | files |
 | --- | --- |
-| locomo | the JSON of LoCoMo: conversations with questions whose evidence is turns |
+| locomo | the JSON of LoCoMo: conversations, and questions with the turns that are their evidence |
 | beir | a folder of BEIR: corpus.jsonl, queries.jsonl, qrels/test.tsv or qrels.tsv |
 | longmemeval | the JSON of LongMemEval: each question with its own history of sessions |
 
-The content of the files shows the form. A checksum of the files goes into the results.
+The form is detected from the content of the files. The results include a checksum of the files.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from typing import Any
 from memory.benchmarking.errors import InvalidBenchmarkConfig
 from memory.benchmarking.workloads.collections import Collection, Passage, Question
 
-# LoCoMo only numbers its categories; these names follow from the evidence of their questions.
+# LoCoMo has only numbers for its categories; we derived these names from the evidence of their questions.
 _LOCOMO_CATEGORIES = {1: "multi_hop", 2: "temporal", 3: "open_domain", 4: "single_hop", 5: "adversarial"}
 _TURN = re.compile(r"D\d+:\d+")
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set, and the digest of its files."""
+    """A data set, and the SHA-256 digest of its files."""
 
     name: str
     form: str
@@ -74,7 +74,7 @@ def _locomo(sample: dict[str, Any]) -> Collection:
     known = {passage.id for passage in passages}
     questions = []
     for entry in sample["qa"]:
-        # Some entries hold several ids in one text, and some ids name no turn.
+        # Some entries hold several ids in one text, and some ids refer to no turn.
         evidence = set(_TURN.findall(" ".join(map(str, entry.get("evidence", []))))) & known
         if evidence:
             category = _LOCOMO_CATEGORIES.get(entry["category"], f"category_{entry['category']}")
@@ -93,10 +93,10 @@ def _locomo_turns(conversation: dict[str, Any]) -> Iterator[Passage]:
 
 
 def _longmemeval(sample: dict[str, Any]) -> Collection:
-    """Read one question with its history; the set marks the turns that hold the answer.
+    """Read one question with its history; the data set marks the turns that hold the answer.
 
-    Session ids such as `answer_…` would show a target where the answer is, and so would the order of the
-    sessions in some versions. So a target gets the number of a session in the order of time.
+    Session ids such as `answer_…` would show a target where the answer is. In some versions the order of
+    the sessions would show it too. So sessions are sorted by time, and a target gets only their numbers.
     """
     passages, relevant = [], {}
     dates = [_timestamp(date, "%Y/%m/%d (%a) %H:%M") for date in sample["haystack_dates"]]
@@ -163,7 +163,7 @@ def _beir(folder: Path) -> DataSet:
 
 
 def _shuffled(passage: Passage) -> bytes:
-    """Return a key for a neutral order: in SciFact's own order, relevant documents come first."""
+    """Return a sort key for a neutral order. In SciFact's own order, relevant documents come first."""
     return hashlib.sha256(passage.text.encode(errors="surrogatepass")).digest()
 
 

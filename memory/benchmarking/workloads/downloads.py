@@ -1,4 +1,4 @@
-"""Downloads public data sets, checks their digests, and finds them again."""
+"""Download public data sets, check their digests, and find downloaded ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PublishedDataSet:
     size: str
     licence: str
     file: str
-    """Its name in the user's folder: a file, or a folder for an archive."""
+    """Name of the file in `data_folder()`; for an archive, name of the folder with its files."""
 
 
 PUBLISHED = {
@@ -64,8 +64,8 @@ PUBLISHED = {
 
 
 SCIFACT_JUDGEMENTS = "0308565b1fc47585648d044a70ef936a21a3722329057a857f5f9e94bf3c5665"
-"""`DataSet.judgements` of the complete SciFact. Its copies differ in file names, fields and white space, so
-a digest of the files would not identify it."""
+"""`DataSet.judgements` of the complete SciFact. Copies of SciFact differ in file names, fields and white
+space, so a digest of the files would not identify it."""
 
 
 def data_folder() -> Path:
@@ -79,13 +79,14 @@ def data_folder() -> Path:
 
 
 def resolve(name_or_path: str, other_names: Iterable[str] = ()) -> Path:
-    """Return the path of a data set, given its path or the name of a downloaded one.
+    """Return the path of a data set, given its path or the name of a downloaded data set.
 
-    `other_names` are further names that the caller accepts, for the error message.
+    `other_names` are further names that the caller accepts; only the error message uses them.
     """
     given = Path(name_or_path).expanduser()
     if given.exists():
-        # Not `resolve`: the name of a link is the data set's name. Absolute, because "." has no name.
+        # Do not use `Path.resolve`: the name of a link is the data set's name. "." has no name, so make the
+        # path absolute.
         return Path(os.path.abspath(given))
     if name_or_path in PUBLISHED:
         fetched = data_folder() / PUBLISHED[name_or_path].file

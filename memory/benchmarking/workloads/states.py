@@ -1,4 +1,4 @@
-"""States of an agent in a world; their size grows with their complexity.
+"""States of an agent in a world. The size of a state grows with its complexity.
 
 A state of complexity c holds a position of 3c numbers, an inventory of 5c items, 10c numeric
 attributes, 2c goals with c subgoals each, a timestamp, a step and a status.
@@ -20,6 +20,7 @@ _VERBS = ("reach", "explore", "repair", "deliver", "guard", "collect", "avoid", 
 _PLACES = ("harbour", "mill", "bridge", "tower", "forest", "market", "mine", "well", "gate", "camp")
 _STATUSES = ("active", "idle", "resting", "damaged")
 _START = 1_700_000_000.0
+"""Timestamp of step 0, in seconds since 1970; each step takes one second."""
 
 
 def generate_test_state(
@@ -29,7 +30,7 @@ def generate_test_state(
 
     Args:
         complexity: how large the state is, ≥ 1.
-        rng: the source of randomness; the same seed gives the same states. Random by default.
+        rng: the random generator; the same seed gives the same states. By default it has a random seed.
         step: the agent's step, stored in the state and in its timestamp.
     """
     if isinstance(complexity, bool) or not isinstance(complexity, int) or complexity < 1:

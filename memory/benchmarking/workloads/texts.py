@@ -1,4 +1,4 @@
-"""Seeded sentences of about 20 tokens, all different."""
+"""Sentences of about 20 tokens, generated from a seed, all different."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ QUERIES = (
 
 
 def sentences(templates: Sequence[str], seed: int) -> Iterator[str]:
-    """Yield different sentences without end, from templates such as MEMORIES or QUERIES."""
+    """Yield different sentences, without end, from templates such as MEMORIES or QUERIES."""
     rng, seen = random.Random(seed), set[str]()
     while True:
         (who, who2), (what, what2) = rng.sample(WHO, 2), rng.sample(WHAT, 2)
@@ -62,7 +62,10 @@ def sentences(templates: Sequence[str], seed: int) -> Iterator[str]:
 
 
 def circumstances(rng: random.Random, least: int, most: int) -> dict[str, str]:
-    """Return random words for a template: what was done, where, when and why, with a number."""
+    """Return random words for a template: what was done, where, when and why.
+
+    `least` and `most` bound the number that some reasons contain; `most` itself is excluded.
+    """
     return {
         "did": rng.choice(DID),
         "where": rng.choice(WHERE),
