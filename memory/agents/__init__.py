@@ -1,6 +1,6 @@
 """A small agent loop on top of the memory: sessions, tools, context, runtime.
 
-The modules of the names below are imported on first use.
+Each module is imported when one of its names is used for the first time.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class BatchWriter:
         waiting = self._waiting.setdefault(loop, [])
         waiting.append((entries, done))
         if len(waiting) == 1:
-            loop.call_soon(self._store, loop)  # runs after all tasks that are ready now
+            loop.call_soon(self._store, loop)  # `_store` runs after all tasks that are ready now
         return await done
 
     def _store(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -51,7 +51,7 @@ class BatchWriter:
                 done.set_result(None)
 
     def _store_one(self, entries: Entries, done: asyncio.Future[AgentMemoryError | None]) -> None:
-        if done.done():  # its invocation was cancelled, and has stored its memories itself
+        if done.done():  # the invocation was cancelled, and has stored its memories itself
             return
         try:
             done.set_result(store(self._memory, entries))

@@ -1,7 +1,7 @@
 """A cache of the messages that this process has just written, so that it need not read them again.
 
 The cache is valid until another connection writes to the file, which changes SQLite's `PRAGMA
-data_version`. The caller reads that version, and holds the store's lock during every call.
+data_version`. The caller passes that version to `get`, and holds the store's lock during every call.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from memory.agents.messages import Message
 
-# Bounds on RAM, at most 5 MB of text: round numbers, enough for the sessions that are in use.
+# Limits on RAM: together at most 5 million characters. Round numbers, enough for the sessions in use.
 _MAX_SESSIONS = 256
-_MAX_MESSAGES = 64  # of one session
-_MAX_CHARACTERS = 20_000  # of one session
+_MAX_MESSAGES = 64  # Messages of one session
+_MAX_CHARACTERS = 20_000  # Characters of one session
 
 
 @dataclass
@@ -24,7 +24,7 @@ class SessionTail:
 
     created_at: float
     first: int
-    """The number, in the session, of the first message held."""
+    """The position, in the session, of `messages[0]`."""
     messages: list[Message] = field(default_factory=list)
     characters: int = 0
 
@@ -51,7 +51,7 @@ class RecentMessages:
         self.extend(session_id, len(messages), messages)
 
     def extend(self, session_id: str, count: int, messages: Sequence[Message]) -> None:
-        """Record messages that were appended. `count` is how many the session has now."""
+        """Record appended messages. `count` is the number of messages that the session has now."""
         tail = self._tails.get(session_id)
         if tail is None:
             return

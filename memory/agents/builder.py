@@ -3,12 +3,12 @@
     system prompt │ <recalled> matching memories │ other sessions </recalled> │ history … newest message
     ─────────────────────────────────── tokens ≤ budget ─────────────────────────────────── + tools
 
-Memories are data: they stand outside the system prompt, in a block that their text can't end, each with
-its origin (`memory/agents/recalled.py`).
+Memories are data, not instructions. They are in a block outside the system prompt, each with its origin.
+Their text can't end this block (see `memory/agents/recalled.py`).
 
 The order is always the same. A message is never cut. A tool's result is never shown without its call, nor
-a call without its results. The user's newest message and the newest message are always included. The
-context's `left_out` counts what had no room.
+a call without its results. The newest message, and the newest message of the user, are always included.
+The context's `left_out` counts the parts that did not fit.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ TOKEN_BUDGET = 8000
 MESSAGE_TOKENS = 4
 """Tokens of a message besides its text, as in OpenAI's chat format."""
 _LINE_TOKENS = 2
-"""Tokens of a line of the recalled block besides its text: the end of the line, and one in reserve."""
+"""Tokens of a line of the recalled block besides its text: one for the newline, and one in reserve."""
 _MEMORIES = "Memories:"
 _SESSIONS = "Other conversations:"
 _RECENCY_SHARE = 0.2  # The most that recency adds to a search score (see `_weight`)
 _IMPORTANCE_SHARE = 0.2  # The most that importance adds to a search score
-_DAY = 24 * 3600.0  # Seconds after which recency counts half
+_DAY = 24 * 3600.0  # The half-life of recency in seconds
 _HITS_PER_MEMORY = 16
-"""Search hits read at most for each memory that is wanted: many repeat the question or each other."""
+"""The most search hits read for each wanted memory: many hits repeat the question or each other."""
 _FIRST_READ = 64
-"""Messages that are read first from the end of a session; each further read takes four times as many."""
-# Bounds on RAM, round numbers: sessions, token counts, and characters of a text that is counted.
+"""The number of messages in the first read from a session's end. Each further read is 4 times as large."""
+# Limits on RAM; round numbers.
 _MAX_CACHED_SESSIONS = 256
-_MAX_CACHED_COUNTS = 8192
-_MAX_CACHED_CHARACTERS = 4096
+_MAX_CACHED_COUNTS = 8192  # Token counts
+_MAX_CACHED_CHARACTERS = 4096  # Characters of a text whose token count is cached
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class _Retrieved(msgspec.Struct, frozen=True):
 
 
 class _CachedSession(History):
-    """A session's history, and what was looked up for its newest question."""
+    """A session's history, and the memories and sessions that were found for its newest question."""
 
     retrieved: _Retrieved | None = None
 
@@ -93,19 +93,19 @@ class _CachedSession(History):
 class ContextBuilder:
     """Builds contexts for an agent's sessions. Several threads may share one builder.
 
-    Only the end of a history is read, as far as the budget reaches. After one new message only that one is
-    read and counted. Memories and other sessions are looked up once for each message of the user, and are
-    used again after its tool calls.
+    The builder reads only the end of a history, as much as fits into the budget. Messages that it has read
+    before are cached with their token counts. It looks up memories and other sessions once for each message
+    of the user, and uses them again after the tool calls.
 
     Args:
         sessions: holds the histories.
-        memory: searched for the newest question; None for no memories.
+        memory: is searched for the newest question; None for no memories.
         tools: the tools that the model may call; None for none.
         system_prompt: the text that each context starts with. May be changed later.
         token_budget: the most tokens of a context, tools included. May be changed later.
         memories: how many memories a context shows at most.
         recent_sessions: how many of the agent's other sessions a context mentions at most.
-        memory_share: the share of the free room, from 0 to 1, that memories and other sessions may take.
+        memory_share: the share of the free tokens, from 0 to 1, that memories and other sessions may use.
         count_tokens: returns the tokens of a text; by default `memory.embedding.count_tokens`.
     """
 
@@ -139,7 +139,7 @@ class ContextBuilder:
         self._lock = threading.Lock()
         self._cached: dict[str, _CachedSession] = {}
         self._counted_prompt: tuple[str, int] | None = None
-        # The note of the system prompt, the fences, and the block as a message of its own.
+        # The note in the system prompt, the tags of the block, and the tokens of one message for the block.
         self._fence_tokens = self._count(NOTE) + self._count(fenced("")) + MESSAGE_TOKENS + 2
         self._counted_tools: tuple[tuple[object, ...], tuple[Tool, ...], int] | None = None
         self._cached_lines: dict[str, tuple[object, _Line]] = {}
@@ -151,7 +151,7 @@ class ContextBuilder:
             agent_id: the agent whose memories are searched; the session's own by default.
         """
         with self._lock:
-            cached = self._cached.pop(session_id, None)  # so that no other thread can change it
+            cached = self._cached.pop(session_id, None)  # removed, so that no other thread can change it
         cached = self._refresh(session_id, cached)
         context = self._assemble(session_id, agent_id, cached)
         with self._lock:
@@ -199,7 +199,7 @@ class ContextBuilder:
     # -- the history --------------------------------------------------------------------------
 
     def _refresh(self, session_id: str, cached: _CachedSession | None) -> _CachedSession:
-        """Return the session with its newest messages; read it again if the cached one is stale."""
+        """Return the session with its newest messages. Read it again if the cached copy is stale."""
         if cached is not None:
             created_at, new = self.sessions.news(session_id, cached.count)
             if created_at != cached.created_at or (cached.first and cached.tokens < self.token_budget):
@@ -212,7 +212,7 @@ class ContextBuilder:
         return cached
 
     def _read(self, session_id: str) -> _CachedSession:
-        """Read from the end backwards, until the budget is full and a message of the user was read."""
+        """Read a session backwards, until the budget is full and a message of the user was read."""
         written = self.sessions.just_written(session_id, 0)
         if written is not None:
             cached = _CachedSession(written[0], 0)
@@ -300,7 +300,7 @@ class ContextBuilder:
         return memories, self._block(_SESSIONS, retrieved.sessions, free - memories.tokens)
 
     def _memory_lines(self, agent_id: str, question: str, visible_ids: set[str]) -> tuple[_Line, ...]:
-        """Return the best memories: each text once, and none that the history shows anyway."""
+        """Return the best memories. Skip repeated texts and messages that the history already shows."""
         wanted = self._max_memories
         if self.memory is None or not wanted or not question.strip():
             return ()
@@ -369,8 +369,8 @@ class ContextBuilder:
 def _weight(hit: Hit, now: float) -> float:
     """Return the search score plus up to 0.2 each for recency and importance.
 
-    A good hit scores 1 or more for its words and for its meaning, so these two only decide between hits
-    that match about equally well. Importance 5 is the highest of the usual levels.
+    A good hit scores 1 or more for its words and for its meaning. So recency and importance only decide
+    between hits that match about equally well. Importance 5 is the highest of the usual levels.
     """
     recency: float = 0.5 ** (max(now - hit.entry.created_at, 0.0) / _DAY)
     importance = min(hit.entry.importance / 5, 1.0)
@@ -378,7 +378,7 @@ def _weight(hit: Hit, now: float) -> float:
 
 
 def _cached_counter(count: Callable[[str], int]) -> Callable[[str], int]:
-    """Return `count` with a cache: messages come back as memories and need not be counted again."""
+    """Return `count` with a cache: the same texts appear first as messages and later as memories."""
     cached = lru_cache(maxsize=_MAX_CACHED_COUNTS)(count)
 
     def counted(text: str) -> int:

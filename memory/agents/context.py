@@ -1,4 +1,4 @@
-"""The context of a model call, and its form for the two common interfaces."""
+"""The context of a model call, and its conversion to OpenAI's and Anthropic's request formats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memory.agents.tools import Tool
 class LeftOut:
     """How many messages, memories and sessions a context does not show.
 
-    They had no room; or they are tool calls without results, or results without calls.
+    They did not fit into the budget, or they are tool calls without results, or results without calls.
     """
 
     messages: int = 0
@@ -31,19 +31,19 @@ class Context:
     """The input of one model call."""
 
     system: str
-    """The system prompt. With `recalled`, it ends with a note that this block is data."""
+    """The system prompt. If `recalled` is not empty, the prompt ends with a note that the block is data."""
     messages: tuple[Message, ...]
     """The history, oldest first."""
     tools: tuple[Tool, ...]
     """The tools that the model may call."""
     tokens: int
-    """The tokens of everything, tools included."""
+    """The tokens of the whole context, tools included."""
     left_out: LeftOut
     memories: tuple[Any, ...] = ()
     """The hits (`memory.Hit`) whose contents are in `recalled`."""
     recalled: str = ""
     """The memories and the other sessions, as one block of data with their origins; or empty. In a
-    request it stands at the start of the first message of the user, never in the system role."""
+    request, this block is at the start of the user's first message, never in the system prompt."""
 
     def to_openai(self) -> dict[str, Any]:
         """Return `messages` and `tools` of a request to OpenAI's chat completions interface."""
@@ -52,7 +52,7 @@ class Context:
             messages.append({"role": "system", "content": self.system})
         history = [_openai_message(message) for message in self.messages]
         if self.recalled:
-            # In the first message, not before it: some chat templates need roles that alternate.
+            # Put the block into the first message: some chat templates need alternating roles.
             if history and history[0]["role"] == "user":
                 history[0]["content"] = f"{self.recalled}\n\n{history[0]['content']}"
             else:
@@ -76,9 +76,9 @@ class Context:
     def to_anthropic(self) -> dict[str, Any]:
         """Return `messages`, `system` and `tools` of a request to Anthropic's messages interface.
 
-        There the roles alternate, the first message is the user's, tool results are messages of the
-        user, and no text is empty. Messages that break these rules are merged or dropped. The caller adds
-        `model` and `max_tokens`.
+        That interface has rules: the roles alternate, the first message is from the user, tool results
+        are in messages of the user, and no text is empty. Messages that break these rules are merged or
+        dropped. The caller adds `model` and `max_tokens`.
         """
         messages: list[dict[str, Any]] = []
         began = False

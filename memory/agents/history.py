@@ -1,4 +1,4 @@
-"""The newest messages of a session, and the choice of those that fit into a token budget.
+"""The newest messages of a session, and a function that selects the ones that fit into a token budget.
 
 A message is never cut. A tool's result is never shown without its call, nor a call without its results.
 """
@@ -30,11 +30,11 @@ class History:
 
     def __init__(self, created_at: float, first: int) -> None:
         self.created_at = created_at
-        """The session's time of creation. Another time means: another session with the same id."""
+        """When the session was created. If this time differs, the id belongs to a new session."""
         self.first = first
-        """The number, in the session, of the first message held."""
+        """The position, in the session, of the oldest message in `groups`."""
         self.count = first
-        """How many messages the session had when it was read."""
+        """How many messages the session had when they were last read."""
         self.groups: list[MessageGroup] = []
         self.tokens = 0
         """The tokens of all complete groups."""
@@ -56,7 +56,7 @@ class History:
                 self.question = group
 
     def drop_oldest(self, budget: int) -> None:
-        """Drop the oldest groups while the others fill the budget. Keep the question."""
+        """Drop the oldest groups as long as the others still fill the budget. Keep the question."""
         dropped = 0
         for group in self.groups:
             tokens = group.tokens if group.complete else 0
@@ -80,11 +80,12 @@ def _group(messages: tuple[Message, ...], tokens: int) -> MessageGroup:
 def newest_that_fit(
     groups: Sequence[MessageGroup], required: Sequence[MessageGroup], room: int, *, whole_session: bool
 ) -> list[MessageGroup]:
-    """Return the required groups and the newest others, in order, up to the first that does not fit.
+    """Return the required groups and as many of the newest other groups as fit, in order.
 
-    `room` is the number of tokens for the others. Groups before the first message of the user are dropped:
-    they are answers without their question, which some models reject. They stay if the session itself
-    starts with them, which is only possible if `groups` is the `whole_session`.
+    The selection goes back in time and stops at the first group that does not fit. `room` is the number of
+    tokens for the groups that are not required. Groups before the first message of the user are dropped:
+    they are answers without their question, which some models reject. They are kept only if the session
+    itself starts with them; `whole_session` says that `groups` includes the session's start.
     """
     chosen = []
     missing = {id(group) for group in required}

@@ -1,7 +1,7 @@
 """Sessions, messages, tool calls and tool results: the records of the agent loop.
 
-They are frozen, because a stored message is never changed. Arguments and metadata must be JSON values, so
-that they come back from the file unchanged.
+These records are frozen, because a stored message never changes. Arguments and metadata must be JSON
+values, so that the session file returns them unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _numbers = count()
 
 
 def _restart_ids() -> None:
-    """Start at a random number, also in a forked child, so that two processes never make the same ids."""
+    """Start the ids at a random number, so that two processes do not create the same ids.
+
+    This also runs in every forked child.
+    """
     global _numbers
     _numbers = count(int.from_bytes(os.urandom(8)) >> 1)
 
@@ -40,11 +43,12 @@ def new_id() -> str:
 
 
 _MAX_JSON_VALUES = 1_000_000
-"""The most values in one JSON object: more than any tool takes. An object that holds itself exceeds it."""
+"""The largest number of values in one JSON object: far more than a tool needs. The limit also stops the
+check of an object that contains itself."""
 
 
 _MAX_JSON_DEPTH = 200
-"""Levels of nested lists and objects in a call's arguments: the memory stores no deeper ones."""
+"""The most levels of nested lists and objects in a call's arguments: the memory stores no deeper ones."""
 
 
 def too_deep(tree: Any) -> bool:
@@ -99,9 +103,9 @@ class _Record(BaseModel):
     def trusted(cls, **values: Any) -> Self:
         """Return a record without validation.
 
-        The values must be valid, and there must be one for each field, in the order of the class.
+        The values must be valid. Pass a value for each field, in the order of the class.
 
-        It takes a quarter of the time of `model_construct`, which inspects each field.
+        This takes a quarter of the time of `model_construct`, which inspects each field.
         """
         record = cls.__new__(cls)
         _set(record, "__dict__", values)
@@ -118,10 +122,10 @@ class ToolCall(_Record):
     """A model's request to run the tool `name` with these arguments."""
 
     id: str = Field(default_factory=new_id, min_length=1)
-    """Unique within a reply; the result refers to it."""
+    """Unique within a reply. `ToolResult.call_id` refers to this id."""
     name: str = Field(min_length=1)
     arguments: JsonObject = Field(default_factory=dict)
-    """By parameter name; JSON values only."""
+    """The arguments by parameter name; JSON values only."""
 
 
 class ToolResult(_Record):
@@ -173,7 +177,7 @@ class Message(_Record):
         tool_calls: tuple[ToolCall, ...] = (),
         tool_result: ToolResult | None = None,
     ) -> Self:
-        """Return a message of validated parts, with a new id and the current time."""
+        """Return a message with a new id and the current time. The arguments must already be valid."""
         return cls.trusted(
             role=role,
             content=content,
@@ -195,7 +199,7 @@ class Session(_Record):
 
     title: shown in lists and in the contexts of other sessions
     created_at, updated_at: seconds since 1970
-    archived: whether `SessionStore.list` hides it
+    archived: whether `SessionStore.list` hides the session by default
     metadata: JSON values of your own
     """
 
@@ -212,7 +216,7 @@ class Session(_Record):
 
 
 def checked(make: Callable[[], _Value]) -> _Value:
-    """Return `make()`; turn pydantic's ValidationError into an InvalidAgentInput of one line."""
+    """Return `make()`. Turn pydantic's ValidationError into a one-line InvalidAgentInput."""
     try:
         return make()
     except ValidationError as problem:

@@ -34,7 +34,8 @@ class Reply:
 class Model(ABC):
     """The interface of models. Implement `complete`, and `acomplete` if the model can wait asynchronously.
 
-    An exception ends the invocation, which reports it. Raise `ModelError` for errors that you foresee.
+    If a method raises, the invocation ends and reports the exception. Raise `ModelError` for errors that
+    you expect.
     """
 
     name: str = "model"
@@ -47,7 +48,7 @@ class Model(ABC):
     async def acomplete(self, context: Context) -> Reply:
         """Return the reply to a context.
 
-        By default this runs `complete` in a thread, which goes on if the caller is cancelled.
+        By default this runs `complete` in a thread. The thread is not stopped if the caller is cancelled.
         """
         return await asyncio.to_thread(self.complete, context)
 
@@ -62,7 +63,7 @@ class Model(ABC):
 
 
 Line = Reply | str | Callable[[Context], Reply | str]
-"""A reply, the text of a reply without tool calls, or a function that makes one of the context."""
+"""A reply, the text of a reply without tool calls, or a function that returns either for a context."""
 
 
 class ScriptedModel(Model):

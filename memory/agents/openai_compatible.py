@@ -2,9 +2,10 @@
 
     model = OpenAICompatibleModel("http://localhost:8000/v1", "my-model")
 
-A call is retried after connection errors, timeouts, incomplete answers, 408, 409, 429 and 5xx. Before a
-retry it waits with exponential back-off, or for the time in `Retry-After`. A streamed answer is passed to a
-callback piece by piece. After the first piece there is no retry, because the callback can't undo it.
+A call is retried after connection errors, timeouts, incomplete answers and the HTTP status codes 408, 409,
+429 and 5xx. The wait before a retry grows exponentially, or is the time in `Retry-After`. A streamed answer
+is passed to a callback piece by piece. After the first piece, there is no retry, because the callback can't
+undo that piece.
 
 The endpoint is not trusted. The time and the size of an answer are limited, certificates are always
 checked, and an answer of the wrong form raises ModelError.
@@ -42,8 +43,8 @@ _MAX_WAIT_SECONDS = 30.0
 _MAX_ANSWER_BYTES = 64 * 2**20
 """The default size limit of an answer: a stream of 100,000 tokens takes about 25 MB."""
 _ENCODINGS = ("", "identity", "gzip", "deflate")
-"""Content encodings that are accepted. They grow by a factor of 1,000 at most. A few bytes of zstd or
-brotli can become gigabytes before the size can be checked."""
+"""The accepted content encodings. Decompression makes them at most about 1,000 times larger. A few
+bytes of zstd or brotli can become gigabytes before the size can be checked."""
 _MAX_INDEX = 10_000  # The highest `index` of a tool call in a stream: far more calls than any model makes
 UNREADABLE = "unreadable JSON"
 """The name of the only argument of a call whose arguments are not valid JSON, or nested too deeply. No tool
@@ -61,11 +62,11 @@ class OpenAICompatibleModel(Model):
         base_url: the URL without "/chat/completions", such as "http://localhost:8000/v1".
         model: the name of the model at that endpoint.
         api_key: sent as a bearer token; by default the environment variable OPENAI_API_KEY.
-        timeout_seconds: for a whole answer, streamed or not. Each retry has this time again. Looking up the
-            host's address is not limited.
-        retries: how often a failed call is tried again.
-        backoff_seconds: the longest wait before the first retry; it doubles with each further one.
-        stream: whether to stream the answer; always if `on_text` is given.
+        timeout_seconds: the time limit of a whole answer, streamed or not. Each retry has the same limit.
+            The DNS lookup of the host is not limited.
+        retries: how often a failed call is repeated at most.
+        backoff_seconds: the longest wait before the first retry. This wait doubles with each further retry.
+        stream: whether to stream the answer. With `on_text`, the answer is always streamed.
         on_text: called with each piece of the answer's text.
         options: further fields of the request, such as temperature or max_tokens.
         max_answer_bytes: a larger answer is refused with a ModelError; 64 MiB by default.
@@ -193,7 +194,7 @@ class OpenAICompatibleModel(Model):
 
     def _settings(self) -> dict[str, Any]:
         # Plain HTTP needs no certificates, and loading them can take longer than a local model's answer.
-        # Its context trusts none, so TLS can't be used by mistake without a check.
+        # The empty context trusts no certificate, so a TLS connection without a check is not possible.
         is_https = urlsplit(self._url).scheme == "https"  # urlsplit makes the scheme lower case
         return {
             "timeout": self._timeout,
@@ -214,7 +215,7 @@ class OpenAICompatibleModel(Model):
         return headers
 
     def _seconds_to_retry(self, attempt: int, answer: _Answer, problem: Exception) -> float | None:
-        """Return the seconds until the next attempt; None if there is none."""
+        """Return the seconds until the next attempt, or None if there must be no other attempt."""
         refused = isinstance(problem, ModelError) and not isinstance(problem, _IncompleteAnswer)
         is_final = refused and answer.status not in _RETRIED_STATUS
         if attempt >= self._retries or answer.passed_on or is_final:
@@ -222,7 +223,7 @@ class OpenAICompatibleModel(Model):
         requested = _retry_after_seconds(answer.retry_after)
         if requested is not None:
             return min(requested, _MAX_WAIT_SECONDS)
-        # Half of it is random, so that many clients do not retry at the same time.
+        # Half of the wait is random, so that many clients do not retry at the same time.
         longest: float = min(self._backoff * 2**attempt, _MAX_WAIT_SECONDS)
         return longest * random.uniform(0.5, 1.0)
 
@@ -243,7 +244,7 @@ class _Answer:
         self.status = 0
         self.retry_after = ""
         self.passed_on = False
-        """Whether a part of it was passed to `on_text`."""
+        """Whether a part of the answer was passed to `on_text`."""
         self._stream = stream
         self._on_text = on_text
         self._max_bytes = max_bytes
@@ -269,13 +270,13 @@ class _Answer:
         self._read_bytes += len(data)
         if self._read_bytes > self._max_bytes:
             self._unread.clear()
-            # A retry would most likely bring the same answer.
+            # A retry would most likely return the same answer, so set a status that is not retried.
             self.status = 200
             raise ModelError(f"the answer is larger than {self._max_bytes:,} bytes: raise max_answer_bytes")
         self._unread += data
         if not self._stream or b"\n" not in data:
             return False
-        # Not `splitlines`: a JSON text may hold characters that it treats as the end of a line.
+        # Not `splitlines`: it also splits at other line separators, which a JSON text may contain.
         *lines, last = self._unread.split(b"\n")
         self._unread = last
         return any([self._streamed.take(bytes(line)) for line in lines])
@@ -457,16 +458,16 @@ def _is_http(url: object) -> bool:
 
 # -- the time limit of calls that are not async -----------------------------------------------
 #
-# httpx limits each single read. A server that sends one byte now and then would never reach that limit, not
-# even in the headers. So each read and write gets only the time that is left of the whole answer.
+# httpx limits each single read. A server that sends single bytes slowly would never reach that limit, not
+# even in the headers. So the limit of each read and write is the time that is left for the whole answer.
 
 _deadlines = threading.local()
-_WRITE_BYTES = 65_536  # Bytes that are written with one limit
+_WRITE_BYTES = 65_536  # The most bytes of one write, so that the deadline is checked between writes
 
 
 @contextmanager
 def _deadline(seconds: float) -> Iterator[Callable[[], float]]:
-    """Limit the connections of this thread. The value returns the seconds that are left."""
+    """Set a deadline for the connections of this thread. Yield a function that returns the seconds left."""
     end = _deadlines.end = time.monotonic() + seconds
     try:
         yield lambda: end - time.monotonic()
@@ -486,10 +487,10 @@ def _left(timeout: float | None, error: type[Exception]) -> float | None:
 
 
 def _limit_reads(client: Any) -> None:
-    """Let the connections of an `httpx.Client` respect `_deadline`.
+    """Make the connections of an `httpx.Client` respect `_deadline`.
 
-    httpx has no public setting for this. Without its pools (in another version), only the time between two
-    pieces of a body is checked.
+    httpx has no public setting for this, so the code uses private attributes. If another version of httpx
+    does not have them, the deadline is only checked after each piece of a body.
     """
     import httpcore
 
@@ -539,7 +540,7 @@ def _limit_reads(client: Any) -> None:
         def sleep(self, seconds: float) -> None:
             self._backend.sleep(seconds)
 
-    # Also the transports of proxies, which come from the environment.
+    # `_mounts` holds the transports of the proxies that environment variables set.
     for transport in (client._transport, *client._mounts.values()):
         pool: Any = getattr(transport, "_pool", None)
         backend = getattr(pool, "_network_backend", None)

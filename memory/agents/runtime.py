@@ -1,12 +1,13 @@
-"""The agent loop: build the context, call the model, run its tools, until there is an answer.
+"""The agent loop: build the context, call the model and run its tools, until there is an answer.
 
-Each step is stored before the next one starts: the user's message before the first call of the model,
-tool calls with their results (in one transaction) before the next call, the answer before it is returned.
-At the end, all messages are stored in the memory as one batch.
+The loop stores each step in the session before the next step starts. The user's message is stored before
+the first call of the model. Tool calls and their results are stored, in one transaction, before the next
+call. The answer is stored before it is returned. At the end, the loop stores all messages in the memory as
+one batch.
 
-The loop ends with an answer, at a limit or with an error. The `Invocation` reports which, and the session
-can go on after each. Exceptions that are no `Exception` (a cancelled task, Ctrl-C) are raised, after the
-messages so far were stored.
+The loop ends with an answer, at a limit or with an error. `Invocation.stopped_by` says which. In each case
+the session can be continued. Exceptions that are not an `Exception` (a cancelled task, Ctrl-C) are raised
+after the messages so far were stored.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from memory.system import AgentMemorySystem
 
 _TITLE_WIDTH = 60
-"""Characters of a session's title: the beginning of its first message, as a list can show it."""
+"""The most characters of a session's title, so that it fits on one line of a list. The title is the start
+of the session's first message."""
 StoppedBy = Literal["answer", "limit", "error"]
 
 
@@ -52,11 +54,11 @@ class Invocation:
     tool_results: tuple[ToolResult, ...] = ()
     """The results of all tool calls, in order."""
     error: str = ""
-    """One line. With an answer: the messages could not be stored in the memory."""
+    """The error on one line, or empty. If there is an answer too, only storing the memories failed."""
     exception: Exception | None = None
     """The exception behind `error`, with its traceback."""
     finish_reason: str = ""
-    """The model's reason to end its answer: "length" means that it was cut off."""
+    """Why the model ended its answer: "length" means that the answer was cut off."""
     usage: Mapping[str, int] = field(default_factory=dict)
     """Token counts of all steps together, if the model reports them."""
     seconds: float = 0.0
@@ -91,13 +93,13 @@ class AgentRuntime:
         agent_id: owns the sessions and the memories.
         model: replies to contexts.
         sessions: stores the messages; by default a new store in RAM.
-        memory: searched for each question, and stores all messages; None for no memory.
+        memory: is searched for each question, and stores all messages; None for no memory.
         tools: the tools that the model may call; None for none.
-        builder: a context builder with these five settings, instead of sessions, memory, tools,
-            system_prompt and token_budget.
+        builder: a context builder of your own. Then do not pass sessions, memory, tools, system_prompt and
+            token_budget: the builder has them.
         system_prompt: the text that each context starts with.
         token_budget: the most tokens of a context; 8,000 by default.
-        max_steps: how often an invocation calls the model at most.
+        max_steps: the most calls of the model in one invocation.
     """
 
     def __init__(
@@ -174,9 +176,9 @@ class AgentRuntime:
         return self._no_answer()
 
     async def ainvoke(self, text: str, session_id: str | None = None) -> Invocation:
-        """Do what `invoke` does; other tasks run while it waits for the model or for a tool.
+        """Do what `invoke` does. Other tasks run while this one waits for the model or for a tool.
 
-        Files and memory are accessed in the event loop's thread, about a millisecond for each step.
+        Files and memory are accessed in the event loop's thread, which takes about 1 ms per step.
         Invocations that end at the same time store their memories in one commit.
         """
         with self._begin(text, session_id) as state:
@@ -205,7 +207,10 @@ class AgentRuntime:
 
     @contextmanager
     def _begin(self, text: str, session_id: str | None) -> Iterator[_InvocationState]:
-        """Store the user's message and hold the session: two invocations at once would mix messages."""
+        """Store the user's message and lock the session.
+
+        Without the lock, two invocations at the same time would mix their messages.
+        """
         start = time.perf_counter()
         if not isinstance(text, str) or not text.strip():
             raise InvalidAgentInput(f"the message is {short(text)}: use a string that is not empty")
@@ -235,7 +240,7 @@ class AgentRuntime:
         return self.builder.build(state.session_id, self.agent_id)
 
     def _validate_reply(self, state: _InvocationState, reply: Reply) -> Reply:
-        """Return a valid reply and count its tokens, or raise ModelError."""
+        """Return the reply if it is valid, and add its token counts to the state; else raise ModelError."""
         if not isinstance(reply, Reply):
             raise ModelError(f"{self.model.name} returned {short(reply)}: a model must return a Reply")
         if not isinstance(reply.content, str | None):
@@ -248,10 +253,10 @@ class AgentRuntime:
         return reply
 
     def _calls_message(self, reply: Reply) -> Message:
-        """Return the message with the tool calls, whose ids differ.
+        """Return the message with the tool calls. Each call has a different id.
 
-        It is checked before the tools run. If it could not be stored afterwards, the session would not
-        show what they did.
+        The message is checked before the tools run. If it could not be stored afterwards, the session would
+        not show what the tools did.
         """
         calls = tuple(reply.tool_calls)
         if len({call.id for call in calls}) < len(calls):
@@ -275,7 +280,7 @@ class AgentRuntime:
 
     @contextmanager
     def _record_interruption(self, state: _InvocationState, calls: Message) -> Iterator[None]:
-        """Store calls that are interrupted, with results that say so: their tools may have had effects."""
+        """Store interrupted calls, with results that say so: their tools may have had effects."""
         try:
             yield
         except BaseException:
@@ -312,7 +317,7 @@ class AgentRuntime:
         if result is not None:
             metadata["tool"] = result.name
             arguments = msgspec.json.encode(calls[result.call_id].arguments).decode()
-            # With its call: a result such as "3" alone would mean nothing later.
+            # Store the call with its result: a result such as "3" means nothing without the call.
             content = f"{result.name} {arguments}: {content}"
         return {
             "agent_id": self.agent_id,

@@ -1,7 +1,7 @@
 """Sessions and their messages in one SQLite file, as durable as the memory.
 
-Every call is one transaction. Once it returns, a killed process loses nothing of it. Threads may share one
-object, and processes one file.
+Every call is one transaction. After a call returns, its changes survive even if the process is killed.
+Threads may share one object, and processes may share one file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CREATE TABLE messages (
     PRIMARY KEY (session_id, number)) WITHOUT ROWID;
 """
 _COLUMNS = "id, agent_id, title, created_at, updated_at, archived, parent_id, message_count, metadata"
-# Inside the class, `list` is a method.
+# Aliases, because `list` is a method inside the class.
 Messages: TypeAlias = list[Message]
 Sessions: TypeAlias = list[Session]
 Rows: TypeAlias = list[Any]
@@ -113,9 +113,9 @@ class SessionStore:
             disk=durability == "disk",
             busy_timeout=busy_timeout_seconds,
             mode="rwc",
-            # `data_version` detects writes of others only if all reads and writes use one connection.
+            # `data_version` detects the writes of other connections only if this object uses a single one.
             single=True,
-            # A child would inherit busy sessions that its parent's threads never release there.
+            # A forked child would inherit `_busy_sessions`, and no thread of the child would release them.
             usable_in_child=False,
         )
         self._lock = self._connections.lock
@@ -127,7 +127,7 @@ class SessionStore:
             raise
 
     def _prepare(self) -> None:
-        # One read transaction: another process may be creating the tables at this time.
+        # Read all three in one transaction: another process may be creating the tables now.
         def look(db: sqlite3.Connection) -> tuple[int, int, bool]:
             with db:
                 db.execute("BEGIN")
@@ -166,7 +166,7 @@ class SessionStore:
     ) -> Session:
         """Store a new session, empty or with its first messages, and return it.
 
-        id: a text of your own; a random one by default. InvalidAgentInput if it exists already
+        id: the session's id; a new unique id by default. InvalidAgentInput if a session has this id already
         """
         now = time.time()
         values: dict[str, Any] = {
@@ -198,7 +198,7 @@ class SessionStore:
         return session
 
     def get(self, session_id: str) -> Session:
-        """Return a session; UnknownSession if there is none."""
+        """Return a session, or raise UnknownSession."""
         rows = self._fetch(f"SELECT {_COLUMNS} FROM sessions WHERE id = ?", (session_id,))
         if not rows:
             raise _unknown(session_id)
@@ -212,7 +212,7 @@ class SessionStore:
         limit: int | None = None,
         offset: int = 0,
     ) -> Sessions:
-        """Return sessions, the last used first; `archived=None` returns archived and other sessions."""
+        """Return sessions, the last used first. `archived=None` returns archived and active sessions."""
         _check_number("offset", offset)
         if limit is not None:
             _check_number("limit", limit)
@@ -234,7 +234,7 @@ class SessionStore:
         ]
 
     def fork(self, session_id: str, at: int | None = None, title: str | None = None) -> Session:
-        """Create a session that starts with the first `at` messages of another (default: all of them)."""
+        """Create a session with copies of the first `at` messages of another session (default: all)."""
         if at is not None:
             _check_number("at", at)
 
@@ -267,7 +267,7 @@ class SessionStore:
         return self._connections.write(copy)
 
     def archive(self, session_id: str, archived: bool = True) -> Session:
-        """Hide a session from `list`, or show it again; its messages stay."""
+        """Hide a session from `list`, or show it again. Its messages are kept."""
         return self._change(session_id, "archived", int(bool(archived)))
 
     def rename(self, session_id: str, title: str) -> Session:
@@ -277,7 +277,7 @@ class SessionStore:
         return self._change(session_id, "title", title)
 
     def delete(self, session_id: str) -> bool:
-        """Delete a session and its messages; return False if there is none."""
+        """Delete a session and its messages. Return False if there is no such session."""
 
         def remove(db: sqlite3.Connection) -> bool:
             self._recent_messages.drop(session_id)
@@ -289,7 +289,7 @@ class SessionStore:
     # -- messages -----------------------------------------------------------------------------
 
     def append(self, session_id: str, *messages: Message) -> int:
-        """Add messages at the end, all or none; return how many the session has then."""
+        """Append messages, all or none. Return how many messages the session has now."""
         bodies = [_encode(message) for message in messages]
         with self._lock:
             count = self._append(session_id, bodies)
@@ -313,7 +313,7 @@ class SessionStore:
     def messages(
         self, session_id: str, *, start: int = 0, stop: int | None = None, last: int | None = None
     ) -> Messages:
-        """Return messages in order: from number `start` up to, not including, `stop`; or the `last` n."""
+        """Return the messages from `start` up to, but not including, `stop`; or the `last` n messages."""
         _check_number("start", start)
         if last is not None:
             _check_number("last", last)
@@ -334,9 +334,9 @@ class SessionStore:
         return [_decode(row[0]) for row in rows]
 
     def news(self, session_id: str, known: int) -> tuple[float, Messages]:
-        """Return when the session was created, and its messages from number `known` on.
+        """Return when the session was created, and its messages from position `known` on.
 
-        A session that was deleted and created again with the same id has another time of creation.
+        If a session was deleted and created again with the same id, its creation time differs.
         """
         written = self.just_written(session_id, known)
         if written is not None:
@@ -353,7 +353,7 @@ class SessionStore:
     def just_written(self, session_id: str, known: int) -> tuple[float, Messages] | None:
         """Return the same as `news` without reading the file, or None if that is not possible.
 
-        It is possible if this object wrote the messages lately and no other connection has written since.
+        This is possible if this object wrote the messages recently and no other connection wrote later.
         """
         with self._lock:
             tail = self._recent_messages.get(session_id, self._connections.data_version())
@@ -381,7 +381,10 @@ class SessionStore:
 
     @contextmanager
     def alone(self, session_id: str) -> Iterator[None]:
-        """Hold a session for one invocation; InvalidAgentInput if another one of this object holds it."""
+        """Lock a session for one invocation. Raise InvalidAgentInput if another invocation holds the lock.
+
+        The lock is only known to this object, not to other processes.
+        """
         with self._lock:
             if session_id in self._busy_sessions:
                 raise InvalidAgentInput(
@@ -478,7 +481,7 @@ def _session(row: Sequence[Any]) -> Session:
 
 
 def _encode(message: Message) -> bytes:
-    """Encode a message as a JSON list: smaller and faster than an object, and only this module reads it."""
+    """Encode a message as a JSON list, which is smaller and faster than a JSON object."""
     if not isinstance(message, Message):
         raise InvalidAgentInput(f"{short(message)} is not a Message: use memory.agents.Message")
     result = message.tool_result

@@ -48,12 +48,12 @@ from memory.errors import short
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # the names that OpenAI's and Anthropic's interfaces accept
 _MAX_AT_ONCE = 32
-"""Functions that one reply runs at the same time: more than a model usually calls. The others wait. Also
-the number of idle threads that are kept for later calls."""
+"""The most functions of one reply that run at the same time: more than a model usually calls. Further calls
+wait. This is also the most idle threads that are kept for later calls."""
 _MAX_THREADS = 512
-"""Threads of all replies together, with those that hang. More calls wait until one of them is free."""
+"""The most threads of all replies together, including threads that hang. Further calls wait."""
 _GRACE_SECONDS = 1.0
-"""How long a cancelled async tool may clean up. After that the registry no longer waits for it."""
+"""How long a cancelled async tool may clean up. After this time the registry does not wait for the tool."""
 
 
 class _Schema(GenerateJsonSchema):
@@ -64,7 +64,7 @@ class _Schema(GenerateJsonSchema):
     def encode_default(self, dft: Any) -> Any:
         try:
             return super().encode_default(dft)
-        except UnicodeDecodeError as problem:  # of bytes, in some versions of pydantic
+        except UnicodeDecodeError as problem:  # a default of type bytes, in some versions of pydantic
             raise pydantic_core.PydanticSerializationError(str(problem)) from None
 
 
@@ -77,9 +77,9 @@ class Tool:
     description: str
     """Tells the model what the tool does."""
     function: Callable[..., Any]
-    """May be async. Its parameters need names that the model can pass."""
+    """May be async. The model passes all arguments by name."""
     timeout_seconds: float | None = None
-    """None for no limit. A function that is not async can't be stopped: its thread goes on."""
+    """None for no limit. A function that is not async can't be stopped: its thread runs to the end."""
 
     @classmethod
     def of(
@@ -114,8 +114,8 @@ class Tool:
                 f"tool {self.name}: the types of its signature can't be read: {problem}"
             ) from None
         descriptions = _parameter_descriptions(self.function)
-        # The fields have neutral names, and the parameters are their aliases: a parameter may be named
-        # `copy` or `_x`, but a field of a pydantic model may not.
+        # The fields are named p0, p1, …, and the names of the parameters are their aliases: a parameter may
+        # be named `copy` or `_x`, but a field of a pydantic model may not.
         fields: dict[str, Any] = {}
         for number, (name, parameter) in enumerate(parameters.items()):
             if parameter.kind in (
@@ -187,7 +187,7 @@ class ToolRegistry:
     deny: Sequence[str] = ()
     """Shell patterns of the names that may not be used, even if `allow` matches them."""
     timeout_seconds: float | None = None
-    """The time limit of tools that have none of their own; None for no limit."""
+    """The time limit of tools without a limit of their own; None for no limit."""
     _tools: dict[str, Tool] = field(default_factory=dict)
     _version: int = 0
 
@@ -203,7 +203,7 @@ class ToolRegistry:
         return (self._version, *self.allow, "", *self.deny)
 
     def tool(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Add a function as a tool and return it unchanged: use it as a decorator."""
+        """Add a function as a tool and return the function unchanged. Use this as a decorator."""
         self.add(function)
         return function
 
@@ -251,10 +251,10 @@ class ToolRegistry:
     # -- running ------------------------------------------------------------------------------
 
     def run(self, *calls: ToolCall) -> list[ToolResult]:
-        """Run calls at the same time, each with its own time limit. Return the results in their order.
+        """Run calls at the same time, each with its own time limit. Return the results in the calls' order.
 
-        At most 32 calls run at once. A further one starts, and its time too, when another has ended or has
-        missed its limit.
+        At most 32 calls run at once. The next call starts when a running call ends or exceeds its limit.
+        The time of a call is measured from its own start.
         """
         if len(calls) == 1 and not self._needs_thread(calls[0]):
             return [self._run_here(calls[0], None)]
@@ -273,7 +273,7 @@ class ToolRegistry:
                 if future.done():
                     results[number] = future.result()
                 elif now >= self._end(call, start):
-                    future.cancel()  # if no thread was free, it never starts
+                    future.cancel()  # a call that still waits for a thread never starts
                     results[number] = _timed_out(call, self._limit(call), start)
                 else:
                     continue
@@ -283,19 +283,19 @@ class ToolRegistry:
     def _seconds_to_next_limit(
         self, calls: Sequence[ToolCall], running: Mapping[Future[ToolResult], tuple[int, float]]
     ) -> float | None:
-        """Return the seconds until the first of the running calls misses its limit; None without limits."""
+        """Return the seconds until the first running call exceeds its limit; None without limits."""
         end = min([self._end(calls[number], start) for number, start in running.values()])
         return None if end == math.inf else max(0.0, end - time.perf_counter())
 
     def _end(self, call: ToolCall, start: float) -> float:
-        """Return when `run` stops waiting for a call."""
+        """Return the time, in seconds of `perf_counter`, at which `run` stops waiting for a call."""
         limit = self._limit(call)
         if limit is None:
             return math.inf
         return start + limit + (_GRACE_SECONDS if self._is_async(call) else 0.0)
 
     async def arun(self, *calls: ToolCall) -> list[ToolResult]:
-        """Do what `run` does without blocking the event loop. Coroutines all run at the same time."""
+        """Do what `run` does without blocking the event loop. Async tools have no limit of 32."""
         if len(calls) == 1:
             return [await self._arun_one(calls[0])]
         places = asyncio.Semaphore(_MAX_AT_ONCE)
@@ -341,7 +341,7 @@ class ToolRegistry:
             return _failed(call, problem, start)
 
     def _needs_thread(self, call: ToolCall) -> bool:
-        """Return whether a call needs its own thread: to be timed, or for an event loop of its own."""
+        """Return whether a call needs its own thread: for its time limit, or for its own event loop."""
         return self._limit(call) is not None or (self._is_async(call) and _has_event_loop())
 
     def _is_async(self, call: ToolCall) -> bool:
@@ -356,9 +356,10 @@ class ToolRegistry:
 
 # -- threads ----------------------------------------------------------------------------------
 #
-# Not the pool of concurrent.futures: the program would wait at its end for tools that hang, and a few of
-# them would use up its threads. Here a reply has at most _MAX_AT_ONCE running calls. A call that misses its
-# limit gives up its place, so tools that hang stop others only when _MAX_THREADS hang.
+# This replaces the pool of concurrent.futures. With that pool, the program would wait at exit for tools
+# that hang, and a few such tools would block all its threads. Here a reply has at most _MAX_AT_ONCE running
+# calls. A call that exceeds its limit no longer counts, so other calls are blocked only if _MAX_THREADS
+# calls hang.
 
 _Task = tuple[Variables, Callable[..., ToolResult], tuple[Any, ...], "Future[ToolResult]"]
 
@@ -378,7 +379,7 @@ _threads = _Threads()
 
 
 def _in_thread(work: Callable[..., ToolResult], *arguments: Any) -> Future[ToolResult]:
-    """Run `work` in an idle thread or in a new one; or in the next that is free, if there are too many."""
+    """Run `work` in an idle thread or in a new one. If _MAX_THREADS run already, wait for a free thread."""
     threads = _threads
     future: Future[ToolResult] = Future()
     task: _Task = (copy_context(), work, arguments, future)
@@ -402,7 +403,7 @@ def _in_thread(work: Callable[..., ToolResult], *arguments: Any) -> Future[ToolR
 
 
 def _serve(threads: _Threads, mailbox: SimpleQueue[_Task]) -> None:
-    """Run tasks, until enough other threads are idle."""
+    """Run tasks in a loop. End this thread when enough other threads are idle."""
     while True:
         variables, work, arguments, future = mailbox.get()
         result: ToolResult | BaseException | None = None
@@ -412,7 +413,7 @@ def _serve(threads: _Threads, mailbox: SimpleQueue[_Task]) -> None:
                 result = variables.run(work, *arguments)
             except BaseException as problem:
                 result = problem
-        with threads.lock:  # before the result is passed on, so that the next call finds this thread
+        with threads.lock:  # before the result is set, so that the next call can use this thread
             stays = True
             if threads.waiting:
                 mailbox.put(threads.waiting.popleft())
@@ -431,7 +432,7 @@ def _serve(threads: _Threads, mailbox: SimpleQueue[_Task]) -> None:
 
 
 def _forget_threads() -> None:
-    """Start without threads in a forked child: it has none of its parent's."""
+    """Reset the threads in a forked child, which does not have its parent's threads."""
     global _threads
     _threads = _Threads()
 
@@ -455,7 +456,7 @@ async def _await(value: Any) -> Any:
 
 
 class _TimedOut(Exception):
-    """A generator had more values when the limit of its tool had passed."""
+    """The time limit of a tool passed before its generator ended."""
 
 
 async def _collect(values: AsyncGenerator[Any], limit: float | None, start: float) -> list[Any]:
@@ -469,7 +470,7 @@ async def _collect(values: AsyncGenerator[Any], limit: float | None, start: floa
     except TimeoutError:
         if timeout.expired():
             raise _TimedOut from None
-        raise  # the tool's own
+        raise  # the tool itself raised this TimeoutError
     return collected
 
 
@@ -495,7 +496,7 @@ _abandoned: set[asyncio.Task[ToolResult]] = set()
 async def _call_async(tool: Tool, call: ToolCall, limit: float | None, start: float) -> ToolResult:
     if limit is None:
         return await _outcome(tool, call, limit, start)
-    # A separate task, because it can be abandoned if it goes on after it was cancelled.
+    # Use a separate task: if the tool ignores its cancellation, the task can be abandoned.
     task = asyncio.create_task(_outcome(tool, call, limit, start))
     try:
         await asyncio.wait((task,), timeout=limit)
@@ -532,7 +533,7 @@ def _succeeded(call: ToolCall, value: Any, limit: float | None, start: float) ->
     if inspect.isgenerator(value):
         value = _list_of(cast("Generator[Any]", value), limit, start)
     result = _result(call, _as_text(value), False, start)
-    # The limit may have passed unnoticed: during the wait for another tool, or in a blocked event loop.
+    # Check the limit again: nobody checks it during the wait for another tool or in a blocked event loop.
     return result if limit is None or result.seconds <= limit else _timed_out(call, limit, start)
 
 
@@ -596,7 +597,7 @@ _PARAMETER = re.compile(r"\*{0,2}(\w+)(?: *\([^)]*\))? *: *(.*)")
 
 
 def _parameter_descriptions(function: Callable[..., Any]) -> dict[str, str]:
-    """Return the descriptions in the docstring's Args section. More indented lines continue one."""
+    """Return the descriptions in the docstring's Args section. Lines with more indentation continue one."""
     text = inspect.getdoc(function) or ""
     heading = re.search(r"^(?:Args|Arguments|Parameters):[ \t]*$", text, re.M)
     if heading is None:

@@ -1,1 +1,1 @@
-"""Adapters for other frameworks, one module for each. Only that module imports its framework."""
+"""Adapters for other frameworks. Each framework has one module, and only that module imports it."""

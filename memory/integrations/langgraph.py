@@ -1,12 +1,12 @@
-"""A LangGraph store on an AgentMemorySystem: durable, and searched by words and meaning.
+"""A LangGraph store that uses an AgentMemorySystem: durable, with search by words and by meaning.
 
     store = AgentMemoryStore(memory)
     graph = builder.compile(store=store)
 
-An item is one memory. Its content is the item's value, its id is made of namespace and key, and the store's
-own fields are in its metadata, under "langgraph". Each field that is indexed separately (`index=["title"]`)
-is one more memory, a part. A part counts only while its item lists it. So a writer that is killed halfway
-leaves at most parts that no search returns.
+Each item is stored as one memory. The memory's content is the item's value, and its id consists of
+namespace and key. The store's own fields are in the memory's metadata, under "langgraph". Each field that is
+indexed separately (`index=["title"]`) is stored as one more memory, called a part. A search ignores parts
+that their item does not list. So if a writer is killed halfway, no search returns the parts that it left.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _OURS = "langgraph"
 """The metadata key of the store's own fields:
 
 item: True in an item, absent in a part
-in: the namespace and all above it; see `_marks`
+in: the namespace and all its parent namespaces; see `_marks`
 found: True if a search may match this memory's content
 parts: the hashes of the item's parts
 mortal, ttl, expires_at: only in an item with a `ttl`
@@ -71,11 +71,12 @@ _PART_SUFFIX = 17
 class AgentMemoryStore(BaseStore):
     """LangGraph's `BaseStore` on an open `AgentMemorySystem`. The caller closes the system.
 
-    A search without a query returns the newest items first. A search with one ranks by words and meaning;
-    items that are not indexed come last, without a score. An item whose `ttl` (minutes since its last use)
-    has passed is not returned any more, and `sweep_ttl()` deletes it.
+    A search without a query returns the newest items first. A search with a query ranks items by words and
+    meaning; items that are not indexed come last, without a score. The `ttl` of an item is in minutes since
+    its last use. After that time the item is not returned, and `sweep_ttl()` deletes it.
 
     Args:
+        system: stores the items.
         agent_id: the agent that owns the items.
         fields: the paths that are indexed if `put` has no `index`; by default the whole value.
         ttl: LangGraph's settings for the lifetime of items.
@@ -95,7 +96,7 @@ class AgentMemoryStore(BaseStore):
         self.agent_id = agent_id
         self.fields = [_WHOLE] if fields is None else list(fields)
         self.ttl_config = ttl
-        self._putting = threading.Lock()  # to replace an item and its parts takes several calls
+        self._putting = threading.Lock()  # held while several calls replace an item and its parts
         self._swept_at = system.clock.now()
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
@@ -117,7 +118,7 @@ class AgentMemoryStore(BaseStore):
         if puts:
             with self._putting:
                 while not self._put(puts):
-                    pass  # another process changed an item meanwhile: try again
+                    pass  # another process changed an item at the same time: try again
         self._sweep_if_due()
         return results
 
@@ -126,7 +127,7 @@ class AgentMemoryStore(BaseStore):
         return await asyncio.to_thread(self.batch, list(ops))
 
     def sweep_ttl(self) -> int:
-        """Delete the items whose `ttl` has passed; return how many."""
+        """Delete the items whose `ttl` has passed. Return how many were deleted."""
         with self._putting:
             self._swept_at = self.system.clock.now()
             limited = self.system.retrieve_by_attributes(self.agent_id, {f"{_OURS}.mortal": True})
@@ -173,7 +174,7 @@ class AgentMemoryStore(BaseStore):
     def _ranked(
         self, op: SearchOp, query: str, prefix: Namespace, wanted: int
     ) -> list[tuple[MemoryEntry, float]]:
-        """Return the best items and their scores; the score of an item is that of its best part."""
+        """Return the best items and their scores. The score of an item is the score of its best part."""
         filters = {**_within(prefix), f"{_OURS}.found": True}
 
         def attempt(k: int) -> tuple[list[tuple[MemoryEntry, float]], bool]:
@@ -191,7 +192,7 @@ class AgentMemoryStore(BaseStore):
         return _until_enough(attempt, wanted)
 
     def _owners(self, parts: Sequence[MemoryEntry]) -> dict[str, MemoryEntry]:
-        """Return the items of some parts, by the part's id. Skip parts that their item no longer lists."""
+        """Return the item of each part, by the part's id. Skip parts that their item no longer lists."""
         ids = list(dict.fromkeys(part.id[:-_PART_SUFFIX] for part in parts))
         items = {item.id: item for item in self.system.get_many(self.agent_id, ids) if item is not None}
         listed = {id_: set(_part_ids(item)) for id_, item in items.items()}
@@ -204,9 +205,9 @@ class AgentMemoryStore(BaseStore):
     def _listed(
         self, prefix: Namespace, condition: Mapping[str, Any] | None, wanted: int | None
     ) -> list[MemoryEntry]:
-        """Return the items of a namespace and of those below it, newest first."""
+        """Return the items of a namespace and of its child namespaces, newest first."""
         filters: dict[str, Any] = {**_within(prefix), f"{_OURS}.item": True}
-        # The system can filter by equal texts, so that fewer items are read.
+        # The system itself can compare texts for equality, so fewer items are read.
         filters |= {
             key: value
             for key, value in (condition or {}).items()
@@ -221,7 +222,7 @@ class AgentMemoryStore(BaseStore):
         return attempt(None)[0] if wanted is None else _until_enough(attempt, wanted)
 
     def _fits(self, entry: MemoryEntry, prefix: Namespace, condition: Mapping[str, Any] | None) -> bool:
-        # Check namespace and marks again: a value may contain what looks like such metadata.
+        # Check namespace and marks again: an item's value may contain keys that look like this metadata.
         return (
             "item" in _ours_of(entry)
             and _name_of(entry)[0][: len(prefix)] == prefix
@@ -244,9 +245,9 @@ class AgentMemoryStore(BaseStore):
     # -- writing ------------------------------------------------------------------------------
 
     def _put(self, puts: Mapping[str, PutOp]) -> bool:
-        """Store, replace and delete items; return False if another process changed one meanwhile.
+        """Store, replace and delete items. Return False if another process changed an item meanwhile.
 
-        Parts are stored before the item that lists them, and deleted after it.
+        Parts are stored before the item that lists them, and are deleted after the item.
         """
         system, agent = self.system, self.agent_id
         known = {entry.id: entry for entry in system.get_many(agent, list(puts)) if entry is not None}
@@ -349,7 +350,7 @@ def _check_namespace(namespace: Sequence[str]) -> Namespace:
 
 
 def _id_of(namespace: Namespace, key: str) -> str:
-    """Return namespace and key as text; a hash of it if that is too long for an id."""
+    """Return namespace and key as one text, or its hash if the text is too long for an id."""
     name = ".".join(namespace) + _END + key
     if len(name) + _PART_SUFFIX <= MAX_NAME:
         return name
@@ -365,7 +366,7 @@ def _name_of(item: MemoryEntry) -> tuple[Namespace, str]:
 
 
 def _marks(namespace: Namespace) -> dict[str, bool]:
-    """Return the namespace and all above it as attributes: filters see them, text searches do not."""
+    """Return a namespace and its parents as attributes: filters use them, text searches do not."""
     return {".".join(namespace[:depth]): True for depth in range(len(namespace) + 1)}
 
 
@@ -382,7 +383,7 @@ def _part_ids(item: MemoryEntry) -> list[str]:
 
 
 def _texts_at(value: dict[str, Any], paths: Sequence[str]) -> list[str]:
-    """Return the texts that are indexed separately: those at all paths but "$", each once."""
+    """Return the texts that are indexed separately: at all paths except "$", without duplicates."""
     texts = (text for path in paths if path != _WHOLE for text in get_text_at_path(value, path))
     return list(dict.fromkeys(text for text in texts if text))
 
@@ -447,7 +448,7 @@ def _compares(value: Any, sign: str, bound: Any) -> bool:
 
 
 def _until_enough(attempt: Callable[[int], tuple[list[_T], bool]], wanted: int) -> list[_T]:
-    """Call `attempt` with a growing k until it returns enough results, or all there are."""
+    """Call `attempt` with a growing k until it returns enough results or all existing results."""
     k = wanted
     while True:
         found, is_all = attempt(k)
