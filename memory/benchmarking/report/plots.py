@@ -217,7 +217,8 @@ def _groups(frame: DataFrame, names: list[str]) -> list[tuple[str, DataFrame]]:
 
 
 def _is_missing(value: Any) -> bool:
-    return value is None or value != value or str(value) in ("", "<NA>")
+    # First by its text: comparing a missing value of pandas (`<NA>`) raises.
+    return value is None or str(value) in ("", "<NA>") or value != value
 
 
 def _draw(axes: Axes, lines: list[_PlotLine], x: str) -> None:
