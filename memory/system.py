@@ -27,6 +27,7 @@ from memory._base.checks import (
 )
 from memory._base.content import leaves_of
 from memory._base.finite_clock import FiniteClock
+from memory._base.weak_list import WeakList
 from memory._base.yielding import BACKGROUND_PAUSE_SECONDS, low_priority, yield_lock
 from memory._read.check_report import CheckReport
 from memory._read.entry_cache import EntryCache
@@ -818,7 +819,7 @@ def _shut_down(
         indexes.start_empty()
 
 
-_open_systems: weakref.WeakSet[AgentMemorySystem] = weakref.WeakSet()
+_open_systems: WeakList[AgentMemorySystem] = WeakList()
 
 
 def _after_fork_in_child() -> None:

@@ -14,6 +14,9 @@ from subprocesses import run_python
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 import interrupts
 
+# Python drops an interrupt that comes while it frees an object, and reports it.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 
 @pytest.fixture
 def own_timer() -> Iterator[None]:

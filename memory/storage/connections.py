@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeVar
 
+from memory._base.weak_list import WeakList
 from memory.errors import StoreReadOnly
 
 _MAX_FORK_WAIT_SECONDS = 10.0
@@ -577,7 +578,7 @@ def is_open(path: Path) -> bool:
     return any(known._path == path and known._unusable is None for known in list(_all_connections))
 
 
-_all_connections: weakref.WeakSet[Connections] = weakref.WeakSet()
+_all_connections: WeakList[Connections] = WeakList()
 _one_fork_at_a_time = threading.Lock()
 _forking: list[Connections] = []
 
