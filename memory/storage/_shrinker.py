@@ -35,7 +35,11 @@ class Shrinker:
         self._connections = connections
 
     def shrink(self) -> Iterator[int]:
-        if self._connections.read_only or not self._is_worth_it():
+        if self._connections.read_only:
+            return
+        if self._connections.log_holds_deleted and self._connections.checkpoint() == 0:
+            self._connections.log_holds_deleted = False
+        if not self._is_worth_it():
             return
         while self._connections.checkpoint() <= _MAX_LOG_PAGES:
             for _ in range(_SLICES_A_CHECKPOINT):

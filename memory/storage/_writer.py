@@ -121,7 +121,10 @@ class SQLiteWriter:
         self._refresh_versions()
         try:
             try:
-                return self._connections.write(work, frees_space=frees_space)
+                result = self._connections.write(work, frees_space=frees_space)
+                if frees_space:
+                    self._connections.log_holds_deleted = True
+                return result
             finally:
                 self._versions.end_all()
         finally:  # once more, for an interrupt that came in the middle of the first time

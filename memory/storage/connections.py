@@ -90,6 +90,8 @@ class Connections:
         self._single = single or path is None
         self._usable_in_child = usable_in_child
         self.read_only = mode == "ro"
+        self.log_holds_deleted = False
+        """Whether this process has deleted rows since the log was last truncated; it still holds them."""
         self._special = self._single or self.read_only
         self._after_checkpoint = after_checkpoint
         self._unusable: Callable[[], Exception] | None = None

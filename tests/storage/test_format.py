@@ -273,3 +273,16 @@ def test_a_name_is_gone_from_the_file_with_the_last_memory(tmp_path: Path) -> No
     other.close()
     for file in tmp_path.iterdir():
         assert name.encode() not in file.read_bytes()
+
+
+def test_one_maintenance_removes_deleted_text_from_all_files(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "m.db")
+    words = [f"secret-{number:03d}-{number * 7919:08x}" for number in range(60)]
+    add(store, [row(str(number), body=word.encode()) for number, word in enumerate(words)])
+    store.delete("ann", ["7", "8"])
+    held = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert words[7].encode() in held, "the log still has it"
+    list(store.shrink())
+    held = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert [word for word in words if word.encode() not in held] == words[7:9]
+    store.close()
