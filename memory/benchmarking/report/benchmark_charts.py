@@ -1,4 +1,4 @@
-"""The charts, goals and sentences that a report shows for a benchmark."""
+"""How a report presents a benchmark: its charts, its goals, and its place on the page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memory.benchmarking.report.makers import make_chart
 
 
 def presentation_of(gathered: GatheredResults) -> Presentation:
-    """Return how to present a benchmark: as its run stored it, else as this package declares it."""
+    """Return the presentation of a benchmark: the one stored in its run, else the one of this package."""
     for _, loaded in gathered.results:
         stored = stored_presentation(loaded.result.metadata)
         if stored is not None:
@@ -24,12 +24,12 @@ def charts_of(gathered: GatheredResults) -> list[Chart]:
     """Return the charts of a benchmark, without those that have nothing to show."""
     presentation = presentation_of(gathered)
     charts = (make_chart(spec, gathered, presentation.goals) for spec in presentation.charts)
-    # All declared charts may be empty: a stored result can be of another benchmark of the same name.
+    # All declared charts may be empty: a stored result can come from another benchmark of the same name.
     return [chart for chart in charts if chart] or default_charts(gathered, presentation.goals)
 
 
 def order_of(gathered: GatheredResults) -> tuple[int, str, int]:
-    """Return a sort key for the benchmarks of a page: the built-in ones in their order, then the others."""
+    """Return a sort key for benchmarks: built-in ones as in the documentation, then others."""
     names = [*built_in()]
     return (
         ORDER.index(gathered.category) if gathered.category in ORDER else len(ORDER),

@@ -1,4 +1,4 @@
-"""A chart as an HTML figure: title, findings, legend, panels, and its data as a table."""
+"""A chart as an HTML figure: title, findings, legend, panels, and a table of its data."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from memory.benchmarking.report.svg import COLOURS, SHAPES, draw, x_text
 from memory.benchmarking.text.display import NOTHING, figure_text, with_interval
 
 MOST_KEYS = 12
-"""Number of lines and sources for which charts.css has rules to hide them."""
+"""charts.css has rules to hide this many lines and this many sources."""
 
 
 def figure(chart: Chart, sources: Sequence[str] = ("",)) -> Markup:
-    """Return the whole figure. `sources` are the names of the runs or targets, by a line's `source`."""
+    """Return the whole figure. `sources` holds the names of runs or targets; `Line.source` is the index."""
     several = len(sources) > 1
     return element(
         "figure",
@@ -44,7 +44,7 @@ def _panel(chart: Chart, panel: Panel, sources: Sequence[str]) -> Markup:
 
 
 def _legend(chart: Chart, sources: Sequence[str]) -> Markup | None:
-    """Return a button for each line, which charts.js enables, and the dash of each source."""
+    """Return a button for each line, which charts.js enables, and a sample of the dash of each source."""
     names = chart.names
     keys: list[Markup] = []
     if len(names) > 1:
@@ -67,7 +67,7 @@ def _legend(chart: Chart, sources: Sequence[str]) -> Markup | None:
 
 
 def _sample(colour: int, source: int, drawn: str, shape: int | None = None) -> Markup:
-    """Draw a short piece of a line with its marker."""
+    """Draw a short piece of a line with its marker, for the legend."""
     shape = colour if shape is None else shape
     line = element("path", class_="stroke", d="M1 7H25") if drawn != "dots" else None
     mark = element("use", class_="pt", href=f"#m{shape % len(SHAPES)}", x=13, y=7)

@@ -1,7 +1,7 @@
-"""The content of a chart, apart from how it is drawn: panels with lines of points with intervals.
+"""The content of a chart, without how it is drawn. A chart has panels, a panel lines, and a line points.
 
 `svg.py` draws a chart, and `chart_html.py` adds its legend and its data. `benchmark_charts.py` makes charts
-from results; this module does not depend on benchmarks.
+from results. This module does not depend on benchmarks.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Scale = Literal["linear", "log", "nines", "names"]
-"""`nines` is for percentiles: 90 to 99 takes as much room as 99 to 99.9. `names` has one place per name."""
+"""`nines` is for percentiles: 90 to 99 takes as much room as 99 to 99.9. `names` is for a list of names."""
 Drawn = Literal["line", "curve", "dots", "fit"]
 """`line` has markers, `curve` only small dots, `dots` only markers, and `fit` is a dashed fitted line."""
 
 WIDTH = 360
 """Width of a panel, in pixels."""
 LOG_FROM = 1.5
-"""Values that span more decades than this get a logarithmic axis: a linear one hides the small ones."""
+"""Values that span more decades than this get a logarithmic axis: a linear axis would hide small values."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Point:
     rounds: tuple[float, ...] = ()
     """The figure of each round, for computations over rounds."""
     text: str = ""
-    """A name that stands beside the point and in the table, such as that of a codec."""
+    """A name that is shown beside the point and in the table, such as the name of a codec."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Line:
     source: int = 0
     drawn: Drawn = "line"
     colour: int | None = None
-    """None: chosen by the order of the names in the chart."""
+    """The number of the colour; if None, it follows from the order of the names in the chart."""
 
 
 @dataclass(frozen=True)
@@ -84,17 +84,17 @@ class Chart:
     findings: tuple[str, ...] = ()
     """Sentences that say what the chart shows."""
     note: str = ""
-    """How to read it."""
+    """How to read the chart."""
     horizontal: bool = False
     """The x axis goes down and the y axis to the right, which leaves room for long names."""
     limits: tuple[tuple[float, str], ...] = ()
-    """Values of y with a name, drawn as lines across, such as a goal."""
+    """Values of y, such as a goal, with their names. Each is drawn as a line across the panel."""
     width: int = WIDTH
     """Width of a panel, in pixels."""
 
     @property
     def names(self) -> list[str]:
-        """The distinct names of the lines, without fitted ones. Their order gives the colours."""
+        """The distinct names of the lines, without fitted lines. Their order determines the colours."""
         return [*dict.fromkeys(line.name for line in self.lines if line.drawn != "fit")]
 
     @property
@@ -120,7 +120,7 @@ class Chart:
 
 
 def fitting_scale(values: Iterable[float]) -> Scale:
-    """Return `log` if all values are positive and span decades, else `linear`."""
+    """Return `log` if all values are positive and span more than `LOG_FROM` decades, else `linear`."""
     found = [value for value in values if math.isfinite(value)]
     if found and min(found) > 0 and math.log10(max(found) / min(found)) > LOG_FROM:
         return "log"
@@ -143,7 +143,7 @@ def thinned(points: tuple[Point, ...], most: int) -> tuple[Point, ...]:
 
 
 def averaged(points: tuple[Point, ...], most: int) -> tuple[Point, ...]:
-    """Return at most `most` points, each the mean of its neighbours, so that no peak is dropped."""
+    """Return at most `most` points, each the mean of several neighbours: no point is simply left out."""
     if len(points) <= most:
         return points
     found = []

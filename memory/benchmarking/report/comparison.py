@@ -1,4 +1,4 @@
-"""The comparison page: runs, or targets of a run, side by side. Differences come first."""
+"""The comparison page: runs, or targets of a run, side by side. It starts with the differences."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from memory.benchmarking.text.display import with_interval
 from memory.benchmarking.verdicts.records import Comparison
 
 MOST_CLEAR = 40
-"""How many differences between targets are listed."""
+"""The largest number of differences between targets that are listed."""
 _TONES = {"regressed": "bad", "improved": "good", "inconclusive": "warn"}
 
 
@@ -53,9 +53,9 @@ def comparison_page(
     *,
     problems: Iterable[Exception] = (),
 ) -> str:
-    """Return the page. The first source is the base of the others.
+    """Return the page. The other sources are compared with the first.
 
-    `runs` are the runs of the results by id; `problems` are results that could not be read.
+    `runs` holds the runs of the results by id; `problems` holds the errors of results that can't be read.
     """
     sources, numbered = sources_of(results, runs)
     gathered = sort_benchmarks(gather(numbered))
@@ -78,7 +78,7 @@ def comparison_body(
     *,
     problems: Iterable[Exception] = (),
 ) -> list[Child]:
-    """Return everything between the title and the environment."""
+    """Return the part of the page between the title and the environment."""
     compared = compare_sources(gathered, sources)
     found = differences(gathered, compared, headlines=True)
     shown = names(sources)
@@ -101,7 +101,7 @@ def comparison_body(
 
 
 def _what(found: Sequence[Difference], shown: Sequence[str]) -> str:
-    """Return what is compared with what."""
+    """Return sentences that name each source and its base."""
     pairs = sorted({(each.base_source, each.source) for each in found})
     return " ".join(f"{shown[source]} against {shown[base]}." for base, source in pairs)
 
@@ -114,7 +114,7 @@ def _other_environment(comparison: Comparison) -> Markup | None:
 
 
 def _about_targets(compared: Sequence[Compared]) -> list[str]:
-    """Return what the targets' versions and durability classes differ in."""
+    """Return the differences between the targets' versions and durability classes."""
     return [text for each in compared for text in each.comparison.target_differences]
 
 

@@ -1,8 +1,8 @@
 """Percentile curves of latencies, from the raw samples.
 
-Each round has its own percentiles; a point of the curve is their centre over the rounds, with its interval.
-The figures p50, p95 and p99 are computed in the same way, so the curve goes through them. Samples of
-different rounds are never pooled.
+Each round has its own percentiles. A point of the curve is the centre of one percentile over the rounds,
+with its interval. The figures p50, p95 and p99 are computed in the same way, so the curve goes through
+them. Samples of different rounds are never mixed.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ SHARES = (
     0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99,
     0.995, 0.998, 0.999, 0.9995, 0.9999,
 )  # fmt: skip
+"""The percentiles of a curve, as shares of the calls."""
 _LEAST_BEYOND = 2
-"""A percentile is drawn only if this many samples of each round lie beyond it."""
+"""A percentile above the median is drawn only if each round has this many slower samples."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """The curve of one timing: y milliseconds were enough for the share x of the calls."""
+    """The curve of one timing: the share x of the calls took at most y milliseconds."""
 
     source: int
     path: str
@@ -38,7 +39,7 @@ class Curve:
 
 
 def curves(gathered: GatheredResults, keep: Callable[[Place], bool]) -> list[Curve]:
-    """Return the curves of the timings that `keep` accepts; none for results without raw samples."""
+    """Return the curves of the timings that `keep` accepts. Results without raw samples have no curves."""
     found = []
     for source, each in gathered.results:
         chosen = {}

@@ -10,13 +10,14 @@ from memory.benchmarking.report.gather import FigureRow, GatheredResults, plain,
 from memory.benchmarking.report.makers import MOST_LINES, Goals, make_chart
 
 MOST_CHARTS = 4
+"""The largest number of charts of one benchmark."""
 _MEDIAN = "p50_ms"
 _OTHER_TIMES = ("mean_ms", "p95_ms", "p99_ms", "max_ms", "cpu_ms", "min_ms", "std_dev_ms")
-"""Metrics of a timing that get no chart of their own: the median and the distribution are drawn instead."""
+"""Metrics of a timing that get no own chart: the charts of the median and the distribution show enough."""
 
 
 def default_charts(gathered: GatheredResults, goals: Goals | None = None) -> list[Chart]:
-    """Return a chart for each important metric, over the parameter with the most values."""
+    """Return a chart for each important metric; x is the parameter with the most values."""
     charts = []
     for leaf in _important_metrics(gathered):
         rows = gathered.select(leaf)
@@ -42,7 +43,7 @@ def default_charts(gathered: GatheredResults, goals: Goals | None = None) -> lis
 
 
 def _important_metrics(gathered: GatheredResults) -> list[str]:
-    """Return the metrics to draw: the headline's first, then those where higher or lower is better."""
+    """Return the metrics to draw: the headline's metric, then metrics where higher or lower is better."""
     metrics = gathered.metrics
     timed = _MEDIAN in metrics
     useful = [
@@ -57,7 +58,7 @@ def _important_metrics(gathered: GatheredResults) -> list[str]:
 
 
 def _parameter(rows: list[FigureRow]) -> str:
-    """Return the parameter with the most values; empty if none has two."""
+    """Return the parameter with the most values; empty if no parameter has two values."""
     names = dict.fromkeys(name for row in rows for name in row.place.parameters)
     counts = {name: len({row.of(name) for row in rows} - {None}) for name in names}
     best = max(counts, key=lambda name: counts[name], default="")
@@ -71,7 +72,7 @@ def _varying(rows: list[FigureRow], without: str) -> list[str]:
 
 
 def _split(rows: list[FigureRow], names: list[str]) -> tuple[list[str], list[str]]:
-    """Split dimensions into those of lines and those of panels, so that no panel has too many lines."""
+    """Split dimensions into two lists, for lines and for panels, so that no panel has too many lines."""
     lines, panels = [*names], list[str]()
     while len(lines) > 1 and len({tuple(row.of(name) for name in lines) for row in rows}) > MOST_LINES:
         panels.append(lines.pop())

@@ -36,7 +36,7 @@ class Compared:
     pairs: tuple[Pair, ...]
     comparison: Comparison
     between_targets: bool
-    """Two systems are compared, not two runs of one system."""
+    """Whether two systems are compared, and not two runs of one system."""
 
     @cached_property
     def by_path(self) -> dict[CaseKey, dict[str, MetricVerdict]]:
@@ -49,12 +49,12 @@ class Compared:
 
 @dataclass(frozen=True)
 class Difference:
-    """One figure of a source against that of its base."""
+    """One figure of a source, compared with the same figure of its base."""
 
     name: str
     path: str
     base_path: str
-    """Differs from `path` where the base has no such tier: then its own headline is compared."""
+    """Differs from `path` if the base has no such tier: then the base's own headline is compared."""
     base: Figure
     other: Figure
     base_source: int
@@ -62,7 +62,7 @@ class Difference:
     headline: HeadlineVerdict
     between_targets: bool
     durability: tuple[str, str] = ("", "")
-    """What a write survives on both sides; empty where the figure is not one of writes."""
+    """The durability classes of the base and of the source; empty if the figure measures no writes."""
 
     @property
     def ratio(self) -> float:
@@ -71,7 +71,7 @@ class Difference:
 
     @property
     def goodness(self) -> tuple[float, float | None, float | None]:
-        """The ratio and its interval, turned so that above 1 is better."""
+        """The ratio and its interval, inverted if lower is better. So a value above 1 means better."""
         low, high = self.headline.change.ratio_interval or (None, None)
         if self.headline.change.better != "lower":
             return self.ratio, low, high
@@ -79,7 +79,7 @@ class Difference:
 
     @property
     def word(self) -> str:
-        """The verdict, in the words for two systems where two are compared."""
+        """The verdict; if two systems are compared, in the words of BETWEEN_TARGETS."""
         verdict = self.headline.verdict or "not judged"
         return BETWEEN_TARGETS.get(verdict, verdict) if self.between_targets else verdict
 
@@ -89,9 +89,9 @@ class Difference:
 
 
 def compare_sources(gathered: Sequence[GatheredResults], sources: Sequence[Source]) -> list[Compared]:
-    """Compare each source with its base: the first run that has its target, or else the first source.
+    """Compare each source with its base: the first run with the same target, or else the first source.
 
-    Two runs are one comparison over all their targets; two targets are one over all their benchmarks.
+    Two runs are compared once, for all their targets. Two targets are compared once, for all benchmarks.
     """
     groups: dict[tuple[object, ...], list[Pair]] = {}
     for base, source in dict.fromkeys(pair for each in gathered for pair in _pairs(each)):
@@ -105,7 +105,7 @@ def compare_sources(gathered: Sequence[GatheredResults], sources: Sequence[Sourc
 def differences(
     gathered: Sequence[GatheredResults], compared: Iterable[Compared], *, headlines: bool
 ) -> list[Difference]:
-    """Return the differences of the headline figures, or of all figures that are judged."""
+    """Return the differences of the headline figures; if not `headlines`, of all figures with a verdict."""
     found = []
     by_pair = {pair: each for each in compared for pair in each.pairs}
     for each in gathered:
@@ -134,7 +134,7 @@ def clear_ones(found: Iterable[Difference]) -> list[Difference]:
 
 
 def forest(found: Sequence[Difference], sources: Sequence[str]) -> Chart | None:
-    """Return a chart of all headline figures against their bases, on one scale: right is better."""
+    """Return a chart of all headline figures as ratios to their bases, on one scale: right is better."""
     names = [*dict.fromkeys(each.name for each in found)]
     if not names:
         return None
@@ -159,7 +159,7 @@ def forest(found: Sequence[Difference], sources: Sequence[str]) -> Chart | None:
 
 
 def _pairs(each: GatheredResults) -> Iterator[Pair]:
-    """Yield the sources of a benchmark that are compared."""
+    """Yield the pairs of sources of a benchmark that are compared."""
     for number, result in each.results:
         base = _base(each, number, result)
         if base is not None:
@@ -167,7 +167,7 @@ def _pairs(each: GatheredResults) -> Iterator[Pair]:
 
 
 def _base(each: GatheredResults, source: int, result: LoadedResult) -> int | None:
-    """Return the number of the source that a result is compared with; None for a base itself."""
+    """Return the number of the source that a result is compared with; None if the result has no base."""
     same = [number for number, other in each.results if other.target == result.target]
     if len(same) > 1:
         return same[0] if same[0] != source else None
@@ -198,7 +198,7 @@ def _compare(
             elif not is_base and owner.run is not None and noise is None:
                 folder = loaded.file.path.parent.parent.parent
                 noise = load_noise(folder, owner.run.environment.fingerprint, "stored")
-            # Both targets get one name here, so that their cases are the same.
+            # Use the same target name for both sides, so that their cases match.
             case = (each.category, each.benchmark, now.target if between_targets else loaded.target)
             sides[not is_base][case] = CaseResult.of(result, owner.run, _answers(loaded))
     comparison = compare_sides(_side(before, sides[0]), _side(now, sides[1]), noise=noise)
@@ -206,7 +206,7 @@ def _compare(
 
 
 def _answers(loaded: LoadedResult) -> Answers | None:
-    """Return the answers of a result; None if they are damaged: the page is no gate."""
+    """Return the answers of a result; None if they are damaged: the page must be shown anyway."""
     try:
         return read_answers(loaded.result, loaded.file.path.parent)
     except DamagedResult:
@@ -218,7 +218,7 @@ def _side(source: Source, results: dict[CaseKey, CaseResult]) -> StoredSide:
 
 
 def _with_headline_of(base: LoadedResult, other: LoadedResult | None) -> Result:
-    """Return the base's result, with the figures at its headline also where the other's headline is."""
+    """Return the base's result. Copy the figures at its headline to the path of the other's headline."""
     metrics = base.result.metrics
     if other is None or not _is_like(base.headline, other.headline):
         return base.result
@@ -228,7 +228,7 @@ def _with_headline_of(base: LoadedResult, other: LoadedResult | None) -> Result:
 
 
 def _base_path(base: LoadedResult, path: str) -> str | None:
-    """Return where the base has the figure that is compared with this one."""
+    """Return the base's path of the figure that is compared with `path`; None if there is none."""
     if path in base.result.metrics:
         return path
     found = join(where_of(base.headline), leaf_of(path))
@@ -236,7 +236,7 @@ def _base_path(base: LoadedResult, path: str) -> str | None:
 
 
 def _is_like(one: str, other: str) -> bool:
-    """Whether two paths are of the same metric at the same sizes."""
+    """Return whether two paths have the same metric and the same parameters."""
     first, second = read_path(one), read_path(other)
     return (first.metric, first.parameters) == (second.metric, second.parameters)
 

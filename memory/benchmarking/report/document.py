@@ -1,4 +1,4 @@
-"""A page in one HTML file: style and scripts are inside, and its policy forbids loading anything else."""
+"""A page in one HTML file. It contains its style and scripts; its policy forbids loading anything else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SCRIPTS = ("theme.js", "charts.js")
 
 
 def document(title: str, body: Child, links: Sequence[tuple[str, str]] = ()) -> str:
-    """Return the whole page. `links` are the entries of the bar at the top: address and text."""
+    """Return the whole page. `links` holds address and text of each link in the bar at the top."""
     style = "".join(map(asset, _STYLES))
     scripts = [asset(name) for name in _SCRIPTS]
     policy = "; ".join(
@@ -29,7 +29,7 @@ def document(title: str, body: Child, links: Sequence[tuple[str, str]] = ()) -> 
     head = element(
         "head",
         element("meta", charset="utf-8"),
-        # It must stand before what it controls. The hashes allow only our own style and scripts.
+        # The policy must come before the elements that it controls. Its hashes allow only our own code.
         element("meta", http_equiv="Content-Security-Policy", content=policy),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("title", title),

@@ -22,7 +22,7 @@ _SECONDS_OF_UNIT = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 def export(results: Sequence[LoadedResult], format: str, runs: Mapping[str, Run] | None = None) -> bytes:
     """Return the content of the exported file.
 
-    `runs` are the runs of the results, by id; some formats describe the machine and the revision.
+    `runs` holds the runs of the results, by id. Some formats use them to describe machine and revision.
     """
     if format not in WRITERS:
         raise UnknownName(f"there is no format {format!r}: {nearest(format, WRITERS)}")
@@ -86,7 +86,7 @@ def _json(results: Sequence[LoadedResult], runs: Mapping[str, Run]) -> bytes:
 
 
 def _pytest_benchmark(results: Sequence[LoadedResult], runs: Mapping[str, Run]) -> bytes:
-    """Write one entry for each time, with its rounds. The format has no place for other figures."""
+    """Write one entry for each figure that is a time. The format has no place for other figures."""
     entries = []
     for each in results:
         for path, figure in each.result.metrics.items():

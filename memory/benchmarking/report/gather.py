@@ -25,7 +25,7 @@ _COUNTED = {
     "threads": "{} threads",
     "tools": "{} tools",
 }
-"""How to write the values of parameters; others are written as name and number."""
+"""Texts for the values of these parameters; other parameters are written as name and number."""
 _METRIC_NAMES = {"p50_ms": "median", "mean_ms": "mean", "min_ms": "fastest", "max_ms": "slowest"}
 _UNIT_ENDINGS = (
     "_ops_per_second", "_per_second", "_per_mb", "_seconds", "_ms", "_us", "_ns", "_bytes", "_mb",
@@ -34,7 +34,7 @@ _UNIT_ENDINGS = (
 
 @dataclass(frozen=True)
 class FigureRow:
-    """One figure, its source, and its path in parts."""
+    """One figure, the number of its source, and its path, whole and split into its dimensions."""
 
     source: int
     path: str
@@ -58,8 +58,8 @@ class FigureRow:
 def value_of(place: Place, dimension: str) -> Value:
     """Return the value of one dimension of a path; None if the path does not have it.
 
-    A dimension is `metric`, `tier`, `part` (all that is neither tier nor parameter), a segment of the part
-    (`part0`, `part1`, …), or the name of a parameter.
+    A dimension is `metric`, `tier`, `part`, a segment of the part (`part0`, `part1`, …), or the name of a
+    parameter. The part is everything in the path that is not metric, tier or parameter.
     """
     if dimension == "metric":
         return place.metric
@@ -98,7 +98,7 @@ class GatheredResults:
         return [row for row in self.rows if row.metric == metric and (keep is None or keep(row.place))]
 
     def metric(self, leaf: str) -> Metric:
-        """Return unit and direction of a metric: from the first result that has it, else by its name."""
+        """Return unit and direction of a metric: from the first result that has them, else by its name."""
         for _, each in self.results:
             if leaf in each.result.units:
                 return each.metric(leaf)
@@ -113,7 +113,7 @@ class GatheredResults:
         return next((each.headline for _, each in self.results if each.headline), "")
 
     def leaves(self, name: str) -> Iterator[tuple[int, tuple[str, ...], Any]]:
-        """Yield source, path and value of each text or list that the results have under this name."""
+        """Yield source, path and value of each entry of the results with this name, except mappings."""
         for source, each in self.results:
             for path, value in _named(each.result.results, name):
                 yield source, path, value
@@ -128,7 +128,7 @@ def gather(results: Iterable[tuple[int, LoadedResult]]) -> list[GatheredResults]
 
 
 def sort_values(values: Iterable[Value]) -> list[Value]:
-    """Sort numbers by size and tiers from upper to lower; leave other values in their order."""
+    """Return the distinct values. Sort numbers by size and tiers as in TIERS; keep the order of others."""
     distinct = [*dict.fromkeys(values)]
     if all(isinstance(value, int | float) for value in distinct):
         return sorted(distinct, key=lambda value: float(value or 0))
@@ -138,7 +138,7 @@ def sort_values(values: Iterable[Value]) -> list[Value]:
 def words(*values: Value, names: Sequence[str] = ()) -> str:
     """Join the values of dimensions: `stm, one by one`.
 
-    `names` are the names of the dimensions: with them a number is shown as `5 agents`, not as `5`.
+    `names` holds the names of the dimensions: with them a number is shown as `5 agents`, not as `5`.
     """
     shown = []
     for value, name in zip(values, names or [""] * len(values), strict=True):

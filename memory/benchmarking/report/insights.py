@@ -1,7 +1,7 @@
-"""What stands out in a run, in sentences.
+"""Sentences about the most important findings of a run.
 
-The rules are general, or follow from what a benchmark declares: its goals, its reference method, its notes.
-No rule judges whether something became slower: that needs a second run (see `verdicts`).
+The rules are general, or use what a benchmark declares: its goals, its reference method, its notes. No rule
+judges whether something became slower: that needs a second run (see `verdicts`).
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from memory.benchmarking.text.notes import result_notes
 
 Tone = Literal["good", "warn", "bad", ""]
 MOST_NAMED = 3
+"""The largest number of wide intervals that a sentence names."""
 BUSY = 1.15
-"""Above this wall ÷ CPU time, another program disturbed the round."""
+"""If wall time ÷ CPU time of a round is above this, other programs disturbed the round."""
 WIDE = 1.5
-"""Above this factor between a figure and its bound, an interval is wide."""
+"""An interval is wide if its bounds are more than this factor away from its (geometric) middle."""
 
 
 @dataclass(frozen=True)
 class Insight:
-    """A sentence, and the benchmark that it is about."""
+    """A sentence about a run. `about` is the name of its benchmark; empty for the whole run."""
 
     text: str
     tone: Tone = ""
@@ -38,7 +39,7 @@ class Insight:
 
 
 def insights(gathered: Sequence[GatheredResults], run: Run | None, source: int = 0) -> list[Insight]:
-    """Return what stands out in one source, problems first."""
+    """Return the insights about one source, problems first."""
     found = [
         *_warnings(gathered, source),
         *_disturbed(run),
@@ -53,7 +54,7 @@ def insights(gathered: Sequence[GatheredResults], run: Run | None, source: int =
 
 
 def _warnings(gathered: Iterable[GatheredResults], source: int) -> Iterator[Insight]:
-    """Yield the errors that benchmarks found in themselves."""
+    """Yield the errors that benchmarks found when they checked their own work."""
     for each in gathered:
         for number, result in each.results:
             for note in result_notes(result.result):
@@ -62,7 +63,7 @@ def _warnings(gathered: Iterable[GatheredResults], source: int) -> Iterator[Insi
 
 
 def _disturbed(run: Run | None) -> Iterator[Insight]:
-    """Yield whether other programs disturbed the run."""
+    """Yield whether parallel rounds or other programs disturbed the run."""
     if run is None:
         return
     if not run.times_count:
@@ -96,7 +97,7 @@ def _one_round(run: Run | None) -> Iterator[Insight]:
 
 
 def _goals(gathered: Iterable[GatheredResults], source: int) -> Iterator[Insight]:
-    """Yield the goals that are missed, each with its worst figure, then those that are reached."""
+    """Yield the missed goals, each with its worst figure, then the reached goals."""
     sentences: dict[str, bool] = {}
     worst: dict[tuple[str, str, float], tuple[float, str]] = {}
     for each in gathered:
@@ -177,7 +178,7 @@ def _growth(gathered: Iterable[GatheredResults], source: int) -> Iterator[Insigh
 
 
 def _versus(gathered: Iterable[GatheredResults], source: int) -> Iterator[Insight]:
-    """Yield each declared figure beside that of its reference method."""
+    """Yield a sentence for each comparison with a reference method that a benchmark declares."""
     for each in gathered:
         versus = presentation_of(each).versus
         if versus is None or any(_warnings([each], source)):

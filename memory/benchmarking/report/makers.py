@@ -1,4 +1,4 @@
-"""Making the charts that a benchmark declares (see `model.presentation`) from its figures."""
+"""Make the charts that a benchmark declares (see `model.presentation`) from its figures."""
 
 from __future__ import annotations
 
@@ -48,17 +48,19 @@ from memory.benchmarking.text.display import figure_text
 from memory.benchmarking.text.notes import result_notes
 
 MOST_PANELS = 6
+"""The largest number of panels of a chart."""
 MOST_LINES = 8
+"""The largest number of lines of a panel."""
 MOST_TIMES = 120
-"""The most points of a timeline: a screen can't show more of them apart."""
+"""The largest number of points of a timeline: on a screen, more points would overlap."""
 _COLOURS = {tier: number for number, tier in enumerate((*TIERS, "all"))}
 """A tier has the same colour on the whole page."""
 Goals = Mapping[str, Goal]
-"""By the metric's name."""
+"""Goals by the name of their metric."""
 
 
 def make_chart(spec: AnyChart, gathered: GatheredResults, goals: Goals | None = None) -> Chart | None:
-    """Return a declared chart of a benchmark's figures; None where there is nothing to draw."""
+    """Make a declared chart from a benchmark's figures; return None if there is nothing to draw."""
     goals = goals or {}
     match spec:
         case LineChart():
@@ -252,7 +254,7 @@ def _scatter_chart(spec: ScatterChart, gathered: GatheredResults, goals: Goals) 
 
 
 def _repeated_notes(name: str, gathered: GatheredResults) -> tuple[str, ...]:
-    """Return the first source's notes of this name, each with where it stands."""
+    """Return the first source's notes of this name as sentences, each with its places in the results."""
     title = plain(name).capitalize()
     return tuple(
         f"{title} for {', '.join(segments_of(path)[0] for path in note.paths)}: {note.text}."
@@ -304,7 +306,7 @@ def _panels(
     lines: Sequence[str],
     renamed: Mapping[str, str] | None = None,
 ) -> tuple[Panel, ...]:
-    """Return the points as panels and lines, by the dimensions that name each of them."""
+    """Group the points into panels by the dimensions `panels`, and into lines by the dimensions `lines`."""
     renamed = renamed or {}
     panels = [name for name in panels if len({row.of(name) for row, _ in points}) > 1]
     found: dict[str, dict[tuple[int, str], list[tuple[float, Point]]]] = {}
@@ -346,12 +348,12 @@ def _varying(places: Iterable[Place]) -> list[str]:
 
 
 def _colour(name: str, names: Iterable[str]) -> int | None:
-    """Return the tier's colour where all lines are tiers."""
+    """Return the fixed colour of a tier if all lines are tiers, else None."""
     return _COLOURS[name] if all(other in _COLOURS for other in names) else None
 
 
 def _sorted(rows: Sequence[FigureRow], names: Sequence[str]) -> list[FigureRow]:
-    """Return rows in the order of their values in each dimension, the first dimension first."""
+    """Return the rows, sorted by the first dimension, then by the second, and so on."""
     places = {name: sort_values(row.of(name) for row in rows) for name in names}
     return sorted(rows, key=lambda row: [places[name].index(row.of(name)) for name in names])
 
@@ -379,7 +381,7 @@ def _y_axis(spec: ChartSpec, gathered: GatheredResults, leaves: Sequence[str]) -
 def _with_y(
     chart: Chart, spec: ChartSpec, gathered: GatheredResults, goals: Goals, leaves: Sequence[str]
 ) -> Chart:
-    """Return the chart with a fitting y axis, and with the goal of its metrics if there is one."""
+    """Return the chart with a suitable scale of y, and with the goal of its metrics if there is one."""
     if not spec.share:
         chart = with_fitting_y(chart)
     leaf = next((leaf for leaf in leaves if leaf in goals), None)
@@ -388,7 +390,7 @@ def _with_y(
     better, limit = gathered.metric(leaf).better, goals[leaf].limit
     goal = f"{limit:g} {chart.y.unit}".strip()
     points = [point for line in chart.lines for point in line.points]
-    # On a percentile curve the goal is for the median, which is one of its points.
+    # On a percentile curve the goal applies to the median, which is one of the points.
     values = [point.y for point in points if chart.x.scale != "nines" or point.x == 0.5]
     side = "above" if better == "higher" else "below"
 
@@ -435,7 +437,7 @@ def _with_fits(chart: Chart) -> Chart:
 
 
 def _slope(points: Sequence[Point]) -> Estimate:
-    """Return the slope over the rounds; without rounds, that of the figures themselves."""
+    """Return the mean slope over the rounds; if the points have no rounds, the slope of the figures."""
     counts = {len(point.rounds) for point in points}
     if len(counts) == 1 and counts != {0} and all(value > 0 for point in points for value in point.rounds):
         exponents = []
@@ -444,7 +446,7 @@ def _slope(points: Sequence[Point]) -> Estimate:
             if found is not None:
                 exponents.append(found.exponent)
         if exponents:
-            # Not on a logarithmic scale: a slope can be negative.
+            # Do not use `over_rounds`, which computes on logarithms: a slope can be negative.
             effect = one_sample(exponents)
             if effect.error is None:
                 return Estimate(effect.value)
@@ -455,7 +457,7 @@ def _slope(points: Sequence[Point]) -> Estimate:
 
 
 def _growth_in_words(slopes: Mapping[str, Estimate], size: str) -> str:
-    """`Ten times the memories cost 2.1 times as much for stm (n^0.32, 0.30 to 0.34), …`"""
+    """Return `Ten times the memories cost 2.1 times as much for stm (n^0.32, 0.30 to 0.34), …`."""
     texts = []
     for name, slope in slopes.items():
         bounds = f", {slope.low:.2f} to {slope.high:.2f}" if slope.low is not None else ""
@@ -466,7 +468,7 @@ def _growth_in_words(slopes: Mapping[str, Estimate], size: str) -> str:
 
 
 def _tail(lines: Sequence[Line], where: str = "") -> tuple[str, ...]:
-    """`Half of the calls take up to 2.8 µs (stm) and 12.9 µs (im), 99 % up to 43 µs and 69 µs.`"""
+    """Return `Half of the calls take up to 2.8 µs (stm) and 12.9 µs (im); 99 % up to 43 µs and 69 µs.`"""
     first = [line for line in lines if line.source == 0]
     shared = set.intersection(*({point.x for point in line.points} for line in first)) if first else set()
     last = max((share for share in shared if share >= 0.9), default=None)

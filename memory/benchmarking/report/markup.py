@@ -1,6 +1,6 @@
-"""Build HTML. Every text is escaped, except HTML that was built here.
+"""Build HTML. Every text is escaped, except HTML that this module built.
 
-element("td", name, class_="n")     <td class="n">&lt;b&gt;</td> for a name that holds markup
+element("td", "<b>", class_="n")     returns <td class="n">&lt;b&gt;</td>
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def element(tag: str, /, *children: Child, **attributes: str | int | bool | None
 
 
 def with_code(text: str) -> Markup:
-    """Return a text as HTML, with `code` for what stands between backticks."""
+    """Return a text as HTML. Text between backticks becomes a `code` element."""
     pieces = text.split("`")
     if len(pieces) % 2 == 0:  # an odd number of backticks: no code
         return join(text)

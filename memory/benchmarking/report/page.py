@@ -1,4 +1,4 @@
-"""The report: one self-contained page of runs, with the important findings first and every figure."""
+"""The report: one self-contained page about runs. Important findings come first; every figure is there."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from memory.benchmarking.text.notes import GROWTH, ResultNote, result_notes
 from memory.benchmarking.verdicts.records import Comparison
 
 MOST_NOTES = 24
-"""Notes that are shown for one benchmark; the others are counted."""
+"""The largest number of notes shown for one benchmark; for the others only their number is shown."""
 
 
 def page(
@@ -49,7 +49,7 @@ def page(
 ) -> str:
     """Return the whole page. It also shows runs without results, with their failures.
 
-    - `problems`: files that could not be read; they are named on the page.
+    - `problems`: errors of files that could not be read; the page shows them.
     - `older_runs`: how many runs the page leaves out; a note gives this number.
     - `baseline`: the comparison of the newest run with a baseline.
     """
@@ -87,12 +87,12 @@ def links(
 
 
 def sort_benchmarks(gathered: Iterable[GatheredResults]) -> list[GatheredResults]:
-    """Sort benchmarks: built-in ones as in the documentation, then others in their order."""
+    """Sort benchmarks: built-in ones in the order of the documentation, then others."""
     return sorted(gathered, key=order_of)
 
 
 def switches(sources: Sequence[Source]) -> Markup | None:
-    """Return a check box for each source, to hide and show it; charts.js handles them."""
+    """Return a check box for each source, to hide and show the source; charts.js handles the clicks."""
     if len(sources) < 2:
         return None
     boxes = [
@@ -170,7 +170,7 @@ def _benchmark(each: GatheredResults, sources: Sequence[Source], judged: Judged)
 def _notes(each: GatheredResults, sources: Sequence[str], charts: Sequence[Chart]) -> Markup | None:
     """Return the notes of a benchmark, without those that its charts already show as findings."""
     findings = "\n".join(text for chart in charts for text in chart.findings)
-    # A chart with fitted lines states the growth; a second sentence with another interval would confuse.
+    # A chart with fitted lines already states the growth. A note with another interval would confuse.
     has_slope = any(line.drawn == "fit" for chart in charts for line in chart.lines)
     found: dict[ResultNote, list[int]] = {}
     for number, result in each.results:
@@ -269,7 +269,7 @@ def insights_section(
     parts: list[Child] = []
     seen_runs: set[str] = set()
     for number, source in shown[:3]:
-        # Insights about a run, not about a target, are shown once, with its first target.
+        # Show the insights about a whole run only once, with the first target of the run.
         run = None if source.run_id in seen_runs else source.run
         seen_runs.add(source.run_id)
         listed = insight_list(insights(gathered, run, number))
@@ -280,7 +280,7 @@ def insights_section(
 
 
 def environment_section(runs: Iterable[Run]) -> Markup | None:
-    """Return how to repeat each run, and the machine it ran on."""
+    """Return the section with the commands that repeat each run, and the machine of the run."""
     parts = [join((element("h3", f"Run {run.id}"), about_run(run))) for run in runs]
     if not parts:
         return None

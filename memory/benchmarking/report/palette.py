@@ -1,7 +1,8 @@
-"""Colours of lines that people with any colour vision can distinguish, for plots and pages.
+"""Colours of lines, for plots and pages. People with any colour vision can distinguish them.
 
-They are Okabe and Ito's colours; those too faint for a line on white are darker here. `style.css` has them
-as `--series-1` and so on, with lighter ones for dark pages. A test checks that both are the same.
+They are Okabe and Ito's colours. Colours that are too faint for a line on white are darker here.
+`style.css` has the same colours as `--series-1` and so on, and lighter ones for dark pages. A test checks
+that this list and `style.css` are the same.
 """
 
 from __future__ import annotations

@@ -21,11 +21,11 @@ from memory.benchmarking.verdicts.words import change_text, count_text, in_order
 Judged = dict[tuple[str, str], MetricVerdict]
 """The verdicts on one benchmark, by target and path."""
 MOST_VERDICTS = 40
-"""Verdicts of one kind that are listed; the others are folded."""
+"""The largest number of verdicts of one kind that are listed openly; the others are folded."""
 MOST_COLUMNS = 3
-"""Columns of charts on a wide screen."""
+"""The number of columns of charts on a wide screen."""
 UNFOLDED = 3
-"""Different errors that are shown; a longer list is folded."""
+"""The largest number of different errors that are listed openly; a longer list is folded."""
 _BETTER = {"higher": "higher is better", "lower": "lower is better", "neither": ""}
 _TONES: dict[Verdict, str] = {"regressed": "bad", "improved": "good", "inconclusive": "warn"}
 
@@ -37,10 +37,10 @@ def table(
     numbers: Iterable[int] = (),
     kind: str | None = None,
 ) -> Markup:
-    """Return a table that scrolls where it is too wide; so it has a tab stop and a label.
+    """Return a table that scrolls if it is too wide. For the keyboard and screen readers it has a tab stop.
 
     - `label`: the name for screen readers.
-    - `numbers`: the right-aligned columns.
+    - `numbers`: the columns of numbers, which are right-aligned.
     - `kind`: a CSS class of the table.
     """
     right = set(numbers)
@@ -108,7 +108,7 @@ def insight_list(found: Sequence[Insight]) -> Markup | None:
 
 
 def failures(run: Run) -> Markup | None:
-    """Return the errors of a run, each once, with the rounds that failed because of it."""
+    """Return the errors of a run. Each error is shown once, with the rounds that it caused to fail."""
     if not run.failures:
         return None
     alike = {
@@ -186,7 +186,7 @@ def _headline_row(
     leaf = leaf_of(path)
     link = element("a", each.benchmark, href=f"#{anchor(each.name)}")
     metric = each.metric(leaf)
-    # Use each result's own headline: a target without tiers has the metric under another path.
+    # Use each result's own headline: a target without tiers has the same metric at another path.
     found = {
         number: result.result.metrics.get(result.headline)
         for number, result in each.results
@@ -232,7 +232,7 @@ def _whole(figure: Figure | None, metric: Metric) -> str:
 
 
 def all_figures(each: GatheredResults, sources: Sequence[Source], judged: Judged) -> Markup:
-    """Return a table of every figure of a benchmark, with a column for each source that has any."""
+    """Return a table of all figures of a benchmark, with a column for each source that has figures."""
     present = sorted({number for number, _ in each.results})
     by_path: dict[str, dict[int, Figure]] = {}
     for row in each.rows:

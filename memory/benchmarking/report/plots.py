@@ -1,7 +1,7 @@
 """Plot a metric over a parameter, as lines with error bars; many lines are split into panels.
 
-If no parameter varies, the figures are listed below each other, each with its name. It uses matplotlib's
-objects without pyplot, so it needs no display and has no global state.
+If no parameter varies, the figures are listed below each other, each with its name. This module uses
+matplotlib's objects without pyplot, so it needs no display and has no global state.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 MOST_LINES = 6
-"""Lines in one panel; more could not be distinguished."""
+"""The largest number of lines in one panel; more lines could not be distinguished."""
 MOST_PANELS = 12
 MOST_IN_LEGEND = 30
 MOST_NAMES = 60
-"""Figures that are listed below each other."""
+"""The largest number of figures that are listed below each other."""
 
 _MARKERS = "os^Dv<>P"
 _DASHES = ("-", "--", ":", "-.")
@@ -38,7 +38,7 @@ _NAMES = ("run", "category", "benchmark", "target", "tier", "part")
 _LARGE, _NORMAL, _SMALL = 10, 9, 8
 """Font sizes in points, as in the text of most papers."""
 _ASIDE = 0.009
-"""Distance between the points of different lines at the same x, as a share of the axis."""
+"""Distance between the points of different lines at the same x, as a share of the axis length."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def _x_column(chosen: DataFrame, x_axis: str | None, parameters: list[str]) -> s
 
 
 def _split(chosen: DataFrame, others: list[str]) -> tuple[list[str], list[str]]:
-    """Split dimensions into those of panels and those of lines, so that no panel has too many lines."""
+    """Split dimensions into two lists, for panels and for lines, so that no panel has too many lines."""
     panels: list[str] = []
     lines = list(others)
 
@@ -242,7 +242,7 @@ def _draw(axes: Axes, lines: list[_PlotLine], x: str) -> None:
 
 
 def _bounds(points: DataFrame) -> tuple[Any, Any, Any]:
-    """Return the values, and how far their intervals reach below and above."""
+    """Return the values, and the lengths of their intervals below and above each value."""
     values = points["value"].to_numpy(dtype=float)
     below = (points["value"] - points["low"]).fillna(0).clip(lower=0).to_numpy(dtype=float)
     above = (points["high"] - points["value"]).fillna(0).clip(lower=0).to_numpy(dtype=float)
@@ -250,7 +250,7 @@ def _bounds(points: DataFrame) -> tuple[Any, Any, Any]:
 
 
 def _aside(axes: Axes, positions: Any, steps: float) -> Any:
-    """Move numbers a little, so that intervals at the same x do not cover each other."""
+    """Shift numbers by `steps` × `_ASIDE`, so that intervals at the same x do not cover each other."""
     if not steps or isinstance(positions, list) or positions.dtype.kind != "f":
         return positions
     low, high = axes.get_xlim()
@@ -292,7 +292,7 @@ def _scale(axes: Axes, chosen: DataFrame, x: str) -> None:
 
 
 def _limits(chosen: DataFrame, least: float, most: float) -> tuple[float, float]:
-    """Return limits of y that include the intervals, but do not go beyond `least` and `most`."""
+    """Return limits of y that include the intervals, but only as far as `least` and `most`."""
     low = min(float(chosen["low"].min()), float(chosen["value"].min()))
     high = max(float(chosen["high"].max()), float(chosen["value"].max()))
     low = least if math.isnan(low) else max(low, least)
@@ -348,5 +348,5 @@ def _legend(figure: Figure, panels: dict[str, list[_PlotLine]]) -> None:
 
 
 def _safe(text: str) -> str:
-    """Escape a text for matplotlib: `$` would start a formula, and `_` would hide it in a legend."""
+    """Escape a text for matplotlib: `$` would start a formula; a first `_` would hide a legend entry."""
     return (" " if text.startswith("_") else "") + clean(text).replace("$", r"\$")

@@ -12,7 +12,7 @@ from memory.benchmarking.model.records import Failure, Run, Source, target_info_
 
 
 def run_facts(run: Run) -> dict[str, str]:
-    """Return the facts about a run, by name; unknown ones are left out."""
+    """Return the facts about a run, by name; unknown facts are left out."""
     where = run.environment
     facts = {
         "status": run.status,
@@ -34,7 +34,7 @@ def run_facts(run: Run) -> dict[str, str]:
 
 
 def _target_text(run: Run, name: str) -> str:
-    """Return `chroma (chromadb 1.5.9, a write survives: machine)`; the name alone for old runs."""
+    """Return `chroma (chromadb 1.5.9, durability machine)`; for old runs, only the name."""
     info = run.target_info.get(name)
     if info is None:
         return name
@@ -122,13 +122,13 @@ def duration_of(run: Run) -> str:
 
 
 def time_between(started_at: str, finished_at: str) -> str:
-    """Return the time between two times of `run.json`; empty if it is unknown."""
+    """Return the duration between two times of `run.json` as text; empty if it is unknown."""
     start, end = parse_time(started_at), parse_time(finished_at)
     if start is None or end is None:
         return ""
     try:
         return duration_text((end - start).total_seconds())
-    except TypeError:  # only one of them has a time zone
+    except TypeError:  # only one of the two times has a time zone
         return ""
 
 

@@ -1,4 +1,4 @@
-"""Resolve the names of runs, baselines and targets that a comparison is given."""
+"""Resolve the names of runs, baselines and targets that a user passes to a comparison."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memory.benchmarking.model.files import find_run, read_run, run_folders
 from memory.benchmarking.verdicts.baselines import baseline_folder, list_baselines
 
 AT = "@"
-"""Stands between a run and one of its targets: `latest@sqlite-baseline`."""
+"""Separates a run from one of its targets: `latest@sqlite-baseline`."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class RunReference:
 
 
 def resolve_names(output_dir: Path, names: Sequence[str]) -> list[RunReference]:
-    """Return the runs that the names stand for. Raises an error unless there are two different ones."""
+    """Return the runs that the names refer to. Raise an error for fewer than two names or duplicates."""
     if len(names) < 2:
         raise InvalidBenchmarkConfig("name at least two runs or targets to compare")
     found = [_resolve(output_dir, name) for name in names]

@@ -14,7 +14,7 @@ BY_HAND = "saved by hand"
 
 @dataclass(frozen=True)
 class Source:
-    """A run, or one target of a run; the results saved by hand are also a source."""
+    """A run, or one target of a run. Results saved by hand, outside of any run, are also a source."""
 
     name: str
     run_id: str
@@ -29,7 +29,7 @@ Numbered = list[tuple[int, LoadedResult]]
 def sources_of(results: Iterable[LoadedResult], runs: Mapping[str, Run]) -> tuple[list[Source], Numbered]:
     """Return the sources in the order of the results, and each result with the number of its source.
 
-    Results saved by hand are one source; a second result of the same benchmark starts another one.
+    Results saved by hand are one source. A second such result of the same benchmark starts another source.
     """
     keys: dict[tuple[str, str, int], int] = {}
     seen: dict[tuple[str, ...], int] = {}
@@ -42,7 +42,7 @@ def sources_of(results: Iterable[LoadedResult], runs: Mapping[str, Run]) -> tupl
         key = (each.file.run_id, each.target, again)
         numbered.append((keys.setdefault(key, len(keys)), each))
     by_hand = [key for key in keys if not key[0]]
-    # Names include the target only if one run has several. Results saved by hand may have no target.
+    # Names include the target only if one run has several targets. Results saved by hand may have none.
     run_ids = {run_id for run_id, _, _ in keys}
     several = any(len({key[1] for key in keys if key[0] == run_id}) > 1 for run_id in run_ids)
     sources = []

@@ -1,7 +1,7 @@
-"""Draw a chart's panels as inline SVG. Texts stay texts, and styles come from the page.
+"""Draw a chart's panels as inline SVG. Texts are SVG text elements, and styles come from the page.
 
-Colours, dashes and fonts are classes of `charts.css`. The description of a point is its title, so that the
-browser shows it under the pointer even without a script. Scales and shapes are D3's, through `detroit`.
+Colours, dashes and fonts are classes of `charts.css`. The description of a point is its `title` element, so
+the browser shows it under the pointer even without a script. Scales and shapes come from `detroit` (D3).
 
     ┌─ label of y ────────────┐
     │ 10k ┤        ╭──●       │
@@ -23,25 +23,31 @@ from memory.benchmarking.report.ticks import AxisLayout, lay_out_axis, load_d3
 from memory.benchmarking.text.display import clean, figure_text, interval_text, shorten
 
 HEIGHT = 224
+"""Height of a panel that is not horizontal, in pixels."""
 COLOURS = 7
+"""Number of colours of lines in `charts.css`."""
 SHAPES = ("circle", "square", "triangle", "diamond2", "cross", "star", "wye")
 _LETTER = 6.2
 """Average width of a letter, in pixels."""
 _TOP, _RIGHT, _BOTTOM = 26, 12, 40
+"""Room around the frame for labels, in pixels."""
 _ROW = 15
 """Height of one bar of a horizontal chart, in pixels."""
 _LONGEST_NAME = 24
+"""Longer names on an axis are cut to this many characters."""
 _LABEL_HEIGHT = 12
+"""Height of the name beside a point, in pixels."""
 _MANY = 40
 """A curve with more points than this has smaller dots."""
 _MOST_MINOR = 40
+"""If an axis has more minor grid lines than this, none are drawn."""
 _BEYOND = 3.0
-"""A logarithmic axis goes at most this factor beyond the figures to show their intervals."""
+"""To show intervals, a logarithmic axis extends at most this factor beyond the figures."""
 
 
 @dataclass(frozen=True)
 class _Frame:
-    """The axes of a panel and the pixels that it covers."""
+    """The axes of a panel, and the edges of its plot area in pixels."""
 
     x: AxisLayout
     y: AxisLayout
@@ -58,8 +64,8 @@ class _Frame:
 def draw(chart: Chart, panel: Panel, label: str = "", sources: Sequence[str] = ()) -> Markup:
     """Draw one panel.
 
-    - `label`: the text for screen readers; by default the titles.
-    - `sources`: the names of the runs or targets, by a line's `source`.
+    - `label`: the text for screen readers; by default the titles of chart and panel.
+    - `sources`: the names of the runs or targets; `Line.source` is the index.
     """
     height = _height(chart)
     frame = _frame(chart, height)
@@ -158,7 +164,7 @@ def _top(chart: Chart) -> int:
 
 
 def _values_of_y(chart: Chart, points: Sequence[Point]) -> list[float]:
-    """Return the values that y must include: all figures, and intervals as far as they leave room."""
+    """Return the values that y must include: all figures, and intervals up to a limit."""
     figures = [point.y for point in points]
     bounds = [bound for point in points for bound in (point.low, point.high) if bound is not None]
     if chart.y.scale == "log":
@@ -189,7 +195,7 @@ def _grid(frame: _Frame) -> Markup:
 
 
 def _across(frame: _Frame, values: Iterable[float]) -> str:
-    """Return the path of lines across the frame at values of y."""
+    """Return the SVG path of lines across the frame, one at each value of y."""
     places = [_n(frame.y.place(value)) for value in values]
     if frame.horizontal:
         return "".join(f"M{place} {_n(frame.top)}V{_n(frame.bottom)}" for place in places)
@@ -221,7 +227,7 @@ def _axes(frame: _Frame) -> list[Markup]:
 
 
 def _that_fit(places: Sequence[float], texts: Sequence[str], end: float) -> list[tuple[float, str]]:
-    """Return the texts along an axis, without those that would overlap their neighbour."""
+    """Return the texts along an axis with their places, without texts that would overlap the previous."""
     kept: list[tuple[float, str]] = []
     for place, text in zip(places, texts, strict=True):
         half = len(text) * _LETTER / 2
@@ -252,7 +258,7 @@ def _limits(chart: Chart, frame: _Frame) -> list[Markup]:
 def _line(
     chart: Chart, line: Line, frame: _Frame, place: tuple[int, int], sources: Sequence[str]
 ) -> Markup | None:
-    """Draw one line of a panel. `place` is its number and the number of lines."""
+    """Draw one line of a panel. `place` is the number of the line and the count of lines in the panel."""
     if not line.points:
         return None
     number, count = place
@@ -291,7 +297,7 @@ def _mark(line: Line, place: tuple[float, float], colour: int, text: str) -> Mar
         radius = "1.8" if len(line.points) <= _MANY else "1"
         return element("circle", title, class_="pt", cx=_n(place[0]), cy=_n(place[1]), r=radius)
     shape = f"#m{colour % len(SHAPES)}"
-    # A `use` element draws a shape at a place; the pointer and charts.js find it there.
+    # A `use` element draws a shape from `shapes()` at this place; charts.js finds it by its class.
     return element("use", title, class_="pt", href=shape, x=_n(place[0]), y=_n(place[1]))
 
 
@@ -311,7 +317,7 @@ def _bars(places: Iterable[tuple[float, float]], frame: _Frame) -> Markup:
 
 
 def _whiskers(line: Line, frame: _Frame, aside: float) -> Markup | None:
-    """Draw the intervals. An end inside the frame gets a small bar; one outside of it gets none."""
+    """Draw the intervals. An end inside the frame gets a small bar; an end outside gets none."""
     path = ""
     for point in line.points:
         if point.low is None or point.high is None or point.low == point.high:
@@ -336,7 +342,7 @@ def _band(line: Line, frame: _Frame) -> Markup | None:
 
 
 def _labels(panel: Panel, frame: _Frame) -> Markup | None:
-    """Draw the names beside points, each where it overlaps no other name and no point."""
+    """Draw the names of points beside them; a name overlaps no other name and no point if possible."""
     points = [
         (line, point, frame.place(point.x, point.y))
         for line in panel.lines

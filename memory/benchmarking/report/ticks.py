@@ -12,21 +12,21 @@ from memory.benchmarking.report.charts import Axis
 from memory.benchmarking.text.display import distinct_texts, in_other_unit, unit_for
 
 ABOUT = 5
-"""About how many ticks an axis has, if they are at round numbers."""
+"""Approximate number of ticks of an axis whose ticks are at round numbers."""
 MOST_GIVEN = 8
-"""An axis with at most this many measured sizes has its ticks there, not at round numbers."""
+"""An axis with at most this many measured sizes has its ticks at these sizes, not at round numbers."""
 _NINES = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 _UNIT_WORDS = {"/s": "per second", "/MB": "per MB", "×": "ratio"}
 _TINY = 1e-200
-"""A smaller span counts as none: dividing by it could overflow a float."""
+"""A smaller span counts as 0: a division by it could overflow a float."""
 _DIGITS = 4
-"""Significant digits of a tick, unless two ticks need more to differ."""
+"""Significant digits of a tick; more only if two ticks would otherwise have the same text."""
 _THOUSANDS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 @dataclass(frozen=True)
 class AxisLayout:
-    """An axis as it is drawn: `place` maps a value to pixels; ticks stand at `values`, with `texts`."""
+    """An axis as it is drawn. `place` maps a value to pixels; the ticks have these `values` and `texts`."""
 
     place: Callable[[float], float]
     values: list[float]
@@ -37,7 +37,7 @@ class AxisLayout:
 
 
 def load_d3() -> Any:
-    """Import `detroit`, D3 in Python; raise an error that names the extra if it is not installed."""
+    """Import `detroit`, a Python version of D3; if it is missing, raise an error that names the extra."""
     try:
         import detroit
     except ImportError:
@@ -64,7 +64,7 @@ def _linear(axis: Axis, values: Sequence[float], start: float, end: float, about
     low = min(values, default=0.0) if axis.low is None else axis.low
     high = max(values, default=1.0) if axis.high is None else axis.high
     if axis.low is None and low >= 0 and not axis.ticks:
-        low = 0.0  # lengths can be compared only if they start at 0
+        low = 0.0  # readers compare lengths, which is valid only from 0
     if high - low < _TINY:
         low, high = (low - 1, high + 1) if low < 0 else (0.0, high if high > _TINY else 1.0)
     scale = d3.scale_linear([low, high], [start, end])
@@ -110,7 +110,7 @@ def _log(axis: Axis, values: Sequence[float], start: float, end: float, about: i
         ),
         _DIGITS,
     )
-    # A lower bound may be 0 or negative, which a logarithmic axis can't show: place it far below.
+    # A logarithmic axis can't show a bound that is 0 or negative: place such a bound far below the axis.
     place = _rounded(scale)
     return AxisLayout(
         lambda value: place(max(value, low / 1e3)), chosen, texts, axis_label(axis.label, one or ""), minor

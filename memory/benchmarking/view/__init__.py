@@ -1,1 +1,1 @@
-"""`membench view`: local web pages of the results. It reads the results and writes nothing."""
+"""`membench view`: local web pages of the results. This package reads results and writes nothing."""

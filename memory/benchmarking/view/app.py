@@ -1,4 +1,4 @@
-"""Build the page for an address. `server.py` handles the requests and who may send them."""
+"""Build the page for an address. `server.py` handles the requests and checks the access rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memory.benchmarking.view.runs_page import runs_page
 from memory.benchmarking.view.side_by_side import side_by_side_page
 
 MOST_FIELDS = 50
-"""Fields of an address that are parsed; an address with more is refused."""
+"""The largest number of query fields in an address; an address with more is refused."""
 
 
 class App:
@@ -27,7 +27,7 @@ class App:
         self.index = RunIndex(output_dir)
 
     def page(self, address: str) -> Page:
-        """Return the page for an address; a page with an error message if there is none."""
+        """Return the page for an address; if there is none, return a page with an error message."""
         try:
             parts = urlsplit(address)
             query = parse_qs(parts.query, max_num_fields=MOST_FIELDS, errors="surrogateescape")

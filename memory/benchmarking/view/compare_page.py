@@ -30,11 +30,11 @@ from memory.benchmarking.view.layout import Page, field, history_address, run_ad
 from memory.benchmarking.view.run_filter import LONGEST
 
 MOST_RUNS = 8
-"""How many runs one page compares."""
+"""The largest number of runs that one page compares."""
 SHOWN = 100
-"""How many metrics of a comparison are listed, unless all are shown."""
+"""The number of metrics of a comparison that are listed, unless the user asks for all."""
 MOST_QUESTIONS = 200
-"""How many questions that changed sides are listed."""
+"""The largest number of changed questions that are listed."""
 NOT_JUDGED = "not judged"
 _TONES = {
     "regressed": "bad",
@@ -58,12 +58,12 @@ class ChosenRuns:
 
     @property
     def fields(self) -> list[tuple[str, str]]:
-        """The query of an address with the same runs."""
+        """The query fields of an address with the same runs."""
         return [*(("run", line.id) for line in self.runs), ("base", self.base.id)]
 
 
 def chosen_runs(index: RunIndex, query: Mapping[str, Sequence[str]]) -> ChosenRuns | None:
-    """Return the runs of an address; None for too few or too many. The oldest is the base by default."""
+    """Return the runs of an address; None for too few or too many. The default base is the oldest run."""
     ids = sorted(dict.fromkeys(query.get("run", ())))
     if not 2 <= len(ids) <= MOST_RUNS:
         return None
@@ -84,7 +84,7 @@ def choose_first() -> Page:
 
 @dataclass(frozen=True)
 class _Filter:
-    """What the form on the page asks for."""
+    """The values of the form on the page."""
 
     chosen: ChosenRuns
     text: str
@@ -160,7 +160,7 @@ def _section(index: RunIndex, filters: _Filter, line: RunLine) -> Iterator[Marku
         differing = [element("li", each) for each in comparison.environment_differences]
         text = "The environments differ, so a difference may come from the machine and not from the code:"
         yield element("div", element("p", text), element("ul", differing), class_="note warn")
-    # The page has no `--force`, which the text for the terminal names after the semicolon.
+    # The terminal's text mentions `--force` after a semicolon. The page has no such option: cut it off.
     text = conclusion(comparison) if comparison.comparable else conclusion(comparison).partition(";")[0]
     yield note(element("strong", text), " ", count_text(comparison), ".", tone=tone_of(comparison))
     if comparison.problems:
@@ -183,7 +183,7 @@ def _section(index: RunIndex, filters: _Filter, line: RunLine) -> Iterator[Marku
 
 
 def tone_of(comparison: Comparison) -> str:
-    """Return `bad`, `warn` or `good`: green only if every metric was decided and none regressed."""
+    """Return `bad`, `warn` or `good`: `good` only if every metric was decided and none regressed."""
     failing = [each for each in comparison.metrics if comparison.fails(each)]
     if comparison.problems or any(each.verdict != "incomparable" for each in failing):
         return "bad"
@@ -193,7 +193,7 @@ def tone_of(comparison: Comparison) -> str:
 
 
 def _questions(comparison: Comparison, line: RunLine) -> Markup:
-    """Return the questions that changed sides, the worst first, in a part that can be opened."""
+    """Return a folded table of the questions that lost or gained a passage, the worst first."""
     rows = [
         element(
             "tr",
@@ -213,13 +213,13 @@ def _questions(comparison: Comparison, line: RunLine) -> Markup:
 
 def _run(line: RunLine) -> Markup:
     link = element("a", line.id, href=run_address(line.id))
-    # Only a run that is not complete shows its status.
+    # Show the status only if the run is not complete.
     return link if line.status == "complete" else join((link, " ", status_mark(line)))
 
 
 @lru_cache(maxsize=MOST_RUNS)
 def compared(base: Path, current: Path, version: int) -> Comparison:
-    """Compare two runs; cached until a run changes, so that a search on the page is quick."""
+    """Compare two runs. The result is cached until a run changes, so that a search on the page is fast."""
     return compare_runs(base, current)
 
 

@@ -14,9 +14,9 @@ from memory.benchmarking.view.index import RunLine
 from memory.benchmarking.view.layout import Page, run_address
 
 UNFOLDED = 5
-"""Failures that are shown; a longer list is folded, so that the results stay near."""
+"""The largest number of failures that are listed openly; a longer list is folded."""
 LONGEST_LOG = 200_000
-"""Bytes of a log that are shown, from its end, which says what happened."""
+"""The largest number of bytes of a log that are shown. They are its end, where the error usually is."""
 
 
 def failures(line: RunLine, run: Run) -> Markup | None:
@@ -49,7 +49,7 @@ def log_page(line: RunLine, name: str) -> Page | None:
     if name not in _logs(line.folder):
         return None
     try:
-        # Do not follow links: a folder from elsewhere must not expose files outside of it.
+        # Do not follow links: a results folder from another person must not expose files outside of it.
         descriptor = os.open(line.folder / LOGS / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
             size = os.fstat(descriptor).st_size

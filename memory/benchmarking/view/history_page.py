@@ -1,4 +1,4 @@
-"""The page of one metric over the runs, and where its level changed."""
+"""The page that shows one metric over the runs, and the runs where its level changed."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from memory.benchmarking.view.layout import Page, case_text, compare_address, ru
 LAST = (60, 200, 1000)
 """Choices for how many of the newest runs to read; reading more takes longer."""
 LOOKED_AT = 20
-"""Runs that are opened at most to find out which metrics a benchmark has."""
+"""The largest number of runs that are opened to find the metrics of a benchmark."""
 WIDTH = 1040
 """Width of the chart, in pixels."""
 MARKED = 120
-"""Largest number of points that get markers; more would overlap."""
+"""A line with more points than this has small dots instead of markers, which would overlap."""
 _TONES = {"better": "good", "worse": "bad"}
 
 
@@ -68,7 +68,7 @@ def history_page(index: RunIndex, query: Mapping[str, Sequence[str]]) -> Page:
     notes = [
         note(f"There is no {what} {asked!r}; the page shows another one.", tone="warn")
         for what, asked, shown in (("benchmark", asked_case, name), ("metric", asked_metric, metric))
-        # Choosing another benchmark also sends the metric of the old one: that is no error.
+        # If the user chooses another benchmark, the form still sends the old metric: this is no error.
         if asked and asked != shown and (what == "benchmark" or not known.paths)
     ]
     body = (heading, form, notes, shapes(), *_sections(index, cases[name], metric, last))
@@ -114,15 +114,15 @@ def _sections(index: RunIndex, case: tuple[str, str, str], metric: str, last: in
 def _read_series(
     output_dir: Path, version: int, case: tuple[str, str, str], metric: str, last: int
 ) -> list[Series]:
-    """Return all series of a metric, cached until a run changes: finding the changes takes seconds."""
+    """Return all series of a metric. Finding the changes takes seconds, so it is cached by `version`."""
     category, benchmark, target = case
-    # Escape the path, so that the pattern matches only itself.
+    # `series_of` takes a glob pattern: escape the path, so that it matches only itself.
     found = series_of(output_dir, glob.escape(metric), benchmark=f"{category}.{benchmark}", last=last)
     return [each for each in found if (each.target, each.path) == (target, metric)]
 
 
 def _series(series: Series, *, apart: bool) -> Markup:
-    """Return the section of one series, which is that of one environment and one set of parameters."""
+    """Return the section of one series. A series has one environment and one set of parameters."""
     title = count(len(series.points), "run")
     if series.better != "neither":
         title += f", {series.better} is better"
@@ -188,7 +188,7 @@ def _chart(series: Series) -> Chart:
 
 
 def _lowest(series: Series) -> float | None:
-    """Return where the y axis starts: None, which is at 0, unless that would flatten the line."""
+    """Return where the y axis starts: None for 0, or a higher value if 0 would flatten the line."""
     low = min(point.value if point.low is None else point.low for point in series.points)
     high = max(point.value if point.high is None else point.high for point in series.points)
     if low <= high / 2:
@@ -201,7 +201,7 @@ def _panel(series: Series) -> Panel:
         Point(x=number, y=point.value, low=point.low, high=point.high)
         for number, point in enumerate(series.points)
     )
-    # The level before and after each change.
+    # Draw the levels before and after each change as lines.
     bounds = [0, *(change.index for change in series.changes), len(points)]
     heights = [change.before for change in series.changes[:1]] + [change.after for change in series.changes]
     levels = [

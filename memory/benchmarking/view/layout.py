@@ -1,4 +1,4 @@
-"""What all pages of the view share: frame, links, form fields, status and progress of a run."""
+"""Parts that all pages of the view use: frame, links, form fields, status and progress of a run."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Page:
     title: str
     body: Markup
     here: str = ""
-    """The entry of the bar at the top that is marked."""
+    """The entry in the bar at the top that is marked as the current page."""
     refreshes: bool = False
-    """Whether live.js fetches it again every two seconds."""
+    """Whether live.js fetches the page again every two seconds."""
     status: int = 200
 
 
@@ -53,7 +53,7 @@ def document(page: Page) -> bytes:
 
 
 def stylesheet() -> str:
-    """Return the style of the report, plus that of the view."""
+    """Return the stylesheets of the report and of the view as one text."""
     return "".join(map(asset, ("style.css", "charts.css", "report.css", "../view/view.css")))
 
 

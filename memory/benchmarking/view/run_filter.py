@@ -1,4 +1,4 @@
-"""The filter of the list of runs: read from an address, applied to runs, written as an address."""
+"""The filter of the list of runs. It is read from an address, and can be written as an address."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 from memory.benchmarking.view.index import RunLine
 
 PER_PAGE = 50
-"""Runs on one page of the list."""
+"""The number of runs on one page of the list."""
 LONGEST = 200
-"""Characters of a field that are used; the rest is cut off."""
+"""The largest number of characters of a field; the rest is cut off."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,9 @@ class RunFilter:
     target: str = ""
     status: str = ""
     since: str = ""
-    """First day, as in 2026-11-16."""
+    """First day, such as 2026-11-16."""
     until: str = ""
+    """Last day."""
     page: int = 1
 
     @classmethod
@@ -66,7 +67,7 @@ class RunFilter:
 
 
 def _contains(line: RunLine, words: Sequence[str]) -> bool:
-    """Return whether all words occur in what the list shows of a run, or in its command or benchmarks."""
+    """Return whether all words occur in the columns of a run, in its command or in its benchmarks."""
     if not words:
         return True
     names = {part for category, benchmark, _ in line.cases for part in (category, benchmark)}

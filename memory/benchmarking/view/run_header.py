@@ -1,7 +1,7 @@
-"""Read only the fields of `run.json` that a list shows, in half the time of reading all of it.
+"""Read only the fields of `run.json` that the list of runs shows. This halves the reading time.
 
-The first page needs the headers of all runs, which may be thousands. The decoder skips other fields. If it
-fails, `index.py` reads the whole file again, to report what is wrong.
+The first page needs the headers of all runs, which may be thousands. The decoder skips other fields. If the
+decoder fails, `index.py` reads the whole file again, to report what is wrong.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Round(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunHeader(msgspec.Struct, frozen=True, gc=False):
-    """Fields of `records.Run`, with the same names."""
+    """Some fields of `records.Run`, with the same names."""
 
     status: Status
     started_at: str

@@ -32,7 +32,7 @@ from memory.benchmarking.view.run_progress import progress_note, results_so_far
 
 
 def run_page(line: RunLine, lines: Sequence[RunLine], version: int) -> Page:
-    """Return the page of a run. `version` is that of the index; the cached report depends on it."""
+    """Return the page of a run. `version` is the version of the index, a key of the cached report."""
     title = f"Run {line.id}"
     run: Run | None = None
     parts: list[Child] = [element("h1", title, " ", status_mark(line))]
@@ -49,7 +49,7 @@ def run_page(line: RunLine, lines: Sequence[RunLine], version: int) -> Page:
         parts += [element("h2", "Environment and command", id="environment"), about_run(run), how_to_read()]
     else:
         parts.append(_report(line.folder, version))
-    # live.js replaces all of it: when the run ends, the report replaces the progress.
+    # live.js replaces this whole element, so that the report replaces the progress when the run ends.
     body = element("div", parts, id="run", data_live=True)
     return Page(title, join((shapes(), body)), here="Runs", refreshes=line.is_running)
 
@@ -78,7 +78,7 @@ def previous_run(line: RunLine, lines: Sequence[RunLine]) -> RunLine | None:
 
 
 def load(folder: Path) -> tuple[list[LoadedResult], list[Markup]]:
-    """Return the results of a run that can be read, and notes about the others."""
+    """Return the readable results of a run, and notes about results that can't be read."""
     manager = BenchmarkResults(folder.absolute())
     try:
         loaded = manager.load_results(manager.list_results())

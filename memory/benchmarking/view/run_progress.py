@@ -1,6 +1,6 @@
 """A run that is not complete: its progress, its running rounds and its results so far.
 
-All of it is on disk: `run.json` lists every finished round, and each running round has a scratch folder.
+The data is on disk: `run.json` lists every finished round, and each running round has a scratch folder.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ def _seconds_left(line: RunLine, run: Run) -> float | None:
 
 @lru_cache(maxsize=4)
 def _estimator(output_dir: Path, run_id: str, profile: str) -> Estimator:
-    """Return the estimator for a run. It is cached: previous runs do not change meanwhile."""
+    """Return the estimator for a run. It is cached, because previous runs do not change during the run."""
     return Estimator(output_dir, profile)
 
 
 def results_so_far(results: Sequence[LoadedResult]) -> Markup:
-    """Return the headline figures, without charts, because the page is built every two seconds."""
+    """Return the headline figures. There are no charts, because the page is built every two seconds."""
     if not results:
         text = "The first results appear when all rounds of a benchmark are done."
         return element("p", text, class_="soft")

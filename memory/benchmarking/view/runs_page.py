@@ -57,7 +57,7 @@ def runs_page(lines: Sequence[RunLine], chosen: RunFilter, output_dir: Path) -> 
 
 
 def _filters(lines: Sequence[RunLine], chosen: RunFilter) -> Markup:
-    """Return the filter form. live.js applies it while the user types; without scripts it has a button."""
+    """Return the filter form. live.js applies it while the user types; without scripts a button does."""
     profiles = sorted({line.profile for line in lines if line.profile})
     targets = sorted({target for names in {line.targets for line in lines} for target in names})
     statuses = [status for status in STATUSES if any(line.status == status for line in lines)]
@@ -142,7 +142,7 @@ def _row(line: RunLine) -> Markup:
 
 
 def _cell(name: str, content: str, kind: str | None = None) -> Markup:
-    """Return a cell. A narrow screen shows the column's name beside it, and hides empty cells."""
+    """Return a cell. A narrow screen shows the column's name beside the cell, and hides empty cells."""
     classes = [kind, "nothing" if content == NOTHING else None]
     return element("td", content, class_=" ".join(filter(None, classes)) or None, data_name=name)
 

@@ -2,11 +2,11 @@
 
 - It listens on the loopback interface only, so other machines can't reach it.
 - A request needs the random token of the link, or the cookie that the link sets.
-- Other web sites can't use the browser to send requests: the Host header is checked, against DNS rebinding,
-  and the cookie is SameSite=Strict.
+- Other web sites can't send requests through the user's browser: the cookie is SameSite=Strict, and the
+  check of the Host header prevents DNS rebinding.
 - It writes nothing: it accepts only GET and HEAD.
 
-It uses Python's http.server: one user on one machine needs no framework.
+It uses Python's http.server, because one user on one machine needs no framework.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from memory.benchmarking.view.layout import Page, document, problem_page, styles
 
 HOST = "127.0.0.1"
 TOKEN = "token"
-"""The name of the link's field for the token."""
+"""The name of the query field with the token."""
 IDLE_SECONDS = 60
 """An idle connection is closed after this many seconds."""
 _ASSETS = {
@@ -81,18 +81,18 @@ class ViewServer(ThreadingHTTPServer):
 
     @property
     def cookie(self) -> str:
-        """The name of the cookie. It has the port, because all ports of a host share their cookies."""
+        """The name of the cookie. It includes the port, because all ports of a host share their cookies."""
         return f"membench-{self.server_port}"
 
     def is_own_host(self, host: str) -> bool:
-        """Return whether a Host header names this server; against DNS rebinding."""
+        """Return whether a Host header names this server. The check prevents DNS rebinding."""
         return host in (f"{HOST}:{self.server_port}", f"localhost:{self.server_port}")
 
     def is_valid(self, token: str) -> bool:
         return hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode())
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore broken connections; print any other error, which is a bug, in one line."""
+        """Ignore broken connections. Any other error is a bug: print it in one line."""
         problem = sys.exception()
         if not isinstance(problem, ConnectionError | TimeoutError):
             print(f"membench: view: {type(problem).__name__}: {problem}", file=sys.stderr)
@@ -109,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_page(problem_page(403, "Wrong address", text))
             return
         path = urlsplit(self.path).path
-        if path in _ASSETS:  # they hold no results, and the page that refuses access uses them too
+        if path in _ASSETS:  # no token needed: they hold no results, and the "not valid" page uses them
             kind, read = _ASSETS[path]
             self._send(200, kind, read().encode())
             return
@@ -170,7 +170,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer what the base class refuses: unknown methods and malformed requests."""
+        """Answer requests that the base class refuses: unknown methods and malformed requests."""
         self.close_connection = True  # the rest of the request is not read
         if code == HTTPStatus.NOT_IMPLEMENTED:
             code = HTTPStatus.METHOD_NOT_ALLOWED

@@ -1,4 +1,4 @@
-"""The charts of several runs side by side: the page of `membench results compare-report`."""
+"""The charts of several runs side by side, as in the page of `membench results compare-report`."""
 
 from __future__ import annotations
 
