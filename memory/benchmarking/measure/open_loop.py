@@ -152,7 +152,7 @@ def run_open_loop(
     records = [_WorkerRecord({kind: Latencies() for kind in set(kinds)}) for _ in range(workers)]
     lock = threading.Lock()
     arrivals = iter(range(len(starts)))
-    patience = round(max_wait_seconds * 1e9)
+    max_wait_ns = round(max_wait_seconds * 1e9)
     origin = wall_ns()
 
     def work(record: _WorkerRecord) -> None:
@@ -167,7 +167,7 @@ def run_open_loop(
                 # Sleep: a busy wait would hold the GIL while other workers measure.
                 time.sleep(ahead / 1e9)
                 record.lateness.record(wall_ns() - intended)
-            elif -ahead > patience:
+            elif -ahead > max_wait_ns:
                 record.dropped += 1
                 continue
             try:

@@ -49,9 +49,11 @@ def percentiles(values: Sequence[float], quantiles: Iterable[float]) -> list[flo
         place = quantile * (len(ordered) - 1)
         below = math.floor(place)
         low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
-        part = place - below
+        fraction = place - below
         # Compute the value from the nearer end, so that rounding can't move it past the other end.
-        found.append(low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part))
+        found.append(
+            low + (high - low) * fraction if fraction < 0.5 else high - (high - low) * (1 - fraction)
+        )
     return found
 
 
@@ -73,9 +75,9 @@ def over_rounds(
         bound = rounds[0] if len(rounds) > 1 else None
         return Estimate(rounds[0], bound, bound, rounds)
     mean, error, freedom = _mean_and_error(points)
-    back = exp_or_infinity if in_logs else float
+    from_point = exp_or_infinity if in_logs else float
     half_width = t_critical(freedom, confidence) * error
-    return Estimate(back(mean), back(mean - half_width), back(mean + half_width), rounds)
+    return Estimate(from_point(mean), from_point(mean - half_width), from_point(mean + half_width), rounds)
 
 
 def welch(now: Sequence[float], before: Sequence[float]) -> Effect:

@@ -120,10 +120,12 @@ def differences(
                     continue
                 if headlines or verdict.change.verdict is not None:
                     figures = base.result.metrics[before], other.result.metrics[path]
-                    kind = by_pair[pair].between_targets
+                    between_targets = by_pair[pair].between_targets
                     durable = durability_of(base.result, before), durability_of(other.result, path)
                     found.append(
-                        Difference(each.name, path, before, *figures, *pair, verdict, kind, durable)
+                        Difference(
+                            each.name, path, before, *figures, *pair, verdict, between_targets, durable
+                        )
                     )
     return found
 
