@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from memory.benchmarking.model.files import read_run
 from memory.benchmarking.model.records import Case, Run
 from memory.benchmarking.verdicts.compare import compare_runs
 from memory.benchmarking.verdicts.thresholds import Thresholds
@@ -55,7 +56,13 @@ class UntilDecided:
         self.undecided = len(undecided)
         self.judged = len(undecided) + len(found.of("regressed", "improved", "unchanged"))
         left = self._deadline - time.monotonic()
-        wanted = {(each.category, each.benchmark, each.target) for each in undecided}
+        # One round of the baseline has no interval, however many rounds this run has.
+        can_decide = {
+            (ref.category, ref.benchmark, ref.target)
+            for ref in read_run(self._baseline).results
+            if ref.rounds > 1
+        }
+        wanted = can_decide & {(each.category, each.benchmark, each.target) for each in undecided}
         seconds = {(ref.category, ref.benchmark, ref.target): ref.seconds for ref in run.results}
         chosen = []
         for case in run.cases:

@@ -64,6 +64,13 @@ def test_the_budget_ends_the_rounds(tmp_path: Path) -> None:
     assert read_run(run_folders(tmp_path / "benchmark_results")[-1]).extra_rounds == {}
 
 
+def test_a_baseline_of_one_round_gets_no_more_rounds(tmp_path: Path) -> None:
+    run(tmp_path, "--rounds", 1, "--quiet")
+    assert membench("baseline", "set", "main", cwd=tmp_path).code == 0
+    run(tmp_path, "--rounds", 1, "--until-decided", "--baseline", "main", "--seed", 5)
+    assert read_run(run_folders(tmp_path / "benchmark_results")[-1]).looks == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
