@@ -6,7 +6,8 @@
 Each item is stored as one memory. The memory's content is the item's value, and its id consists of
 namespace and key. The store's own fields are in the memory's metadata, under "langgraph". Each field
 that is indexed separately (`index=["title"]`) is stored as one more memory, called a part. A search
-ignores parts that their item does not list. So if a writer is killed halfway, no search returns the parts that it left.
+ignores parts that their item does not list. So if a writer is killed halfway, no search returns the
+parts that it left.
 """
 
 from __future__ import annotations
