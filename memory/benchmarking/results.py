@@ -43,7 +43,7 @@ from memory.benchmarking.model.files import (
     write_whole,
 )
 from memory.benchmarking.model.loaded_result import LoadedResult
-from memory.benchmarking.model.paths import flatten, leaf_of, plain
+from memory.benchmarking.model.paths import check_count, flatten, leaf_of, plain
 from memory.benchmarking.model.records import Figure, Result, Run, Unit
 from memory.benchmarking.model.tables import columns_of, rows, time_of
 
@@ -134,6 +134,7 @@ class BenchmarkResults:
         if not_available:
             details["not_available"] = not_available
         values = flatten(tree)
+        check_count(len(values))
         result = Result(
             benchmark=benchmark,
             category=category,
@@ -182,7 +183,7 @@ class BenchmarkResults:
         path = self._path(ref)
         if isinstance(ref, ResultFile):
             return [ref]
-        if path.is_file():
+        if path.exists() and not path.is_dir():
             return [self._load(ref).file]
         name = os.fspath(ref)
         if not name.endswith(".json"):

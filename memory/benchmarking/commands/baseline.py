@@ -42,20 +42,21 @@ def execute(arguments: argparse.Namespace) -> int:
 
 def _set(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.model.files import find_run
+    from memory.benchmarking.text.display import clean
     from memory.benchmarking.verdicts.baselines import set_baseline
     from memory.benchmarking.verdicts.runs import newest_run
 
     output_dir = Path(arguments.output_dir)
     run = find_run(output_dir, arguments.run) if arguments.run else newest_run(output_dir)
     baseline = set_baseline(output_dir, arguments.name, run)
-    print(f"{baseline.name} is now {baseline.run_id}: membench compare --baseline {baseline.name}")
+    print(clean(f"{baseline.name} is now {baseline.run_id}: membench compare --baseline {baseline.name}"))
     return EXIT_FINE
 
 
 def _list(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.model.files import encode_json, read_run
     from memory.benchmarking.report.run_facts import revision_text
-    from memory.benchmarking.text.display import NOTHING, table
+    from memory.benchmarking.text.display import NOTHING, clean, table
     from memory.benchmarking.text.terminal import print_for_machines
     from memory.benchmarking.verdicts.baselines import baseline_folder, list_baselines
 
@@ -65,7 +66,7 @@ def _list(arguments: argparse.Namespace) -> int:
         print_for_machines(encode_json({"baselines": found}).decode())
         return EXIT_FINE
     if not found:
-        print(f"There are no baselines in {output_dir} yet. Set one: membench baseline set NAME")
+        print(clean(f"There are no baselines in {output_dir} yet. Set one: membench baseline set NAME"))
         return EXIT_FINE
     rows = []
     for baseline in found:

@@ -92,14 +92,14 @@ def execute(arguments: argparse.Namespace) -> int:
 
 def _results(finished: FinishedRun) -> list[Result]:
     from memory.benchmarking.errors import BenchmarkError
-    from memory.benchmarking.model.files import read_result
+    from memory.benchmarking.model.files import read_result_of
 
     if finished.interrupted:
         raise KeyboardInterrupt
     if not finished.succeeded:
         first = finished.run.failures[0]
         raise BenchmarkError(f"{first.case} failed, so its noise is unknown: {first.message}")
-    return [read_result(finished.folder / ref.file) for ref in finished.run.results]
+    return [read_result_of(finished.folder, ref) for ref in finished.run.results]
 
 
 def _print(lockstep: Calibration, stored: Calibration) -> None:

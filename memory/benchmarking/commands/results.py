@@ -143,6 +143,7 @@ def _list(arguments: argparse.Namespace) -> int:
     """List the runs. The exit code is 1 only if there are results and none can be read."""
     from memory.benchmarking.model.files import read_run, run_folders
     from memory.benchmarking.results import BenchmarkResults
+    from memory.benchmarking.text.display import clean
     from memory.benchmarking.text.terminal import terminal_width
 
     manager = BenchmarkResults(arguments.output_dir)
@@ -160,7 +161,9 @@ def _list(arguments: argparse.Namespace) -> int:
         if arguments.json:
             _print_json({"runs": [], "by_hand": []})
         else:
-            print(f"There are no results in {folder} yet. Measure some: membench run --profile quick")
+            print(
+                clean(f"There are no results in {folder} yet. Measure some: membench run --profile quick")
+            )
         return EXIT_FINE
 
     problems: list[DamagedResult] = [problem for file in chosen if (problem := cut_short(file)) is not None]
@@ -186,7 +189,7 @@ def _list(arguments: argparse.Namespace) -> int:
         if len(folders) > len(shown):
             print(f"… and {len(folders) - len(shown)} older runs (--all shows them)")
         if by_hand:
-            print(f"saved by hand: {_by_category(by_hand)}, the last in {by_hand[-1]}")
+            print(clean(f"saved by hand: {_by_category(by_hand)}, the last in {by_hand[-1]}"))
     warn(problems)
     readable = len(chosen) > len(problems) or any(run is not None for _, run in runs)
     return EXIT_FINE if readable else EXIT_FAILED
@@ -200,8 +203,10 @@ def cut_short(file: ResultFile) -> DamagedResult | None:
     """
     import os
 
+    from memory.benchmarking.model.regular_files import open_regular
+
     try:
-        with open(file.path, "rb", buffering=0) as opened:
+        with open(open_regular(file.path), "rb", buffering=0) as opened:
             opened.seek(-min(4, os.fstat(opened.fileno()).st_size), os.SEEK_END)
             if opened.read().rstrip().endswith(b"}"):
                 return None
@@ -358,6 +363,7 @@ def _compare_report(arguments: argparse.Namespace) -> int:
 def _delete(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.model.files import RUN_FILE, delete_run, run_folders
     from memory.benchmarking.results import BenchmarkResults
+    from memory.benchmarking.text.display import clean
 
     known = {
         folder.name: folder for folder in run_folders(BenchmarkResults(arguments.output_dir).output_dir)
@@ -376,15 +382,17 @@ def _delete(arguments: argparse.Namespace) -> int:
         return EXIT_FAILED
     for ref, folder in folders.items():
         delete_run(folder)
-        print(f"deleted {ref}")
+        print(clean(f"deleted {ref}"))
     return EXIT_FINE
 
 
 def _confirmed(folders: Iterable[str]) -> bool:
+    from memory.benchmarking.text.display import clean
+
     names = ", ".join(folders)
     if not sys.stdin.isatty():
         raise InvalidBenchmarkConfig(f"no terminal to ask on: add --yes to delete {names}")
-    if input(f"Delete {names}? This can't be undone. [y/N] ").strip().lower() in ("y", "yes"):
+    if input(f"Delete {clean(names)}? This can't be undone. [y/N] ").strip().lower() in ("y", "yes"):
         return True
     print("Nothing was deleted.")
     return False

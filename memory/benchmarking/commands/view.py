@@ -34,13 +34,14 @@ def execute(arguments: argparse.Namespace) -> int:
     import threading
 
     from memory.benchmarking.results import BenchmarkResults
+    from memory.benchmarking.text.display import clean
     from memory.benchmarking.view.server import ViewServer
 
     folder = BenchmarkResults(arguments.output_dir).output_dir
     with ViewServer(folder, arguments.port) as server:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
-            print(f"The results in {folder} are at {server.link}", flush=True)
+            print(clean(f"The results in {folder} are at {server.link}"), flush=True)
             print("Press Ctrl-C to stop.", flush=True)
             # Read the runs in advance, so that the first page does not wait for thousands of files.
             threading.Thread(target=server.app.index.lines, daemon=True).start()

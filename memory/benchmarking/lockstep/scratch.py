@@ -11,6 +11,7 @@ from pathlib import Path
 
 from memory.benchmarking.errors import ResultNotSaved
 from memory.benchmarking.model.files import delete_if_empty
+from memory.benchmarking.model.regular_files import open_regular
 
 _LOCK = "lock"
 
@@ -18,6 +19,8 @@ _LOCK = "lock"
 @contextmanager
 def scratch_below(folder: Path) -> Iterator[Path]:
     """Make an empty folder in `folder`, gone afterwards; it is locked while it is in use."""
+    if folder.is_symlink():  # folders in it are deleted
+        raise ResultNotSaved(f"{folder} is a symbolic link: delete it")
     folder = folder.resolve()
     try:
         _delete_abandoned(folder)
@@ -37,7 +40,7 @@ def scratch_below(folder: Path) -> Iterator[Path]:
 
 def _delete_abandoned(folder: Path) -> None:
     for path in folder.glob(f"*/{_LOCK}"):
-        with open(path) as lock:
+        with open(open_regular(path)) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:

@@ -15,6 +15,7 @@ from memory.benchmarking.errors import DamagedResult, UnknownName, nearest
 from memory.benchmarking.lockstep.sequence import Measured
 from memory.benchmarking.model.files import compressed_arrays, encode_json, timestamp_now, write_whole
 from memory.benchmarking.model.records import FORMAT, Environment
+from memory.benchmarking.model.regular_files import read_regular
 from memory.benchmarking.verdicts.records import Comparison
 
 AB = "ab"
@@ -101,10 +102,10 @@ def load(output_dir: Path, name: str) -> SavedComparison:
     """Load a comparison by its id, a unique part of it, `latest`, or its file."""
     path = _find(output_dir, name)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=SavedComparison)
+        return msgspec.json.decode(read_regular(path), type=SavedComparison)
     except OSError as problem:
         raise DamagedResult(f"{path} can't be read: {problem.strerror or problem}") from problem
-    except msgspec.MsgspecError as problem:
+    except (msgspec.MsgspecError, RecursionError) as problem:
         raise DamagedResult(f"{path} is not a comparison of `membench ab`: {problem}") from problem
 
 

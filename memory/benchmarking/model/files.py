@@ -10,16 +10,21 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from memory.benchmarking.errors import DamagedResult, ResultNotSaved, UnknownName, nearest
-from memory.benchmarking.model.records import FORMAT, Result, Round, Run
+from memory.benchmarking.errors import DamagedResult, InvalidResult, ResultNotSaved, UnknownName, nearest
+from memory.benchmarking.model.paths import check_count, check_tree
+from memory.benchmarking.model.records import FORMAT, Result, ResultRef, Round, Run
+from memory.benchmarking.model.regular_files import open_regular, read_below, read_regular
+
+if TYPE_CHECKING:
+    from zipfile import ZipFile
 
 DEFAULT_FOLDER = "benchmark_results"
 """The folder of results if the user names none."""
@@ -33,6 +38,10 @@ SCRATCH = ".scratch"
 _RESULT_NAME = re.compile(r"(?P<benchmark>.+?)_(?P<timestamp>\d{8}_\d{6})(?:_(?P<rest>.+))?\.json")
 _NUMBERS = re.compile(rb"\[\n\s+[-+.\deE]+(?:,\n\s+[-+.\deE]+)*\n\s+\]")
 """A JSON list of numbers over several lines. It can't match inside a text: those have no line breaks."""
+MOST_KEYS = 500_000
+"""The most keys of a JSON file, counted by its colons; those inside texts count too."""
+MOST_SAMPLE_BYTES = 256_000_000
+"""The most bytes of samples that are read from one file, after decompression: 32 million samples."""
 _Record = TypeVar("_Record", Result, Run)
 
 
@@ -161,47 +170,98 @@ def read_times(path: Path, timings: Collection[str]) -> dict[str, list[tuple[int
 
     The rest of the file, which may be large, is not read.
     """
-    import numpy as np
+    import zipfile
 
     times: dict[str, list[tuple[int, Any]]] = {}
+    left = MOST_SAMPLE_BYTES
     try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-            for name in arrays.files:
+        with open(open_regular(path), "rb") as file, zipfile.ZipFile(file) as archive:
+            for name in archive.namelist():
                 rest, _, what = name.rpartition("/")
                 timing = rest.partition("/")[2]
-                if what == "wall_ns" and timing in timings:
-                    calls = int(arrays[f"{rest}/calls_and_work"][0])
-                    times.setdefault(timing, []).append((calls, arrays[name]))
+                if what == "wall_ns.npy" and timing in timings:
+                    calls = int(_read_array(archive, f"{rest}/calls_and_work.npy", left)[0])
+                    array = _read_array(archive, name, left)
+                    left -= array.nbytes
+                    times.setdefault(timing, []).append((calls, array))
     except FileNotFoundError:
         raise
     except Exception as problem:
-        raise DamagedResult(f"{path} is damaged: {problem}") from problem
+        raise DamagedResult(
+            f"{path} is damaged: {getattr(problem, 'strerror', '') or problem}"
+        ) from problem
     return times
+
+
+def _read_array(archive: ZipFile, name: str, most: int) -> Any:
+    """Read one array of a NumPy file; ValueError if it takes more than `most` bytes.
+
+    Not with `numpy.load`: that decompresses everything, and a small file can hold gigabytes of zeros.
+    """
+    import io
+
+    from numpy.lib import format as npy
+
+    size = archive.getinfo(name).file_size
+    if size > most:
+        raise ValueError(f"it has more than {MOST_SAMPLE_BYTES:,} bytes of samples")
+    with archive.open(name) as member:
+        data = member.read(size)  # the size is only a claim, so never read to the end
+    return npy.read_array(io.BytesIO(data), allow_pickle=False)
 
 
 # -- reading ----------------------------------------------------------------------------------
 
 
 def read_result(path: Path | os.PathLike[str]) -> Result:
-    return _read(Path(path), Result)
+    """Read one result. UnknownName if there is no such file, DamagedResult for any other problem."""
+    return _read(Path(path), Result, lambda: read_regular(path))
+
+
+def read_result_of(folder: Path, ref: ResultRef) -> Result:
+    """Read a result that a run names; DamagedResult if it is not inside the run's folder."""
+    return _read(folder / ref.file, Result, lambda: read_below(folder, ref.file))
 
 
 def read_run(folder: Path) -> Run:
-    return _read(folder / RUN_FILE, Run)
+    """Read the `run.json` of a folder, with the errors of `read_result`."""
+    return _read(folder / RUN_FILE, Run, lambda: read_regular(folder / RUN_FILE))
 
 
-def _read(path: Path, kind: type[_Record]) -> _Record:
+def _read(path: Path, kind: type[_Record], read: Callable[[], bytes]) -> _Record:
     try:
-        record = msgspec.json.decode(path.read_bytes(), type=kind)
+        data = read()
+        if data.count(b":") > MOST_KEYS:
+            raise DamagedResult(f"{path} is too large: it has more than {MOST_KEYS:,} keys")
+        record = msgspec.json.decode(data, type=kind)
+        _check_size(record)
     except FileNotFoundError:
         raise UnknownName(f"there is no file {path}") from None
     except OSError as problem:
         raise DamagedResult(f"{path} can't be read: {problem.strerror or problem}") from problem
     except msgspec.MsgspecError as problem:
         raise DamagedResult(f"{path} is damaged or not a result file: {problem}") from problem
+    except InvalidResult as problem:
+        raise DamagedResult(f"{path} is too large: {problem}") from problem
+    except RecursionError:
+        raise DamagedResult(f"{path} is damaged: its values are nested too deep") from None
+    except ValueError as problem:
+        if isinstance(problem, DamagedResult):
+            raise
+        # A number with too many digits, or a text that is not Unicode.
+        raise DamagedResult(f"{path} is damaged or not a result file: {problem}") from problem
     if record.format > FORMAT:
         raise DamagedResult(f"{path} has format {record.format}: install a newer version to read it")
     return record
+
+
+def _check_size(record: Result | Run) -> None:
+    """Raise InvalidResult for a record that would take minutes or too much stack to show."""
+    if isinstance(record, Run):
+        check_tree([record.config, [case.params for case in record.cases]])
+        return
+    check_tree([record.results, record.metadata])
+    check_count(len(record.metrics))
 
 
 def run_folders(output_dir: Path) -> list[Path]:
@@ -245,13 +305,14 @@ def result_files(output_dir: Path) -> Iterator[ResultFile]:
     for folder in _folders(output_dir):
         if (folder / RUN_FILE).is_file():
             yield from _results_in(folder, folder.name)
-        else:
+        elif not folder.is_symlink():
             yield from _results_of_category(folder, "")
 
 
 def _results_in(run: Path, run_id: str) -> Iterator[ResultFile]:
+    """Yield the results of a run. Its folder may be a symbolic link; links inside are not followed."""
     for category in _folders(run):
-        if category.name not in (ROUNDS, LOGS):
+        if category.name not in (ROUNDS, LOGS) and not category.is_symlink():
             yield from _results_of_category(category, run_id)
 
 

@@ -19,6 +19,8 @@ SEPARATOR = "/"
 TIERS = ("stm", "im", "ltm", "store")
 DEEPEST = 50
 """The most levels that a result may have."""
+MOST_FIGURES = 50_000
+"""The most figures of one result, and half of the most keys. A page with more would take minutes."""
 ROW_COLUMNS = (
     "run_id", "timestamp", "category", "benchmark", "target", "metric", "value", "low", "high", "unit",
     "better", "rounds", "samples", "tier", "part", "path",
@@ -129,6 +131,32 @@ def plain(value: Any, not_available: dict[str, str], path: str = "") -> Any:
         not_available[path] = value.reason
         return None
     raise InvalidResult(f"{where} is a {type(value).__name__}: use numbers, texts, lists and dictionaries")
+
+
+def check_count(figures: int) -> None:
+    """Raise InvalidResult if a result has more figures than can be read again."""
+    if figures > MOST_FIGURES:
+        raise InvalidResult(f"it has more than {MOST_FIGURES:,} figures: save fewer, or several results")
+
+
+def check_tree(tree: Any) -> None:
+    """Raise InvalidResult if a tree of dictionaries and lists is too deep or has too many keys.
+
+    It does not recurse, so that it can check any depth.
+    """
+    keys = 0
+    level, waiting = 0, [tree]
+    while waiting:
+        below: list[Any] = []
+        for node in waiting:
+            inner = node.values() if isinstance(node, dict) else node
+            keys += len(node) if isinstance(node, dict) else 0
+            below += [each for each in inner if isinstance(each, dict | list)]
+        level, waiting = level + 1, below
+        if level > 2 * DEEPEST and waiting:
+            raise InvalidResult(f"it is more than {2 * DEEPEST} levels deep")
+        if keys > 2 * MOST_FIGURES:
+            raise InvalidResult(f"it has more than {2 * MOST_FIGURES:,} keys")
 
 
 def flatten(tree: Mapping[str, Any], path: str = "") -> dict[str, float]:

@@ -55,7 +55,8 @@ from memory.benchmarking.model.records import (
     Round,
     Run,
 )
-from memory.benchmarking.run.executors.local import LocalExecutor, Outcome
+from memory.benchmarking.model.regular_files import open_regular, read_regular
+from memory.benchmarking.run.executors.local import LARGEST_ROUND, LocalExecutor, Outcome
 from memory.benchmarking.run.origins import source_paths, target_info
 from memory.benchmarking.run.plan import order_of_rounds, round_seed
 
@@ -178,6 +179,7 @@ class Execution:
         """Run the missing rounds, and save everything."""
         start = time.perf_counter()
         with _exclusive_lock(self.folder):
+            self._refuse_links()
             shutil.rmtree(self._scratch, ignore_errors=True)
             _delete_abandoned(self._scratch.parent)
             self._load_finished_rounds()
@@ -208,6 +210,16 @@ class Execution:
     def _scratch(self) -> Path:
         return (self.folder.parent / SCRATCH / self.folder.name).resolve()
 
+    def _refuse_links(self) -> None:
+        """Raise ResultNotSaved if a folder that this run writes to or deletes is a symbolic link.
+
+        The folder may come from elsewhere, and what such a link leads to must not be changed.
+        """
+        names = {ROUNDS, LOGS, *(case.category for case in self.run.cases)}
+        for path in (self.folder.parent / SCRATCH, *(self.folder / name for name in sorted(names))):
+            if path.is_symlink():
+                raise ResultNotSaved(f"{path} is a symbolic link: delete it")
+
     # -- jobs ---------------------------------------------------------------------------------
 
     def _load_finished_rounds(self) -> None:
@@ -215,9 +227,10 @@ class Execution:
         for path in sorted((self.folder / ROUNDS).glob("*.msgpack")):
             key, _, number = path.stem.rpartition(".")
             try:
-                finished = msgspec.msgpack.decode(path.read_bytes(), type=Round)
-            except msgspec.MsgspecError as problem:
-                raise DamagedResult(f"{path} is damaged: {problem}; delete it and resume again") from None
+                finished = msgspec.msgpack.decode(read_regular(path, LARGEST_ROUND), type=Round)
+            except (OSError, msgspec.MsgspecError, RecursionError) as problem:
+                reason = getattr(problem, "strerror", None) or problem
+                raise DamagedResult(f"{path} is damaged: {reason}; delete it and resume again") from None
             if key in self._rounds:
                 self._rounds[key][int(number)] = finished
         for key, rounds in self._rounds.items():
@@ -432,7 +445,8 @@ def _exclusive_lock(folder: Path) -> Iterator[None]:
     """Hold a run's lock, so that one process executes it; FileNotFoundError if there is no such folder."""
     path = folder / LOCK_FILE
     try:
-        lock = open(path, "w")  # noqa: SIM115 - closed below
+        # Closed below. It is not truncated, and no link is followed: the folder may come from elsewhere.
+        lock = open(open_regular(path, os.O_RDWR | os.O_CREAT), "r+b")  # noqa: SIM115
     except FileNotFoundError:
         raise
     except OSError as problem:

@@ -12,7 +12,7 @@ from memory.benchmarking.model.aggregate import params_digest
 from memory.benchmarking.model.answers import read_answers
 from memory.benchmarking.model.benchmark import declaration_of_case
 from memory.benchmarking.model.durability import target_changes
-from memory.benchmarking.model.files import read_result, run_folders
+from memory.benchmarking.model.files import read_result_of, run_folders
 from memory.benchmarking.model.records import Case, Result, ResultRef, Run, target_info_of
 from memory.benchmarking.verdicts.compare import StoredSide, compare_sides
 from memory.benchmarking.verdicts.evidence import CaseKey, CaseResult
@@ -118,7 +118,7 @@ def _previous_results(
             if identity in missing:
                 missing.discard(identity)
                 try:
-                    result = read_result(previous_folder / ref.file)
+                    result = read_result_of(previous_folder, ref)
                     answers = read_answers(result, (previous_folder / ref.file).parent)
                 except BenchmarkError:
                     continue

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from memory.benchmarking.errors import BenchmarkError
 from memory.benchmarking.model.durability import SURVIVES, durability_of
-from memory.benchmarking.model.files import DEFAULT_FOLDER, read_result
+from memory.benchmarking.model.files import DEFAULT_FOLDER, read_result_of
 from memory.benchmarking.model.paths import NO_FIGURES, leaf_of
 from memory.benchmarking.model.records import Result, ResultRef, Run, target_info_of
 from memory.benchmarking.run.previous_runs import SincePrevious, verdicts_since_previous
@@ -57,7 +57,7 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
     stream = stream or sys.stdout
     style, width = Style(stream), terminal_width(stream)
     rows, paths, notes, warnings = [], [], [], []
-    results = [read_result(folder / ref.file) for ref in run.results]
+    results = [read_result_of(folder, ref) for ref in run.results]
     since, problem = _since_previous(folder, run, results)
     for ref, result in zip(run.results, results, strict=True):
         name = _name(run, ref)
@@ -91,9 +91,10 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
             f"{run.parallel} rounds ran in parallel: they disturb each other, so times are not judged",
             file=stream,
         )
-    print(f"\n{_count(run)} in {folder}", file=stream)
+    print(f"\n{_count(run)} in {clean(str(folder))}", file=stream)
     if run.results:
-        print(style.dim(f"more: membench results show {shlex.quote(_reference(folder))}"), file=stream)
+        more = f"more: membench results show {shlex.quote(_reference(folder))}"
+        print(style.dim(clean(more)), file=stream)
 
 
 def _name(run: Run, ref: ResultRef) -> str:
@@ -193,7 +194,7 @@ def _print_failures(run: Run, folder: Path, style: Style, stream: TextIO) -> Non
     for failure in run.failures:
         print(clean(f"  {failure.case} round {failure.round + 1}: {failure.message}"), file=stream)
         if failure.log:
-            print(style.dim(f"    log: {folder / failure.log}"), file=stream)
+            print(style.dim(clean(f"    log: {folder / failure.log}")), file=stream)
 
 
 def _count(run: Run) -> str:
@@ -207,7 +208,7 @@ def _reference(folder: Path) -> str:
 
 def summary_for_machines(folder: Path, run: Run, *, interrupted: bool) -> dict[str, Any]:
     """Return the document that `run --json` prints."""
-    read = [read_result(folder / ref.file) for ref in run.results]
+    read = [read_result_of(folder, ref) for ref in run.results]
     since, _ = _since_previous(folder, run, read)
     results = []
     for ref, result in zip(run.results, read, strict=True):

@@ -34,7 +34,15 @@ from memory.benchmarking.measure.timing import Timing
 from memory.benchmarking.measure.turn_control import TurnControl
 from memory.benchmarking.model.benchmark import load_benchmark
 from memory.benchmarking.model.files import write_whole
-from memory.benchmarking.model.paths import NO_FIGURES, NotAvailable, join
+from memory.benchmarking.model.paths import (
+    DEEPEST,
+    NO_FIGURES,
+    SEPARATOR,
+    NotAvailable,
+    check_count,
+    check_tree,
+    join,
+)
 from memory.benchmarking.model.records import Case, Job, Round, Samples
 from memory.benchmarking.model.user_files import cause_of
 from memory.benchmarking.targets import load_target
@@ -179,6 +187,7 @@ def flatten_result(tree: Any) -> Leaves:
         if path in seen:
             raise InvalidResult(f"{path} is in the result twice: two keys are the same as text")
         seen.add(path)
+        check_count(len(leaves.figures) + len(leaves.other))
         if isinstance(leaf, NotAvailable):
             leaves.not_available[path] = leaf.reason
         elif isinstance(leaf, Timing):
@@ -210,6 +219,8 @@ def _walk(path: str, node: Any) -> Iterator[tuple[str, Any]]:
     if not isinstance(node, Mapping) or isinstance(node, Timing):
         yield path, node
         return
+    if path.count(SEPARATOR) >= DEEPEST:
+        raise InvalidResult(f"{path[:60]}… is more than {DEEPEST} levels deep: does it contain itself?")
     for key, value in node.items():
         name = str(key)
         if not name or not name.isprintable():
@@ -228,7 +239,9 @@ def _as_json(path: str, leaf: Any) -> Any:
     if hasattr(leaf, "tolist"):
         leaf = leaf.tolist()
     try:
-        return msgspec.to_builtins(leaf)
+        value = msgspec.to_builtins(leaf)
+        check_tree([value])
+        return value
     except TypeError:
         raise InvalidResult(
             f"{path or 'the result'} is a {type(leaf).__name__}: use numbers, texts, lists and dictionaries"

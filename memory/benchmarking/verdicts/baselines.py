@@ -29,6 +29,7 @@ from memory.benchmarking.errors import (
     nearest,
 )
 from memory.benchmarking.model.files import LOGS, ROUNDS, RUN_FILE, encode_json, read_run, write_whole
+from memory.benchmarking.model.regular_files import open_regular, read_regular
 from memory.benchmarking.verdicts.runs import run_problem
 
 BASELINES = "baselines"
@@ -117,15 +118,18 @@ def _read(output_dir: Path, name: str) -> Baseline:
     _check(name)
     path = _home(output_dir) / f"{name}.json"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Baseline)
+        baseline = msgspec.json.decode(read_regular(path), type=Baseline)
     except FileNotFoundError:
         known = _names(output_dir)
         hint = nearest(name, known) if known else "set one with `membench baseline set NAME`"
         raise UnknownName(f"there is no baseline {name!r} in {output_dir}: {hint}") from None
     except OSError as problem:
         raise DamagedResult(f"{path} can't be read: {problem.strerror or problem}") from problem
-    except msgspec.MsgspecError as problem:
+    except (msgspec.MsgspecError, RecursionError) as problem:
         raise DamagedResult(f"{path} is damaged: {problem}; set the baseline again") from problem
+    if Path(baseline.copy).name != baseline.copy or baseline.copy in ("", ".."):
+        raise DamagedResult(f"{path} names the folder {baseline.copy!r}; set the baseline again")
+    return baseline
 
 
 def _copy(run_folder: Path, copy: Path) -> None:
@@ -135,6 +139,10 @@ def _copy(run_folder: Path, copy: Path) -> None:
         inside = path.relative_to(run_folder)
         if inside.parts[0] in (LOGS, ROUNDS) or path.name.startswith(".") or not path.is_file():
             continue
+        if path.is_symlink() or any(
+            parent.is_symlink() for parent in path.parents[: len(inside.parts) - 1]
+        ):
+            continue  # it leads out of the run's folder, and no command reads it
         if inside != Path(RUN_FILE):
             _copy_file(path, copy / inside)
     _copy_file(run_folder / RUN_FILE, copy / RUN_FILE)
@@ -142,7 +150,7 @@ def _copy(run_folder: Path, copy: Path) -> None:
 
 def _copy_file(source: Path, copy: Path) -> None:
     copy.parent.mkdir(parents=True, exist_ok=True)
-    with open(source, "rb") as reader, open(copy, "xb") as writer:
+    with open(open_regular(source), "rb") as reader, open(copy, "xb") as writer:
         shutil.copyfileobj(reader, writer)
         writer.flush()
         os.fsync(writer.fileno())
@@ -160,7 +168,8 @@ def _locked(home: Path) -> Iterator[None]:
     """Hold a lock, so that no process deletes what another one is copying."""
     try:
         home.mkdir(parents=True, exist_ok=True)
-        lock = open(home / ".lock", "w")  # noqa: SIM115 - closed by the `with` below
+        # Closed by the `with` below.
+        lock = open(open_regular(home / ".lock", os.O_RDWR | os.O_CREAT), "r+b")  # noqa: SIM115
     except OSError as problem:
         raise ResultNotSaved(f"{home} can't be written to: {problem.strerror or problem}") from problem
     with lock:

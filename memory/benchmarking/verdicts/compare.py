@@ -14,7 +14,7 @@ from memory.benchmarking.errors import BenchmarkError, NothingMeasured
 from memory.benchmarking.metrics import is_timed
 from memory.benchmarking.model.answers import read_answers
 from memory.benchmarking.model.durability import SURVIVES, is_write, target_changes
-from memory.benchmarking.model.files import read_result, read_run
+from memory.benchmarking.model.files import read_result_of, read_run
 from memory.benchmarking.model.records import Environment, Run, target_info_of
 from memory.benchmarking.verdicts.decide import ALPHA, decide
 from memory.benchmarking.verdicts.evidence import CaseResult, Results, gather_evidence
@@ -92,7 +92,7 @@ class StoredSide:
         for ref in run.results:
             answers = None
             try:
-                result = read_result(folder / ref.file)
+                result = read_result_of(folder, ref)
             except BenchmarkError as problem:
                 problems.append(str(problem))
                 continue

@@ -16,7 +16,7 @@ import msgspec
 
 from memory.benchmarking.errors import BenchmarkError, NothingMeasured, UnknownName, nearest
 from memory.benchmarking.metrics import Better, Metric, is_timed
-from memory.benchmarking.model.files import read_result, run_folders
+from memory.benchmarking.model.files import read_result_of, run_folders
 from memory.benchmarking.model.paths import leaf_of
 from memory.benchmarking.model.records import Figure, ResultRef, Run
 from memory.benchmarking.verdicts.changes import SHORTEST, find_changes
@@ -114,7 +114,7 @@ def series_of(
 
 def _figures(folder: Path, run: Run, ref: ResultRef, pattern: str) -> Iterator[tuple[str, Metric, Figure]]:
     try:
-        result = read_result(folder / ref.file)
+        result = read_result_of(folder, ref)
     except BenchmarkError:
         return
     for path, figure in result.metrics.items():
@@ -198,7 +198,7 @@ def _nothing(output_dir: Path, pattern: str, benchmark: str | None, last: int) -
             benchmarks.add(ref.benchmark)
             if benchmark in (None, ref.benchmark, f"{ref.category}.{ref.benchmark}"):
                 try:
-                    metrics = read_result(folder / ref.file).metrics
+                    metrics = read_result_of(folder, ref).metrics
                 except BenchmarkError:
                     continue
                 leaves.update(leaf_of(path) for path in metrics)

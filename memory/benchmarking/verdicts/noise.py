@@ -15,6 +15,7 @@ import msgspec
 from memory.benchmarking.errors import DamagedResult, InvalidResult
 from memory.benchmarking.metrics import is_timed
 from memory.benchmarking.model.files import encode_json, write_whole
+from memory.benchmarking.model.regular_files import read_regular
 from memory.benchmarking.verdicts.records import Kind
 
 NOISE = "noise"
@@ -112,10 +113,10 @@ def _path(folder: Path, fingerprint: str) -> Path:
 
 def _read(path: Path) -> NoiseFile | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=NoiseFile)
+        return msgspec.json.decode(read_regular(path), type=NoiseFile)
     except FileNotFoundError:
         return None
     except OSError as problem:
         raise DamagedResult(f"{path} can't be read: {problem.strerror or problem}") from problem
-    except msgspec.MsgspecError as problem:
+    except (msgspec.MsgspecError, RecursionError) as problem:
         raise DamagedResult(f"{path} is damaged: {problem}; remove it and calibrate again") from problem

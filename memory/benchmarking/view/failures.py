@@ -7,6 +7,7 @@ from pathlib import Path
 
 from memory.benchmarking.model.files import LOGS
 from memory.benchmarking.model.records import Run
+from memory.benchmarking.model.regular_files import open_folder, open_regular
 from memory.benchmarking.report.markup import Markup, element, join
 from memory.benchmarking.report.parts import count, table
 from memory.benchmarking.text.display import NOTHING
@@ -14,9 +15,9 @@ from memory.benchmarking.view.index import RunLine
 from memory.benchmarking.view.layout import Page, run_address
 
 UNFOLDED = 5
-"""The largest number of failures that are listed openly; a longer list is folded."""
+"""Failures that are shown; a longer list is folded, so that the results stay near."""
 LONGEST_LOG = 200_000
-"""The largest number of bytes of a log that are shown. They are its end, where the error usually is."""
+"""Bytes of a log that are shown, from its end, which says what happened."""
 
 
 def failures(line: RunLine, run: Run) -> Markup | None:
@@ -46,17 +47,23 @@ def failures(line: RunLine, run: Run) -> Markup | None:
 
 def log_page(line: RunLine, name: str) -> Page | None:
     """Return the page with the log of a failed round; None if the run has no such log."""
-    if name not in _logs(line.folder):
+    try:
+        # Links are not followed: a folder from elsewhere must not expose files outside of it.
+        logs = open_folder(line.folder / LOGS)
+    except OSError:
         return None
     try:
-        # Do not follow links: a results folder from another person must not expose files outside of it.
-        descriptor = os.open(line.folder / LOGS / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            size = os.fstat(descriptor).st_size
+        # `name` comes from an address: it is compared with the names that exist before it is opened.
+        if name not in _regular_files(logs):
+            return None
+        with open(open_regular(name, directory=logs), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - LONGEST_LOG))
             text = file.read(LONGEST_LOG).decode("utf-8", "replace")
     except OSError:
         return None
+    finally:
+        os.close(logs)
     cut = f"The last {LONGEST_LOG:,} of {size:,} bytes." if size > LONGEST_LOG else ""
     body = (
         element("h1", name),
@@ -70,7 +77,15 @@ def log_page(line: RunLine, name: str) -> Page | None:
 def _logs(folder: Path) -> set[str]:
     """Return the names of a run's logs."""
     try:
-        with os.scandir(folder / LOGS) as entries:
-            return {entry.name for entry in entries if entry.is_file(follow_symlinks=False)}
+        logs = open_folder(folder / LOGS)
     except OSError:
         return set()
+    try:
+        return _regular_files(logs)
+    finally:
+        os.close(logs)
+
+
+def _regular_files(folder: int) -> set[str]:
+    with os.scandir(folder) as entries:
+        return {entry.name for entry in entries if entry.is_file(follow_symlinks=False)}

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from memory.benchmarking.errors import BenchmarkError
-from memory.benchmarking.model.files import read_result, read_run
+from memory.benchmarking.model.files import read_result_of, read_run
 from memory.benchmarking.model.paths import leaf_of
 from memory.benchmarking.report.charts import Axis, Chart, Drawn, Line, Panel, Point, with_fitting_y
 from memory.benchmarking.report.gather import short_name
@@ -88,7 +88,7 @@ def _metrics_of(lines: Sequence[RunLine], case: tuple[str, str, str]) -> _Metric
             ref = next((r for r in refs if (r.category, r.benchmark, r.target) == case), None)
             if ref is None:
                 continue
-            metrics = read_result(line.folder / ref.file).metrics
+            metrics = read_result_of(line.folder, ref).metrics
         except BenchmarkError:
             continue  # the list of runs and the run's page report the damage
         if metrics:

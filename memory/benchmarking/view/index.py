@@ -1,14 +1,14 @@
 """An index of the runs and their status, in memory. Only files that changed on disk are read again.
 
-If the time, size or inode of a `run.json` changed, its content may have changed: a `run.json` is always
-replaced as a whole. A `RunLine` takes a few hundred bytes, so thousands of runs fit in memory. Pages read
-all other data when they need it.
+A `run.json` has changed if its time, size or inode has: it is always replaced, never rewritten. A line
+takes a few hundred bytes, so thousands of runs fit in memory. Pages read everything else when needed.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -20,13 +20,13 @@ import msgspec
 
 from memory.benchmarking.errors import BenchmarkError, UnknownName
 from memory.benchmarking.model.files import LOCK_FILE, RUN_FILE, SCRATCH, read_run
+from memory.benchmarking.model.regular_files import open_regular
 from memory.benchmarking.view.run_header import RunHeader, read_run_header
 
 DAMAGED = "damaged"
 MOST_SHARED = 10_000
-"""The largest number of shared values; if there are more, all are dropped."""
+"""Shared values that are kept; beyond that all are dropped."""
 _Stamp = tuple[int, int, int]
-"""Time, size and inode of a file."""
 _Value = TypeVar("_Value")
 
 
@@ -35,12 +35,12 @@ class RunLine:
     """What the list of runs shows of one run."""
 
     id: str
-    """The name of the run's folder, which is unique."""
+    """The name of its folder, which is unique."""
     folder: Path
     status: str
     """The status in `run.json`, `damaged`, or `interrupted` if the process of a running run is gone."""
     problem: str = ""
-    """Why `run.json` can't be read; empty if it can be read."""
+    """Why it can't be read; empty if it can."""
     started_at: str = ""
     finished_at: str = ""
     profile: str = ""
@@ -61,7 +61,7 @@ class RunLine:
 
     @property
     def day(self) -> str:
-        """The day when the run started, such as `2026-11-16`: from `run.json`, else from the id."""
+        """The day of the start, as in `2026-11-16`: from `run.json`, else from the id."""
         name = self.id
         by_name = f"{name[:4]}-{name[4:6]}-{name[6:8]}" if name[:8].isdigit() else ""
         return self.started_at[:10] or by_name
@@ -80,7 +80,7 @@ class RunIndex:
         self.version = 0
         """Increases whenever any run changes."""
         self._shared: dict[Any, Any] = {}
-        """Values that many runs have in common (cases, command, targets). Equal values share one object."""
+        """Values that many runs have in common (cases, command, targets), so that they share one object."""
 
     def lines(self) -> list[RunLine]:
         """Return all runs as they are on disk now."""
@@ -89,7 +89,7 @@ class RunIndex:
             return self._lines
 
     def line(self, run_id: str) -> RunLine:
-        """Return a run by its complete id. The id is only looked up; it never becomes part of a path."""
+        """Return a run by its whole id. The id is only looked up here; it never becomes part of a path."""
         with self._lock:
             self._refresh()
             line = self._by_id.get(run_id)
@@ -106,7 +106,7 @@ class RunIndex:
                 known = (stamp, self._read(name, Path(folder)))
                 changed = True
             found[name] = known
-        # After a kill, `run.json` still has the status `running`; but no process holds the run's lock.
+        # A killed process leaves the status `running` behind; the lock shows that it is gone.
         abandoned = {
             name for name, (_, line) in found.items() if line.is_running and not _is_locked(line.folder)
         }
@@ -120,9 +120,9 @@ class RunIndex:
             self._lines = list(self._by_id.values())
 
     def _on_disk(self) -> Iterable[tuple[str, str, _Stamp]]:
-        """Yield name, folder and stamp of every run. If `output_dir` is itself a run, yield only that run.
+        """Yield name, folder and stamp of every run; only the folder itself if it is a run.
 
-        Paths are strings here, because `Path` is slow and thousands are checked every two seconds.
+        Paths are plain strings here, because thousands are checked every two seconds.
         """
         parent = str(self.output_dir)
         here = _stamp(f"{parent}/{RUN_FILE}")
@@ -141,7 +141,7 @@ class RunIndex:
 
     def _read(self, name: str, folder: Path) -> RunLine:
         header = read_run_header(f"{folder}/{RUN_FILE}")
-        with suppress(msgspec.MsgspecError):  # `header.done` decodes a part that the decoder skipped
+        with suppress(msgspec.MsgspecError):  # `header.done` decodes a part that was skipped before
             if header is not None:
                 return self._line(name, folder, header)
         problem = f"{folder / RUN_FILE} changed while it was read"
@@ -194,10 +194,12 @@ def benchmarks_of(lines: Sequence[RunLine]) -> list[tuple[str, str, str]]:
 
 
 def _stamp(path: str) -> _Stamp | None:
-    """Return time, size and inode of a file; None if there is no such file."""
+    """Return time, size and inode of a file; None if there is none, or something else of that name."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(found.st_mode):
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
 
@@ -205,7 +207,7 @@ def _stamp(path: str) -> _Stamp | None:
 def _is_locked(folder: Path) -> bool:
     """Return whether a process holds the run's lock. The lock file is neither created nor written."""
     try:
-        descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_regular(folder / LOCK_FILE)
     except OSError:
         return False
     try:

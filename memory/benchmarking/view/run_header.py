@@ -6,11 +6,11 @@ decoder fails, `index.py` reads the whole file again, to report what is wrong.
 
 from __future__ import annotations
 
-import os
-
 import msgspec
 
+from memory.benchmarking.model.files import MOST_KEYS
 from memory.benchmarking.model.records import FORMAT, Status
+from memory.benchmarking.model.regular_files import read_regular
 
 
 class HeaderCase(msgspec.Struct, frozen=True, gc=False):
@@ -70,11 +70,9 @@ _decoder = msgspec.json.Decoder(RunHeader)
 def read_run_header(path: str) -> RunHeader | None:
     """Read the header of a `run.json`; None if it is not valid."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            data = os.read(descriptor, os.fstat(descriptor).st_size)
-        finally:
-            os.close(descriptor)
+        data = read_regular(path)
+        if data.count(b":") > MOST_KEYS:
+            return None
         header = _decoder.decode(data)
     except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
         return None

@@ -27,6 +27,7 @@ import msgspec
 from memory.benchmarking.errors import BenchmarkError, ResultNotSaved
 from memory.benchmarking.measure.resources import load_psutil
 from memory.benchmarking.model.records import Job, Reason, Round
+from memory.benchmarking.model.regular_files import read_regular
 from memory.benchmarking.run.events import LONGEST_EVENT, Began, Event, Failed, decode_event
 from memory.benchmarking.run.executors import supervisor
 from memory.benchmarking.run.worker import EXIT_EXCEPTION
@@ -43,6 +44,8 @@ _READ_BYTES = 1_000_000
 """The most bytes of events that are read at a time. Limits are checked before more is read."""
 _LONGEST_MESSAGE = 2_000
 """The most characters of the message that a failed round sends."""
+LARGEST_ROUND = 2_000_000_000
+"""The most bytes of a round's own result, which holds every sample."""
 LOG_BYTES = 100_000
 """Keep the last N bytes of what a round prints."""
 _THREAD_SETTINGS = (
@@ -430,11 +433,12 @@ def _result_of(running: _Running, report: _Report | None) -> tuple[Round | None,
     if code:
         return None, "crash", f"exited with code {code}"
     try:
-        record = msgspec.msgpack.decode(Path(running.job.answer).read_bytes(), type=Round)
+        record = msgspec.msgpack.decode(read_regular(running.job.answer, LARGEST_ROUND), type=Round)
     except FileNotFoundError:
         return None, "crash", "exited without writing its result"
-    except (OSError, msgspec.MsgspecError) as problem:
-        return None, "crash", f"its result can't be read: {problem}"
+    except (OSError, msgspec.MsgspecError, RecursionError) as problem:
+        why = getattr(problem, "strerror", None) or problem
+        return None, "crash", f"its result can't be read: {why}"
     if report.left:
         left = ", ".join(report.left)
         return None, "left processes", f"left processes running, which would disturb later rounds: {left}"
