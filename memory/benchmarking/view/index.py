@@ -7,9 +7,10 @@ takes a few hundred bytes, so thousands of runs fit in memory. Pages read everyt
 from __future__ import annotations
 
 import fcntl
+import math
 import os
-import stat
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -75,6 +76,8 @@ class RunIndex:
         self._lock = threading.Lock()
         self._known: dict[str, tuple[_Stamp, RunLine]] = {}
         self._abandoned: set[str] = set()
+        self._refreshed = -math.inf
+        """When the last refresh began, by `monotonic`."""
         self._by_id: dict[str, RunLine] = {}
         self._lines: list[RunLine] = []
         self.version = 0
@@ -84,18 +87,26 @@ class RunIndex:
 
     def lines(self) -> list[RunLine]:
         """Return all runs as they are on disk now."""
+        called = time.monotonic()
         with self._lock:
-            self._refresh()
+            self._refresh_since(called)
             return self._lines
 
     def line(self, run_id: str) -> RunLine:
         """Return a run by its whole id. The id is only looked up here; it never becomes part of a path."""
+        called = time.monotonic()
         with self._lock:
-            self._refresh()
+            self._refresh_since(called)
             line = self._by_id.get(run_id)
         if line is None:
             raise UnknownName(f"there is no run {run_id!r} in {self.output_dir}")
         return line
+
+    def _refresh_since(self, called: float) -> None:
+        """Refresh, unless another thread began to do so after `called`, while this one waited."""
+        if self._refreshed <= called:
+            self._refreshed = time.monotonic()
+            self._refresh()
 
     def _refresh(self) -> None:
         found: dict[str, tuple[_Stamp, RunLine]] = {}
@@ -194,12 +205,10 @@ def benchmarks_of(lines: Sequence[RunLine]) -> list[tuple[str, str, str]]:
 
 
 def _stamp(path: str) -> _Stamp | None:
-    """Return time, size and inode of a file; None if there is none, or something else of that name."""
+    """Return time, size and inode of a file; None if there is none."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):
-        return None
-    if not stat.S_ISREG(found.st_mode):
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
 

@@ -16,6 +16,7 @@ import hmac
 import secrets
 import socketserver
 import sys
+import threading
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,6 +26,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from memory.benchmarking.errors import InvalidBenchmarkConfig
 from memory.benchmarking.report.markup import asset
+from memory.benchmarking.text.display import clean
 from memory.benchmarking.view.app import MOST_FIELDS, App
 from memory.benchmarking.view.layout import Page, document, problem_page, stylesheet
 
@@ -33,6 +35,8 @@ TOKEN = "token"
 """The name of the query field with the token."""
 IDLE_SECONDS = 60
 """An idle connection is closed after this many seconds."""
+MOST_PAGES = 4
+"""Pages that are built at the same time. More would take turns: Python runs one thread at a time."""
 _ASSETS = {
     "/style.css": ("text/css", stylesheet),
     "/theme.js": ("text/javascript", lambda: asset("theme.js")),
@@ -58,9 +62,13 @@ class ViewServer(ThreadingHTTPServer):
 
     daemon_threads = True
     block_on_close = False  # a browser keeps connections open; stopping must not wait for them
+    # Connections that wait to be accepted. With the base class's 5, the system drops further ones, and a
+    # browser tries again only after 1, 3 and 7 seconds.
+    request_queue_size = 1024
 
     def __init__(self, output_dir: Path, port: int = 0) -> None:
         self.app = App(output_dir)
+        self.building = threading.BoundedSemaphore(MOST_PAGES)
         self.token = secrets.token_urlsafe(24)
         try:
             super().__init__((HOST, port), _Handler)
@@ -95,7 +103,7 @@ class ViewServer(ThreadingHTTPServer):
         """Ignore broken connections. Any other error is a bug: print it in one line."""
         problem = sys.exception()
         if not isinstance(problem, ConnectionError | TimeoutError):
-            print(f"membench: view: {type(problem).__name__}: {problem}", file=sys.stderr)
+            print(clean(f"membench: view: {type(problem).__name__}: {problem}"), file=sys.stderr)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -119,12 +127,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_page(problem_page(403, "This link is not valid", text))
             return
         try:
-            page = self.server.app.page(self.path)
+            with self.server.building:
+                page = self.server.app.page(self.path)
         except Exception as problem:  # a bug in one page must not stop the server
-            print(f"membench: view: {self.path}: {type(problem).__name__}: {problem}", file=sys.stderr)
-            text = (
-                f"{type(problem).__name__}: {problem}. The other pages still work; please report this one."
-            )
+            what = f"{type(problem).__name__}: {problem}"
+            print(clean(f"membench: view: {self.path}: {what}"), file=sys.stderr)
+            text = f"{what}. The other pages still work; please report this one."
             page = problem_page(500, "This page has a bug", text)
         self._send_page(page, sign_in=token is not None)
 

@@ -6,7 +6,9 @@ import os
 import shutil
 import signal
 import socket
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -290,3 +292,27 @@ def test_errors_are_pages(server: ViewServer) -> None:
     answer: Answer = ask(server, "/run/nowhere")
     assert "there is no run &#x27;nowhere&#x27;" in answer.body
     assert "<title>Not found" in answer.body
+
+
+def test_two_hundred_pages_at_the_same_time_are_all_served(server: ViewServer) -> None:
+    """With the usual queue of five connections the system drops many, and they wait for seconds.
+
+    The server does not accept anything until all of them have asked, so no speed decides this.
+    """
+    pages = ("/", f"/run/{RUN}", "/history")
+    with ViewServer(server.app.index.output_dir) as other, ExitStack() as stack:
+        connections = []
+        for number in range(200):
+            sent = f"Host: 127.0.0.1:{other.server_port}\r\nCookie: {other.cookie}={other.token}\r\n"
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", other.server_port), 20))
+            request = f"GET {pages[number % 3]} HTTP/1.1\r\n{sent}Connection: close\r\n\r\n"
+            connection.sendall(request.encode())
+            connections.append(connection)
+        thread = threading.Thread(target=other.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            answers = [connection.recv(15) for connection in connections]
+        finally:
+            other.shutdown()
+            thread.join()
+    assert answers == [b"HTTP/1.1 200 OK"] * 200
