@@ -23,7 +23,7 @@ from memory.benchmarking.config import BenchmarkConfig
 from memory.benchmarking.errors import BenchmarkError, InvalidBenchmarkConfig, NothingMeasured
 from memory.benchmarking.framework import FunctionSuite
 from memory.benchmarking.model.environment import available_cores
-from memory.benchmarking.model.files import find_run, read_result, read_run, run_folders
+from memory.benchmarking.model.files import find_run, read_result_of, read_run, run_folders
 from memory.benchmarking.model.paths import NO_FIGURES
 from memory.benchmarking.model.records import Case, Run
 from memory.benchmarking.results import BenchmarkResults, same_argument
@@ -269,7 +269,7 @@ def _reasons_for_nothing(folder: Path, run: Run) -> set[str]:
     """Return why a run has no figures: messages of failed rounds, and reasons of what is not available."""
     reasons = {failure.message for failure in run.failures}
     for ref in run.results:
-        reasons.update(read_result(folder / ref.file).metadata.get("not_available", {}).values())
+        reasons.update(read_result_of(folder, ref).metadata.get("not_available", {}).values())
     return reasons
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import re
 import resource
 import shutil
 import signal
@@ -18,6 +20,7 @@ from view_server import ask, serving
 
 from memory.benchmarking.cli import main
 from memory.benchmarking.errors import DamagedResult, InvalidResult, ResultNotSaved
+from memory.benchmarking.model.answers import ANSWERS, LARGEST_ANSWERS, read_answers
 from memory.benchmarking.model.files import (
     MOST_SAMPLE_BYTES,
     read_result,
@@ -27,6 +30,7 @@ from memory.benchmarking.model.files import (
     write_run,
 )
 from memory.benchmarking.model.paths import MOST_FIGURES
+from memory.benchmarking.model.records import Result
 from memory.benchmarking.results import BenchmarkResults
 from memory.benchmarking.run.execution import Execution
 from memory.benchmarking.verdicts.baselines import set_baseline
@@ -271,6 +275,24 @@ def test_samples_are_read_as_before_and_pickles_are_not(tmp_path: Path) -> None:
     os.mkfifo(path)
     with pytest.raises(DamagedResult, match="it is not a regular file"):
         read_times(path, ["timing"])
+
+
+@pytest.mark.parametrize("name", ["../outside.gz", "bomb.gz", "pipe.gz", "cut.gz", "deep.gz"])
+def test_hostile_answers_are_one_named_error(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    good = gzip.compress(b'{"rounds": []}')
+    (tmp_path / "outside.gz").write_bytes(good)
+    (folder / "bomb.gz").write_bytes(gzip.compress(bytes(LARGEST_ANSWERS + 1), 1))
+    (folder / "cut.gz").write_bytes(good[:-4])
+    (folder / "deep.gz").write_bytes(gzip.compress(b"[" * 100_000))
+    os.mkfifo(folder / "pipe.gz")
+    (folder / "good.gz").write_bytes(good)
+    result = Result(benchmark="b", category="c", timestamp="", results={}, metadata={ANSWERS: "good.gz"})
+    assert read_answers(result, folder) == []
+    result.metadata[ANSWERS] = name
+    with pytest.raises(DamagedResult, match=re.escape(name)):
+        read_answers(result, folder)
 
 
 # -- what is written ----------------------------------------------------------------------------

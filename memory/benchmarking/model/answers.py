@@ -16,9 +16,12 @@ import msgspec
 from memory.benchmarking.errors import DamagedResult
 from memory.benchmarking.model.files import write_whole
 from memory.benchmarking.model.records import FORMAT, AnsweredQuestion, Result, Round
+from memory.benchmarking.model.regular_files import decompress, read_below
 
 ANSWERS = "answers"
 """The key in a result's metadata that names its file of answers."""
+LARGEST_ANSWERS = 256_000_000
+"""The most bytes of answers after decompression."""
 
 Answers = Sequence[Mapping[str, Sequence[AnsweredQuestion]]]
 """For each round: the questions in order, by the path of the group that has their figures."""
@@ -51,12 +54,15 @@ def read_answers(result: Result, folder: Path) -> Answers | None:
         return None
     path = folder / name
     try:
-        file = msgspec.json.decode(gzip.decompress(path.read_bytes()), type=_AnswersFile)
+        data = decompress(read_below(folder, name), LARGEST_ANSWERS)
+        file = msgspec.json.decode(data, type=_AnswersFile)
     except FileNotFoundError:
         raise DamagedResult(
             f"the answers of {result.benchmark} are gone: there is no file {path}"
         ) from None
-    except (OSError, EOFError, zlib.error, msgspec.MsgspecError) as problem:
+    except OSError as problem:
+        raise DamagedResult(f"{path} can't be read: {problem.strerror or problem}") from problem
+    except (EOFError, zlib.error, msgspec.MsgspecError, RecursionError) as problem:
         raise DamagedResult(f"{path} is damaged: {problem}") from problem
     if file.format > FORMAT:
         raise DamagedResult(f"{path} has format {file.format}: install a newer version to read it")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import zlib
 from pathlib import Path
 
 LARGEST_FILE = 64_000_000
@@ -83,6 +84,17 @@ def read_below(folder: Path, inside: str, most: int = LARGEST_FILE) -> bytes:
         return read_regular(name, most, directory=descriptor)
     finally:
         os.close(descriptor)
+
+
+def decompress(data: bytes, most: int) -> bytes:
+    """Return what gzip compressed; OSError beyond `most` bytes: a small file can hold gigabytes."""
+    stream = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    content = stream.decompress(data, most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes after decompression")
+    if not stream.eof:
+        raise EOFError("its end is missing")
+    return content
 
 
 def open_folder(path: str | os.PathLike[str], directory: int | None = None) -> int:
