@@ -99,7 +99,7 @@ def test_changing_a_configuration_changes_no_profile() -> None:
     config = BenchmarkConfig()
     config.storage.batch_sizes.append(7)
     config.storage.read_latency.batch_sizes.append(7)
-    assert BenchmarkConfig().storage.batch_sizes == [10, 100, 300]
+    assert BenchmarkConfig().storage.batch_sizes == [10, 100, 1000]
     assert BenchmarkConfig().storage.read_latency.batch_sizes == [10, 50, 100]
 
 
@@ -236,7 +236,7 @@ def test_settings_on_the_command_line() -> None:
         (
             "storage.memory_efficiency.batch_sizes=3",
             "storage.memory_efficiency.batch_sizes is not a parameter: known: "
-            "data_complexity_levels, num_memories, settle_memories",
+            "contents, data_complexity_levels, num_memories, settle_memories",
         ),
         ("rounds=0", "rounds is 0: expected `int` >= 1"),
         ("rounds=many", "rounds is 'many': expected `int`, got `str`"),
