@@ -1,4 +1,4 @@
-"""Compression for the lower tiers: content without loss, vectors with a codec."""
+"""Compression for the lower tiers: lossless for content, a vector codec for vectors."""
 
 from memory.compression.tier_codecs import TierCodecs, configured_codecs
 

@@ -1,12 +1,12 @@
 """Lossless compression of content: zstd, with a dictionary trained on the stored memories.
 
-A memory is a sentence or a small state, which hardly compresses by itself. With a dictionary of what the
-memories have in common its size halves. The codec number stored with a body selects the dictionary.
+A memory is a sentence or a small state, which hardly compresses by itself. A dictionary of the text that
+the memories have in common halves the size. The codec number stored with a body selects the dictionary.
 
-A dictionary holds text of the memories. So that it does not keep text of deleted ones, `train_dictionary`
-blanks every word that fewer than `LEAST_MEMORIES` samples have. While fewer samples than that were deleted,
-each word in the dictionary is still in a memory that exists. Numbers are not blanked: that would make small
-states a tenth larger.
+A dictionary holds text of the memories. It must not keep text of deleted memories. So `train_dictionary`
+blanks every word that fewer than `LEAST_MEMORIES` samples contain. As long as fewer samples than that were
+deleted, each word in the dictionary is still in an existing memory. Numbers are not blanked: that
+would make small states a tenth larger.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from memory.errors import StoreCorrupt
 RAW = 0
 """The codec number of a body that is not compressed."""
 ZSTD = 1
-"""The codec number of a body compressed without a dictionary; higher numbers have one each."""
+"""The codec number of a body compressed without a dictionary. Each higher number has its own dictionary."""
 SAMPLES_NEEDED = 100
-"""Memories from which on a dictionary is trained: enough for zstd's trainer."""
+"""The fewest memories for which a dictionary is trained: enough for zstd's trainer."""
 LEAST_MEMORIES = 4
-"""Samples that must have a word of a dictionary, and deleted samples from which on it is replaced."""
+"""A dictionary keeps a word only if this many samples contain the word. After this many of its samples were
+deleted, the dictionary is replaced."""
 _MAX_DICTIONARY_BYTES = 16 * 1024
 _MIN_DICTIONARY_BYTES = 1024
 _DICTIONARY_SHARE = 32
-"""The dictionary has 1/32 of the bytes of all memories, within these two bounds."""
+"""A dictionary has 1/32 of the bytes of all memories, within the two bounds above."""
 _WORD = re.compile(
     rb"[0-9A-Za-z]{4,}"
     rb"|(?:[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}){2,}"
@@ -40,9 +41,9 @@ _WORD = re.compile(
 _QUICK_LEVEL = 6
 """zstd's compression level while a caller waits, from 1 (fast) to 22 (small)."""
 _SMALL_LEVEL = 19
-"""… in maintenance: 6 to 16 % smaller. Decompression is as fast at every level."""
+"""zstd's compression level in maintenance: 6 to 16 % smaller, and decompression is not slower."""
 _LEAST_GAIN = 8
-"""A body is compressed if that saves 1/8 or more: less is not worth the 2 µs of each decompression."""
+"""A body is compressed only if that saves at least 1/8. Less is not worth 2 µs for each decompression."""
 # A frame's magic number, checksum and dictionary id would be a fifth of a small body.
 _FORMAT = zstandard.FORMAT_ZSTD1_MAGICLESS
 
@@ -69,7 +70,7 @@ class ContentCodecs:
         return self._newest
 
     def add_dictionary(self, number: int, dictionary: bytes) -> None:
-        """Add a codec. The one with the highest number compresses. Empty bytes: without a dictionary."""
+        """Add a codec; empty bytes mean no dictionary. The codec with the highest number compresses."""
         self._dictionaries[number] = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
         self._newest = max(self._newest, number)
 
@@ -77,7 +78,7 @@ class ContentCodecs:
         return number in self._dictionaries
 
     def compress(self, body: bytes, *, quick: bool = True) -> tuple[int, bytes]:
-        """Return the codec number and the compressed body; RAW and the body if that saves too little."""
+        """Return the codec number and the compressed body; or RAW and the body if that saves too little."""
         number = self._newest
         level = _QUICK_LEVEL if quick else _SMALL_LEVEL
         packed = (self._tools.pack.get((number, level)) or self._compressor(number, level))(body)
@@ -107,7 +108,7 @@ class ContentCodecs:
 def train_dictionary(bodies: Sequence[bytes], total_bytes: int | None = None) -> bytes:
     """Return a dictionary for bodies like these; empty bytes if they have too little in common.
 
-    total_bytes: of all bodies that will use it; by default of the given ones
+    total_bytes: the size of all bodies that will use the dictionary; by default the size of `bodies`
     """
     total = sum(map(len, bodies)) if total_bytes is None else total_bytes
     size = min(max(total // _DICTIONARY_SHARE, _MIN_DICTIONARY_BYTES), _MAX_DICTIONARY_BYTES)
@@ -121,8 +122,8 @@ def train_dictionary(bodies: Sequence[bytes], total_bytes: int | None = None) ->
 def _without_rare_words(dictionary: bytes, bodies: Sequence[bytes]) -> bytes:
     """Return a dictionary with zeros in place of each word that fewer than LEAST_MEMORIES bodies have.
 
-    A part of a word counts as a word of its own. Bytes of zstd's own tables in front of the text can look
-    like a word: they stay, because the tables end before the text of the samples begins.
+    A part of a word counts as a separate word. zstd's own tables, before the text, can contain bytes that
+    look like a word. These bytes are kept: only the text after the tables is changed.
     """
     counts = Counter(word for body in bodies for word in set(_WORD.findall(body)))
     start = _text_start(dictionary)
@@ -135,7 +136,7 @@ def _without_rare_words(dictionary: bytes, bodies: Sequence[bytes]) -> bytes:
 
 
 def _text_start(dictionary: bytes) -> int:
-    """Return where zstd's tables end: the longest prefix without which it is not a dictionary any more."""
+    """Return where zstd's tables end: the length of the shortest prefix that is a valid dictionary."""
     low, high = 8, len(dictionary)
     while low < high:
         middle = (low + high) // 2

@@ -5,9 +5,10 @@
     ltm   vector: the tier's codec (small)     content: zstd    search terms: by a vocabulary
           + a fine vector (int8), only if `keep_fine_vectors` is set
 
-A memory that a caller stores in ltm is first stored in the form of im, so that the call is as fast.
-Maintenance then encodes it again. It also fits the codecs, once enough memories are stored, and trains
-dictionaries again when there are 8 times as many memories, or when samples of a dictionary were deleted.
+A memory that a caller stores in ltm is first stored in the form of im, so that the call is fast.
+Maintenance then encodes it again. Maintenance also fits the codecs, once enough memories are stored. It
+trains dictionaries again when there are 8 times as many memories, or when samples of a dictionary were
+deleted.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ _OLD_DICTIONARY = "zstd dictionary"  # the purpose of the only dictionary in fil
 _CONTENT = "content dictionary"
 _TERMS = "search terms"
 _MAX_SAMPLES = 2000
-"""Memories that dictionaries are trained on. More made them no better."""
+"""The most memories that dictionaries are trained on. More memories did not improve the compression."""
 _GROWTH = 8
-"""Dictionaries are trained again when there are so many times more memories …"""
+"""Dictionaries are trained again when there are 8 times as many memories as at the last training."""
 _TRAINED_ENOUGH = 5000
-"""… until they were trained when there were so many."""
+"""After a training with this many memories, growth does not cause another training."""
 
 StoredVector = tuple[int, bytes, bytes | None]
 """Codec number, encoded vector, and the fine vector (int8) or None."""
@@ -66,7 +67,7 @@ class Plan(msgspec.Struct, frozen=True):
     dictionaries: bool
     tiers: tuple[Tier, ...]
     samples: int
-    """How many memories it needs at least."""
+    """How many memories `fit` gets as samples."""
 
 
 class TierCodecs:
@@ -79,7 +80,7 @@ class TierCodecs:
         dimensions: int,
         wanted: Mapping[Tier, VectorCodec],
     ) -> None:
-        """`wanted` is what `configured_codecs` returned for this configuration."""
+        """Load the file's codecs. `wanted` is the result of `configured_codecs` for this configuration."""
         self._store = store
         self._dimensions = dimensions
         self._keep_fine = config.ltm_config.keep_fine_vectors
@@ -110,7 +111,7 @@ class TierCodecs:
     # -- content ------------------------------------------------------------------------------
 
     def body_for(self, tier: Tier, raw: bytes, *, quick: bool = False) -> tuple[int, bytes]:
-        """Return the codec number and the body in the form of a tier; `quick` while a caller waits."""
+        """Return the codec number and the body in the form of a tier. Use `quick` if a caller waits."""
         return (
             (RAW, raw) if tier is Tier.STM else self._bodies.compress(raw, quick=quick or tier is Tier.IM)
         )
@@ -133,14 +134,14 @@ class TierCodecs:
     # -- search terms -------------------------------------------------------------------------
 
     def terms_for(self, tier: Tier, terms: bytes) -> tuple[int, bytes]:
-        """Return the codec number and the terms in the form of a tier; `terms` are not compressed."""
+        """Return the codec number and the terms in the form of a tier. `terms` must be uncompressed."""
         codec = self._terms.get(self._terms_in_use)
         if tier is not Tier.LTM or codec is None:
             return RAW_TERMS, terms
         return self._terms_in_use, codec.compress(terms)
 
     def raw_terms(self, stored: Sequence[tuple[bytes, int]]) -> list[bytes]:
-        """Return terms without compression. Each item is terms and the number of their codec."""
+        """Return uncompressed terms. Each item of `stored` is terms and the number of their codec."""
         if not any([number for _, number in stored]):
             return [terms for terms, _ in stored]
         rows: defaultdict[int, list[int]] = defaultdict(list)
@@ -162,11 +163,11 @@ class TierCodecs:
     # -- vectors ------------------------------------------------------------------------------
 
     def encoder(self, tier: Tier) -> VectorCodec:
-        """Return the codec that new vectors of the tier are written with."""
+        """Return the codec that encodes new vectors of the tier."""
         return self._vectors[self._in_use[tier]]
 
     def is_final(self, tier: Tier) -> bool:
-        """Return whether the quick form of a tier is the one that the tier keeps."""
+        """Return whether the quick form of a tier is also its final form."""
         return tier is not Tier.LTM or (
             self._terms_in_use == RAW_TERMS and self._in_use[Tier.LTM] in (INT8, FLOAT32)
         )
@@ -174,7 +175,7 @@ class TierCodecs:
     def vectors_for(
         self, tier: Tier, vectors: NDArray[np.float32], *, quick: bool = False
     ) -> list[StoredVector]:
-        """Return unit vectors in the form of a tier; `quick` while a caller waits."""
+        """Return unit vectors in the form of a tier. Use `quick` if a caller waits."""
         number = self._in_use[tier]
         if number == FLOAT32:
             return [(FLOAT32, row.tobytes(), None) for row in vectors]
@@ -187,14 +188,14 @@ class TierCodecs:
         return [(number, code.tobytes(), extra) for code, extra in zip(codes, fine, strict=True)]
 
     def to_int8(self, stored: Sequence[StoredVector]) -> NDArray[np.int8]:
-        """Return stored vectors as int8 rows, the form that is searched."""
+        """Return stored vectors as int8 rows, the form that searches use."""
         try:
             return self._to_int8(stored)
         except ValueError as problem:  # a stored vector has the wrong length
             raise _corrupt_vector(problem) from None
 
     def _to_int8(self, stored: Sequence[StoredVector]) -> NDArray[np.int8]:
-        # A shortcut for the usual case: all memories that are new in the index are in stm.
+        # A fast path for the usual case: all memories that are new in the index are in stm.
         if all([number == FLOAT32 for number, _, _ in stored]):
             return to_int8(self._decode(FLOAT32, [vector for _, vector, _ in stored]))
         result = np.empty((len(stored), self._dimensions), np.int8)
@@ -207,7 +208,7 @@ class TierCodecs:
         return result
 
     def to_float32(self, stored: Sequence[StoredVector]) -> NDArray[np.float32]:
-        """Return stored vectors as unit vectors, from their fine vector if they have one."""
+        """Return stored vectors as unit vectors. Use the fine vector where there is one."""
         result = np.empty((len(stored), self._dimensions), np.float32)
         try:
             for number, rows in _rows_by_codec(stored).items():
@@ -225,14 +226,14 @@ class TierCodecs:
             self.load()
         codec = self._vectors.get(number)
         if codec is None and number in self._damaged:
-            # Without vectors these memories are still found by their words.
+            # Without their vectors, a search can still find these memories by their words.
             return np.zeros((len(codes), self._dimensions), np.float32)
         if codec is None:
             raise StoreCorrupt(f"vector codec {number} is not in the file: restore it from a backup")
         return codec.decode(joined.reshape(len(codes), -1))
 
     def has_final_form(self, tier: Tier, body_codec: int, terms_codec: int, vector_codec: int) -> bool:
-        """Return whether a row of im or ltm is encoded as the tier keeps it now."""
+        """Return whether a row of im or ltm is encoded with the tier's current codecs."""
         if body_codec != self._bodies.newest:
             return False
         return tier is Tier.IM or (
@@ -240,13 +241,13 @@ class TierCodecs:
         )
 
     def has_vector(self, stored: StoredVector) -> bool:
-        """Return whether a stored vector can be decoded: its codec may be damaged."""
+        """Return whether a stored vector can be decoded, which is not possible if its codec is damaged."""
         return stored[2] is not None or stored[0] not in self._damaged
 
     # -- fitting ------------------------------------------------------------------------------
 
     def plan(self, memories: int, *, strict: bool = False) -> Plan | None:
-        """Return what `fit` should do for so many memories; None for nothing.
+        """Return what `fit` should do if there are this many memories; None for nothing.
 
         strict: replace a dictionary after the first deletion of one of its samples
         """
@@ -278,10 +279,10 @@ class TierCodecs:
         bodies: Sequence[bytes],
         terms: Sequence[bytes],
     ) -> None:
-        """Do what a plan says with the samples, and store the results in the file.
+        """Carry out a plan with the samples, and store the results in the file.
 
-        memories: how many there are
-        bodies, terms: of the samples, uncompressed
+        memories: the number of all memories
+        vectors, bodies, terms: the data of the samples, uncompressed
         """
         stored = self.load()
         if plan.dictionaries:
@@ -307,10 +308,10 @@ class TierCodecs:
         bodies: Sequence[bytes],
         terms: Sequence[bytes],
     ) -> None:
-        """Train both dictionaries. If too few memories are left, store empty ones in place of the old."""
+        """Train both dictionaries. If too few memories are left, replace the old ones by empty ones."""
         enough = len(bodies) >= SAMPLES_NEEDED
         total = sum(map(len, bodies)) * memories // max(len(bodies), 1)
-        # Two processes that train at once choose the same purpose, and one of them is stored.
+        # Two processes that train at once choose the same purpose, so only one result is stored.
         generation = max(map(_number, stored), default=15) + 1
         for name, data, is_old in (
             (_CONTENT, train_dictionary(bodies, total) if enough else b"", _is_content),
@@ -327,14 +328,14 @@ class TierCodecs:
         return self._in_use[tier] == INT8 and self._wanted[tier].name != "int8"
 
     def _purpose(self, tier: Tier) -> str:
-        """Return the name of a tier's codec in the file. It holds all options, so that a codec with
-        other options is fitted again."""
+        """Return the name of a tier's codec in the file. The name contains all options, so that changed
+        options lead to a new fit."""
         codec = self._wanted[tier]
         options = sorted(self._options[tier].items())
         return f"{tier.label} vectors {codec.name} {codec.bytes_per_vector} {options}"
 
     def load(self) -> list[StoredCodec]:
-        """Load the codecs of the file that are not loaded yet, and return all that it holds."""
+        """Load the codecs of the file that are not loaded yet. Return all codecs of the file."""
         with self._lock:
             stored = self._store.codecs()
             purposes = {self._purpose(tier): tier for tier in self._wanted}

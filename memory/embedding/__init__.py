@@ -1,4 +1,4 @@
-"""Text or state to vector. The default embedder needs no server and no download."""
+"""Turn texts and states into vectors. The default embedder needs no server and no download."""
 
 from memory.embedding.base import Embedder, FloatMatrix, FunctionEmbedder, WeightedEmbedder
 from memory.embedding.content import ContentEmbedder, Rendering, render

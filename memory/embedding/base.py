@@ -1,4 +1,4 @@
-"""The interface of embedders, and an embedder made of a function."""
+"""The interface of embedders, and an embedder that calls a function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memory.errors import InvalidMemory
 class Embedder(Protocol):
     """Turns texts into vectors of `dimensions` numbers.
 
-    `name` is stored in the file. Vectors of different embedders can't be compared, so a file opened with
+    `name` is stored in the file. Vectors of different embedders can't be compared. So opening a file with
     an embedder of another name raises EmbedderMismatch.
     """
 
@@ -25,7 +25,7 @@ class Embedder(Protocol):
     def dimensions(self) -> int: ...
 
     def embed(self, texts: Sequence[str]) -> FloatMatrix:
-        """Return one row for each text. Rows may have any length."""
+        """Return one row for each text. Rows need not have unit length."""
         ...
 
 
@@ -42,8 +42,8 @@ class FunctionEmbedder:
     """An embedder that calls your function.
 
     Args:
-        function: takes a list of texts, returns one vector for each: anything NumPy can turn into an array.
-        name: stored in the file; use another name if the function's vectors change.
+        function: takes a list of texts and returns one vector for each, in any form that NumPy can convert.
+        name: is stored in the file. Use another name if the function's vectors change.
         dimensions: the length of each vector.
     """
 

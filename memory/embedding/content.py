@@ -1,9 +1,9 @@
-"""Any content to one vector: words through the embedder, numbers through sines and cosines.
+"""Turn any content into one vector: words with the embedder, numbers with sines and cosines.
 
 A state such as {"position": {"x": 3.1}, "status": "hungry"} is rendered into text and numbers. Texts and
-their keys are embedded as words. Each number gives sines and cosines of its value, in random directions
-that its path selects. So two states with near numbers at the same paths have near vectors. If the
-digits were embedded as text, they would not.
+their keys are embedded as words. Each number adds sines and cosines of its value, along random directions
+that its path selects. So two states with similar numbers at the same paths have similar vectors. Embedding
+the digits as text would not have this effect.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from memory.embedding.base import Embedder, checked_rows
 from memory.embedding.wordllama import WordLlamaEmbedder
 
 _FREQUENCIES = (0.7, 2.0, 6.0)
-"""Radians per unit of asinh(value). The low one keeps distant values a little alike, the high one
-separates near values."""
+"""Radians per unit of asinh(value). The low frequency keeps distant values a little similar. The high
+frequency separates close values."""
 _DIRECTIONS = 4096
-"""Random directions, shared by all paths: 4 MB with 256 dimensions, and few collisions of paths.
-This, `_STEPS` and `_SEED` must never change: they are part of every stored vector."""
+"""The number of random directions, shared by all paths: 4 MB with 256 dimensions, and few collisions of
+paths. `_DIRECTIONS`, `_STEPS` and `_SEED` must never change: every stored vector depends on them."""
 _STEPS = 7919 * np.arange(2 * len(_FREQUENCIES))
-"""What to add to the first direction of a path to get all of its directions. They differ: 7919 is odd."""
+"""The offsets from a path's first direction to all its directions. They differ, because 7919 is odd."""
 _SEED = 20_250_323
 
 
@@ -36,7 +36,7 @@ class Rendering(msgspec.Struct, frozen=True, gc=False):
 
     text: str
     words: int
-    """How many texts of the content are joined in `text`. Each counts once, however many words it has."""
+    """The number of the content's texts in `text`. A text counts once, even if it has many words."""
     numbers: tuple[tuple[str, float], ...]
     """Each number with its path."""
 
@@ -85,7 +85,7 @@ class ContentEmbedder:
         return words
 
     def _with_numbers(self, words: FloatMatrix, rendering: Rendering) -> FloatMatrix:
-        """Mix the vectors of words and numbers by their share of the content's scalars."""
+        """Mix the vectors of words and numbers, weighted by how many scalars of the content are numbers."""
         slots: dict[str, int] = {}
         slot_of = [slots.setdefault(path, len(slots)) for path, _ in rendering.numbers]
         waves = np.multiply.outer(np.arcsinh([value for _, value in rendering.numbers]), _FREQUENCIES)
@@ -102,7 +102,7 @@ class ContentEmbedder:
 
     @cached_property
     def _directions(self) -> FloatMatrix:
-        """Random directions from a fixed seed: stored vectors must stay comparable."""
+        """Random directions, always from the same seed, so that stored vectors stay comparable."""
         return np.random.default_rng(_SEED).standard_normal(
             (_DIRECTIONS, self.dimensions), dtype=np.float32
         )

@@ -1,8 +1,8 @@
-"""Tokens of texts by WordLlama's tokenizer, with a cache of words.
+"""Split texts into tokens with WordLlama's tokenizer, with a cache of words.
 
 The tokenizer marks the start of a word, and only the first character of a token can be that mark. So the
-tokens of a text are those of its words, one after the other. Reading a word's tokens from a dictionary
-takes a hundredth of the time of tokenizing it. Texts with repeated spaces or with special tokens are
+tokens of a text are the tokens of its words, one after the other. Looking up a word's tokens in a cache
+takes a hundredth of the time of tokenizing the word. Texts with repeated spaces or with special tokens are
 exceptions: they are tokenized as a whole.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 
 MAX_CHARACTERS = 20_000
-"""Only the first characters of a longer text are embedded: the mean of so many tokens hardly changes."""
+"""The most characters of a text that are embedded. More would hardly change the mean of the tokens."""
 
 _MARK = "\N{LOWER ONE EIGHTH BLOCK}"
 _SPECIAL = (_MARK, "<unk>", "<s>", "</s>")
@@ -44,15 +44,15 @@ class Piece(NamedTuple):
 _load_lock = fork_safe_lock()
 _tokenizer: Tokenizer | None = None
 _pieces: dict[str, Piece] = {}
-"""By text. Nothing is deleted from it: a full one is replaced, so that readers need no lock."""
+"""Pieces by text. A full cache is replaced by an empty one, never cleared, so that readers need no lock."""
 _counts: dict[str, int] = {}
-"""By the text of the same pieces: the number of tokens, which is faster than to measure each list."""
+"""The number of tokens of the same pieces, by text: faster than taking the length of each list."""
 _words: dict[str, list[str | None]] = {}
-"""By the text of a piece of a query: for each token the word that it is a part of."""
+"""By the text of a query's piece: for each token, the word that contains the token."""
 
 
 def pieces_of(text: str) -> list[Piece]:
-    """Split a text at its spaces; or return it as one piece if splitting would give other tokens."""
+    """Split a text at its spaces. If that would change the tokens, return the text as one piece."""
     text = _clean(text)
     parts = text.split(" ")
     cached = _pieces
@@ -80,7 +80,7 @@ def count_tokens(text: str) -> int:
 
 
 def words_of_tokens(piece: Piece) -> list[str | None]:
-    """Return for each token the word that it is a part of; None for punctuation."""
+    """Return, for each token, the word that contains the token; None for punctuation."""
     words = _words.get(piece.text)
     if words is None:
         words = _find_words(piece)
@@ -130,7 +130,7 @@ def _mark_token() -> int | None:
 
 
 def _clean(text: str) -> str:
-    """Return the part of a text that is embedded, with lone surrogates replaced: UTF-8 has none."""
+    """Return the part of a text that is embedded. Replace lone surrogates, which UTF-8 can't encode."""
     text = text[:MAX_CHARACTERS]
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
@@ -145,7 +145,7 @@ def _load() -> Tokenizer:
 
 
 def _read_tokenizer() -> Tokenizer:
-    # Otherwise the tokenizer starts threads, which do not exist in a forked child.
+    # Without this setting the tokenizer starts threads, which do not exist in a forked child.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from tokenizers import Tokenizer
 

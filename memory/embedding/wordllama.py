@@ -19,8 +19,8 @@ from memory.embedding.tokens import Piece, pieces_of, wheel_folder, words_of_tok
 
 _WEIGHTS = "weights/l2_supercat_256.safetensors"
 _FEW_TEXTS = 8
-"""Up to this many short texts are embedded with one gather: more would not fit the CPU's cache."""
-_FEW_PIECES = 48  # Pieces of a short text: up to here, counting repeated tokens costs more than it saves
+"""The most short texts that are embedded with one `take`: more do not fit the CPU's cache."""
+_FEW_PIECES = 48  # The most pieces of a short text, for which counting repeated tokens is too slow
 _WIDE_TOKENS = 4096  # Token vectors that are cached as float32, 1 KB each: most words of everyday English
 
 _load_lock = fork_safe_lock()
@@ -42,13 +42,13 @@ class WordLlamaEmbedder:
             if all(map(_is_short, parts)):
                 return unit_rows(_sums_of(parts))
         vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
-        # One text at a time: the token vectors of all of them would not fit the CPU's cache.
+        # Embed one text at a time: the token vectors of all texts would not fit the CPU's cache.
         for row, text in enumerate(texts):
             vectors[row] = _sum_of(pieces_of(text))
         return unit_rows(vectors)
 
     def embed_weighted(self, text: str, weight: Callable[[str], float]) -> FloatMatrix:
-        """Return one unit vector, the mean of the tokens by the weight of their words."""
+        """Return one unit vector: the mean of the token vectors, weighted by the tokens' words."""
         tokens: list[int] = []
         weights: list[float] = []
         known: dict[str | None, float] = {None: 0.0}
@@ -71,7 +71,7 @@ def _is_short(pieces: Sequence[Piece]) -> bool:
 
 
 def _sums_of(texts: Sequence[Sequence[Piece]]) -> FloatMatrix:
-    """Return the sums of the token vectors of a few short texts, with one gather."""
+    """Return the sum of the token vectors of each of a few short texts, with one `take`."""
     tokens: list[int] = []
     starts = []
     for pieces in texts:
@@ -92,7 +92,7 @@ def _sum_of(pieces: Sequence[Piece]) -> FloatMatrix:
 
 
 def _vectors_of(tokens: list[int]) -> FloatMatrix:
-    """Return the vectors of tokens as float32: NumPy computes slowly with float16."""
+    """Return the vectors of tokens as float32, because NumPy is slow with float16."""
     wide = _wide
     try:
         rows = [wide.places[token] for token in tokens]
@@ -107,7 +107,8 @@ def _vectors_of(tokens: list[int]) -> FloatMatrix:
 class _WideVectors:
     """A cache of token vectors as float32. Converting them each time is half the cost of embedding.
 
-    Vectors are only added, and each one before its place, so readers need no lock.
+    Vectors are only added, and each vector is written before its entry in `places`. So readers need no
+    lock.
     """
 
     def __init__(self) -> None:
@@ -119,7 +120,7 @@ _wide = _WideVectors()
 
 
 def _widen(tokens: Sequence[int]) -> _WideVectors:
-    """Return the cache with these tokens in it. A full cache is replaced, and its readers keep it."""
+    """Return the cache with these tokens added. A full cache is replaced; its readers can still use it."""
     global _wide
     narrow = _load()
     with _load_lock:
@@ -134,7 +135,7 @@ def _widen(tokens: Sequence[int]) -> _WideVectors:
 
 
 def _token_counts(pieces: Sequence[Piece]) -> Counter[int]:
-    """Count each token: the rendering of a state repeats the same words many times."""
+    """Count each token, because the rendering of a state repeats the same words many times."""
     distinct = {id(piece): piece for piece in pieces}
     counts: Counter[int] = Counter()
     for key, times in Counter(map(id, pieces)).items():

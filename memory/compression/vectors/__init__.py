@@ -1,4 +1,4 @@
-"""Vector codecs: vectors in fewer bytes, behind one interface.
+"""Vector codecs: they store vectors in fewer bytes, and share one interface.
 
 codec = make_codec("pq", 256).fit(vectors)
 codes = codec.encode(vectors)

@@ -1,4 +1,4 @@
-"""Array helpers of all codecs: validation, unit length, reproducible products."""
+"""Array helpers for all codecs: validation, unit length, reproducible products."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Doubles = NDArray[np.float64]
 Codes = NDArray[np.uint8]
 
 SMALL_PRODUCT = 250_000
-"""Multiplications of a matrix product up to which OpenBLAS uses the calling thread only. For thousands
-of small products more threads gain nothing: on a busy machine they were measured ten times slower."""
+"""The most multiplications of a matrix product for which OpenBLAS uses only the calling thread. More
+threads do not speed up thousands of small products: on a busy machine they were ten times slower."""
 
 
 def as_vectors(vectors: ArrayLike, dimensions: int) -> Floats:
@@ -71,9 +71,9 @@ def robust_unit_rows(rows: NDArray[np.floating]) -> Floats:
 def product(rows: NDArray[np.floating], matrix: NDArray[np.floating]) -> Doubles:
     """Return ``rows @ matrix`` in double precision.
 
-    In single precision the rounding of a row depends on its place in the batch (measured: a quarter of
-    the rows change in the last bit), so the code of a vector would depend on the other vectors. In double
-    precision the difference is 1e-16, which changes no code.
+    In single precision, the rounding of a row depends on its position in the batch: in a measurement, a
+    quarter of the rows changed in the last bit. So the code of a vector would depend on the other vectors.
+    In double precision the difference is 1e-16, which changes no code.
     """
     result: Doubles = rows.astype(np.float64) @ matrix.astype(np.float64)
     return result

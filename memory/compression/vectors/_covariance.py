@@ -11,7 +11,7 @@ from memory.compression.vectors._arrays import Doubles, Floats
 
 @dataclass(frozen=True)
 class PrincipalAxes:
-    """The mean, the variances in falling order, and their axes as columns."""
+    """The mean, the variances in descending order, and their axes as columns."""
 
     mean: Doubles
     variances: Doubles
@@ -21,9 +21,9 @@ class PrincipalAxes:
 def principal_axes(rows: Floats) -> PrincipalAxes:
     """Return the principal axes, with Ledoit and Wolf's shrinkage of the variances.
 
-    A few hundred vectors have no variance along some axes, although later vectors will have. So the
+    A few hundred vectors have no variance along some axes, but later vectors can have some. So the
     covariance is shrunk towards a multiple of the identity, by the amount of Ledoit and Wolf ("A
-    well-conditioned estimator for large-dimensional covariance matrices", 2004, section 3.3). That
+    well-conditioned estimator for large-dimensional covariance matrices", 2004, section 3.3). Shrinking
     changes the variances, but not the axes.
     """
     wide = rows.astype(np.float64)

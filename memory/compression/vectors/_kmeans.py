@@ -8,12 +8,12 @@ from memory._base.yielding import yield_gil
 from memory.compression.vectors._arrays import SMALL_PRODUCT, Codes, Floats
 
 CENTROIDS = 256
-"""Centroids of a sub-space: as many as one byte can number."""
+"""The number of centroids of a sub-space: as many as one byte can distinguish."""
 NO_VECTOR = 255
-"""In the first sub-space this code means the zero vector, so no other vector gets it there."""
+"""In the first sub-space this code means the zero vector. No other vector has this code there."""
 SEEDING_ROWS = 2048
-"""Rows that the first centroids are drawn from, eight for each centroid: a bound on the time."""
-_NEVER = np.float32(1e30)  # Half a squared length so large that the centroid is never the nearest
+"""The first centroids are drawn from at most this many rows, 8 for each centroid, to limit the time."""
+_NEVER = np.float32(1e30)  # A half squared length that is so large that the centroid is never the nearest
 
 
 def codebooks(spaces: Floats, iterations: int, rng: np.random.Generator) -> Floats:
@@ -28,8 +28,8 @@ def codebooks(spaces: Floats, iterations: int, rng: np.random.Generator) -> Floa
 def nearest(spaces: Floats, centroids: Floats) -> Codes:
     """Return a (spaces, rows) array: the index of the nearest centroid in each space.
 
-    The nearest centroid c of x has the largest x·c - |c|²/2. That is one matrix product if x has an
-    additional component 1, and c an additional component -|c|²/2.
+    The nearest centroid c of x has the largest x·c - |c|²/2. One matrix product computes this if x has the
+    additional component 1, and c the additional component -|c|²/2.
     """
     count, rows, width = spaces.shape
     halves = np.square(centroids).sum(axis=2) / np.float32(2.0)
@@ -52,11 +52,12 @@ def nearest(spaces: Floats, centroids: Floats) -> Codes:
 def _initial_centroids(spaces: Floats, rng: np.random.Generator) -> Floats:
     """Choose the first centroids in all spaces at once by k-means++ (Arthur and Vassilvitskii, 2007).
 
-    Each centroid is a row, drawn in proportion to its squared distance from the nearest chosen one.
+    Each centroid is a row. The probability of a row is proportional to its squared distance from the
+    nearest centroid so far.
     """
     count, rows, width = spaces.shape
     all_spaces = np.arange(count)
-    # Axis by axis over long rows: a sum over a last axis of four values takes three times as long.
+    # Compute axis by axis over long rows: a sum over a last axis of 4 values takes three times as long.
     axes = np.ascontiguousarray(spaces.transpose(2, 0, 1))
     centroids = np.empty((count, CENTROIDS, width), dtype=np.float32)
     chosen = rng.integers(rows, size=count)

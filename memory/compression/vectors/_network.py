@@ -1,7 +1,7 @@
 """The autoencoder's network and its training.
 
-The gradients are computed by hand. With automatic differentiation (autograd) a step took four times as
-long, and on a busy machine forty times, because its matrix products used all threads of BLAS.
+The gradients are coded by hand. With automatic differentiation (autograd), a step took four times as long.
+On a busy machine it took forty times as long, because the matrix products used all threads of BLAS.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def initial(layers: Mapping[str, tuple[int, ...]], rng: np.random.Generator) -> 
 def to_code(units: Doubles, weights: Weights) -> Doubles:
     """Return code values between -1 and 1 for unit rows.
 
-    The components of a unit vector are small. Multiplied by the square root of their number they are
-    about one, the range that the initial weights of the first layer expect.
+    The components of a unit vector are small. Multiplied by the square root of their number, they are about
+    1, which is the range that the initial weights of the first layer expect.
     """
     enter, enter_bias, squeeze, squeeze_bias = weights[:4]
     inner = np.tanh(units * np.sqrt(len(enter)) @ enter + enter_bias)
@@ -54,7 +54,7 @@ def to_code(units: Doubles, weights: Weights) -> Doubles:
 
 
 def from_code(code: NDArray[np.floating], weights: Weights) -> Doubles:
-    """Return the rows that code values stand for; only their direction matters."""
+    """Return the rows that code values represent. Only the direction of a row matters."""
     widen, widen_bias, leave, leave_bias = weights[4:]
     rows: Doubles = np.tanh(code @ widen + widen_bias) @ leave + leave_bias
     return rows
@@ -88,7 +88,7 @@ def loss_and_gradients(
 ) -> float:
     """Return the mean loss (1 - cosine) of these rows, and write its gradients to `gradients`.
 
-    The forward pass rounds the code as storing does, so that the decoder learns from rounded codes. The
+    The forward pass rounds the code, as `encode` does, so that the decoder learns from rounded codes. The
     backward pass ignores the rounding (the straight-through estimator).
     """
     enter, enter_bias, squeeze, squeeze_bias, widen, widen_bias, leave, leave_bias = weights
@@ -122,7 +122,7 @@ def _layer_gradients(inputs: Floats, gradient: Floats, gradients: Sequence[Float
 
 
 def _matmul(left: Floats, right: Floats, out: Floats | None = None) -> Floats:
-    """Return ``left @ right``, computed in parts for which BLAS uses this thread only."""
+    """Return ``left @ right``, computed in parts so small that BLAS uses only this thread."""
     rows, inner = left.shape
     columns = right.shape[1]
     if out is None:
@@ -145,7 +145,7 @@ def _batches(units: Floats, order: NDArray[np.intp], size: int) -> Iterator[Floa
 
 @dataclass(frozen=True)
 class _FlatWeights:
-    """All weights in one row, so that one Adam step updates all; `parts` are views of it."""
+    """All weights in one array, so that one Adam step updates all; `parts` are views of that array."""
 
     values: Floats
     parts: list[Floats]
@@ -182,7 +182,7 @@ class _Adam:
         gradients *= np.float32(0.001)
         self._square *= np.float32(0.999)
         self._square += gradients
-        # Both averages start at zero. The powers of the decay rates correct that.
+        # Both averages start at zero. The powers of the decay rates correct this bias.
         np.sqrt(self._square, out=buffer)
         buffer /= np.float32(np.sqrt(1 - 0.999**self._steps))
         buffer += np.float32(1e-8)

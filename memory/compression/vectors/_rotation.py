@@ -10,7 +10,7 @@ from memory.compression.vectors._arrays import Doubles
 def random_rotation(dimensions: int, seed: int) -> Doubles:
     """Return a uniformly distributed orthogonal matrix.
 
-    The diagonal of R is made positive. Otherwise its signs depend on the LAPACK in use, and the matrix is
+    The diagonal of R is made positive. Otherwise its signs depend on the LAPACK version, and the matrix is
     not uniform (Mezzadri, "How to generate random matrices from the classical compact groups", 2007).
     """
     normal = np.random.default_rng(seed).normal(size=(dimensions, dimensions))

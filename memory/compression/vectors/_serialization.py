@@ -1,6 +1,6 @@
 """The format of a saved codec: a magic word, a format version, a digest, and MessagePack.
 
-It is not pickle, which can run code: the file may come from another person.
+The format is not pickle, because a pickle can run code, and the file may come from another person.
 """
 
 from __future__ import annotations

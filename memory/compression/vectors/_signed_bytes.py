@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from memory.compression.vectors._arrays import Codes, Floats
 
 NO_VECTOR = 128
-"""The code of the zero vector: -128 as a signed byte, which rounding to ±127 never gives."""
+"""Each byte of the zero vector's code: -128 as a signed byte. Other values are from -127 to 127."""
 LEVELS = 127.0
-"""The signed byte that stands for 1.0."""
+"""The signed byte that represents 1.0."""
 
 
 def to_signed(values: NDArray[np.floating]) -> Codes:

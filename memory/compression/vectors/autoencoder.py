@@ -16,17 +16,17 @@ from memory.compression.vectors.base import VectorCodec, require, require_whole,
 class AutoencoderCodec(VectorCodec):
     """A network with the layers dimensions -> ``hidden`` -> ``code`` -> ``hidden`` -> dimensions.
 
-    ``fit`` on a fitted autoencoder continues from its weights, so that it can follow changing data. Codes
-    written before that can't be decoded any more. Each call appends the mean loss of its epochs to
-    ``history``, which is not saved. The same seed and the same vectors give the same network.
+    ``fit`` on a fitted autoencoder continues from its weights, so that it can adapt to new data. Codes that
+    were written before this call can't be decoded any more. Each call appends the mean loss of its epochs
+    to ``history``, which is not saved. The same seed and the same vectors give the same network.
 
     Args:
-        code: signed bytes of a code; a sixteenth of the float32 vector by default.
-        hidden: neurons of each hidden layer; as many as dimensions by default.
+        code: the size of a code in bytes; by default 1/16 of the float32 vector.
+        hidden: the number of neurons of each hidden layer; by default ``dimensions``.
         epochs: how often ``fit`` uses each vector.
-        batch_size: vectors of one training step; also the fewest that ``fit`` needs.
+        batch_size: the number of vectors in one training step; ``fit`` needs at least this many.
         learning_rate: Adam's step size, between 0 and 1.
-        seed: of the initial weights and of the order of the vectors.
+        seed: the seed for the initial weights and for the order of the vectors.
     """
 
     name: ClassVar[str] = "autoencoder"

@@ -1,7 +1,7 @@
 """The interface of all vector codecs.
 
 A codec turns vectors into codes (rows of bytes of a fixed width), and codes into unit vectors near the
-original ones. Only directions are kept, because memories are compared by cosine.
+original vectors. A code keeps only the direction, because memories are compared by cosine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from memory.compression.vectors._serialization import Option, SavedCodec, pack, 
 from memory.errors import CodecDamaged, CodecError, CodecNeedsMoreData, CodecNotFitted, InvalidCodecOption
 
 BLOCK_ROWS = 8192
-"""Rows that are encoded or decoded in one step, a bound on RAM: 16 MB of doubles with 256 dimensions."""
+"""The most rows in one step of encoding or decoding, to limit RAM: 16 MB of doubles with 256 dimensions."""
 
 
 class VectorCodec(ABC):
@@ -28,8 +28,8 @@ class VectorCodec(ABC):
     A subclass declares the arrays that it learns (``_shapes``), and how to fit, encode and decode unit
     vectors. This class does the rest: validation, saving, loading and zero vectors.
 
-    Invariants: a code does not depend on the other vectors of the batch. A decoded row has unit length,
-    or is zero if the encoded vector was.
+    Invariants: a code does not depend on the other vectors of the batch. A decoded row has unit length, or
+    is zero if the encoded vector was zero.
     """
 
     name: ClassVar[str]
@@ -51,9 +51,10 @@ class VectorCodec(ABC):
         return self._learnt.keys() == self._shapes().keys()
 
     def fit(self, vectors: ArrayLike) -> Self:
-        """Fit the codec to an (n, dimensions) array and return it. Codes made before become invalid.
+        """Fit the codec to an (n, dimensions) array and return the codec. Earlier codes become invalid.
 
-        A fitted codec starts again, except the autoencoder, which continues from its weights.
+        A codec that is already fitted starts from the beginning. Only the autoencoder continues from its
+        weights.
         """
         rows = as_vectors(vectors, self.dimensions)
         units = robust_unit_rows(rows)
@@ -91,7 +92,7 @@ class VectorCodec(ABC):
         return vectors
 
     def save(self) -> bytes:
-        """Return the codec as bytes, fitted or not, with a digest that ``load`` checks."""
+        """Return the codec, fitted or not, as bytes with a digest. ``load`` checks the digest."""
         return pack(self.name, self.dimensions, self._options(), self._learnt)
 
     @classmethod
@@ -126,7 +127,7 @@ class VectorCodec(ABC):
             )
 
     def _options(self) -> Mapping[str, Option]:
-        """Return the keyword arguments that make an equal codec: each is kept under its own name."""
+        """Return the keyword arguments of an equal codec. Each one is an attribute of the same name."""
         parameters = inspect.signature(type(self)).parameters
         return {name: getattr(self, name) for name in parameters if name != "dimensions"}
 
@@ -140,11 +141,11 @@ class VectorCodec(ABC):
 
     @abstractmethod
     def _encode(self, units: Floats) -> Codes:
-        """Return the codes of unit rows; the zero code only for a vector that decodes to zero anyway."""
+        """Return the codes of unit rows. Use the zero code only for a vector that would decode to zero."""
 
     @abstractmethod
     def _decode(self, codes: Codes) -> NDArray[np.floating]:
-        """Return vectors of any length that point nearly where the encoded ones did."""
+        """Return vectors of any length, in nearly the same directions as the encoded vectors."""
 
 
 def require(condition: bool, message: str) -> None:

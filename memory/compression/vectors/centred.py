@@ -1,9 +1,9 @@
-"""The codec `centred`: six bits for each dimension of a vector's distance from the mean; ltm's default.
+"""The codec `centred`: six bits for each dimension of a vector's difference from the mean; ltm's default.
 
-The memories of one store resemble each other, so their vectors have a large part in common: the mean.
-Without it, six bits describe the rest almost as well as eight bits describe the whole. Recall@10 against
-exact float32 search, on four sets of 2,800 to 5,183 vectors: .978 to .988; of `pq` with 64 bytes .871 to
-.976. Only the mean is learnt: 1 KB in the file, where `pq` takes 525 KB.
+The memories of one store are similar, so their vectors have a large part in common: the mean. Without the
+mean, six bits describe the rest almost as well as eight bits describe the whole vector. Measured recall@10
+against exact float32 search, on four sets of 2,800 to 5,183 vectors: .978 to .988. The recall of `pq` with
+64 bytes is .871 to .976. Only the mean is learnt: it takes 1 KB in the file, and the data of `pq` 525 KB.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from memory.compression.vectors._arrays import Codes, Floats
 from memory.compression.vectors.base import VectorCodec
 
-# The positive half of `normal_levels(64)`, which takes 30 ms to compute.
+# The positive half of `normal_levels(64)`. It is a constant, because computing it takes 30 ms.
 _POSITIVE = [
     *(0.031151922, 0.093517215, 0.1560673, 0.218926872, 0.282222921, 0.346085773, 0.410650226, 0.476056867),
     *(0.542453586, 0.60999737, 0.67885646, 0.749212966, 0.821266078, 0.895236068, 0.971369326, 1.04994478),
@@ -44,21 +44,21 @@ _POSITIVE = [
 LEVELS = np.array([*(-level for level in reversed(_POSITIVE)), *_POSITIVE], np.float32)
 _SQUARES = LEVELS**2
 _STEPS = 256
-"""Steps of `_NEAREST` for 1.0: far smaller than the distance of two levels."""
+"""Table entries of `_NEAREST` per 1.0. One entry covers far less than the distance between two levels."""
 _RANGE = 4
-"""`_NEAREST` covers values from -4 to 4; beyond, the outermost level is nearest."""
+"""`_NEAREST` covers values from -4 to 4. For larger values, the outermost level is the nearest."""
 _NEAREST = np.searchsorted(
     (LEVELS[1:] + LEVELS[:-1]) / 2, (np.arange(2 * _RANGE * _STEPS) + 0.5) / _STEPS - _RANGE
 ).astype(np.uint8)
 _PAIR_NUMBERS = np.arange(64 * 64)
-# Twelve bits are two levels. As one complex number they are looked up in one step.
+# Twelve bits hold two levels. Stored as one complex number, both are looked up in one step.
 _PAIRS = (LEVELS[_PAIR_NUMBERS & 63] + 1j * LEVELS[_PAIR_NUMBERS >> 6]).astype(np.complex64)
 _SCALE_BYTES = 2
-"""Before each code: a half-precision factor, the length of the distance from the mean."""
+"""Each code starts with a half-precision number: the factor by which its levels are multiplied."""
 
 
 class CentredCodec(VectorCodec):
-    """The distance of each vector from the fitted mean: six bits for each dimension, and one scale."""
+    """The difference of each vector from the fitted mean: six bits for each dimension, and one scale."""
 
     name: ClassVar[str] = "centred"
     min_fit_vectors: int = 64
@@ -80,7 +80,7 @@ class CentredCodec(VectorCodec):
         spread[spread == 0.0] = 1.0
         places = distances * (np.float32(_STEPS) / spread)[:, None]
         places += np.float32(_RANGE * _STEPS)
-        # Out of range means the outermost level: "clip" does that to the places.
+        # mode="clip" gives values out of range the outermost level.
         levels = np.take(_NEAREST, places.astype(np.int32), mode="clip")
         # The scale with the least squared error for the levels that were chosen.
         scales = np.einsum("ij,ij->i", distances, LEVELS[levels]) / _SQUARES[levels].sum(axis=1)

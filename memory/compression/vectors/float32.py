@@ -1,4 +1,4 @@
-"""The codec `float32`: unit vectors without loss, with which the other codecs are compared."""
+"""The codec `float32`: lossless unit vectors, the reference for the other codecs."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ class Float32Codec(VectorCodec):
 
     def _decode(self, codes: Codes) -> Floats:
         vectors = np.ascontiguousarray(codes).view("<f4").astype(np.float32)
-        # Damaged bytes can be NaN or infinity. Encoded vectors never are.
+        # Damaged bytes can be NaN or infinity. Encoded vectors never have such values.
         return np.nan_to_num(vectors, nan=0.0, posinf=0.0, neginf=0.0)

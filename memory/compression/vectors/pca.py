@@ -1,4 +1,4 @@
-"""The codec `pca`: the strongest principal components, one byte for each."""
+"""The codec `pca`: the principal components with the largest variance, one byte for each."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from memory.compression.vectors.base import VectorCodec, require_whole, sixteent
 class PcaCodec(VectorCodec):
     """The first ``components`` principal components, each scaled by its own fitted range.
 
-    A range for each component uses all 255 steps for weak components too. Values outside the range that
-    was seen by ``fit`` are clipped.
+    Because each component has its own range, components with a small variance also use all 255 steps.
+    Values outside the range that ``fit`` found are clipped.
 
     Args:
-        components: bytes of a code; a sixteenth of the float32 vector by default.
+        components: the number of components and of bytes; by default 1/16 of the float32 vector.
     """
 
     name: ClassVar[str] = "pca"

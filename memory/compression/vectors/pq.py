@@ -1,7 +1,7 @@
-"""The codec `pq`: product quantisation, which keeps the most neighbours in a sixteenth of the bytes.
+"""The codec `pq`: product quantisation, the codec with the best recall at 1/16 of the bytes.
 
-The vector is rotated and cut into sub-spaces. Each sub-space stores the number of the nearest of its 256
-centroids (Jégou, Douze and Schmid, "Product quantization for nearest neighbor search", 2011).
+The vector is rotated and cut into sub-spaces. For each sub-space, the code has the number of the nearest of
+256 centroids (Jégou, Douze and Schmid, "Product quantization for nearest neighbor search", 2011).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from memory.compression.vectors._kmeans import CENTROIDS, NO_VECTOR, codebooks, 
 from memory.compression.vectors.base import VectorCodec, require_whole, sixteenth
 
 FEWEST_ROWS = 2048
-"""Rows that centroids are learnt from, at least: eight for each. Fewer vectors are filled up."""
+"""The fewest rows for learning the centroids, 8 for each. If there are fewer vectors, rows are drawn."""
 MOST_ROWS = 16_384
-"""Rows that centroids are learnt from, at most, a bound on the time. More vectors are sampled down."""
+"""The most rows for learning the centroids, to limit the time. Of more vectors, a sample is used."""
 
 
 class PqCodec(VectorCodec):
@@ -29,15 +29,15 @@ class PqCodec(VectorCodec):
     The rotation distributes the principal axes so that all sub-spaces hold about the same information
     (the parametric form of Ge and others, "Optimized product quantization", 2013).
 
-    Fewer vectors than ``FEWEST_ROWS`` are filled up with draws from a normal distribution that is fitted
-    to them, so that the centroids do not just repeat them. Measured with 300 vectors, neighbours kept
-    with and without: SciFact sentences .73 and .67, dialogue .82 and .78; but states rendered from a
-    template, which are not normally distributed, .91 and .94.
+    If there are fewer vectors than ``FEWEST_ROWS``, the others are drawn from a normal distribution that is
+    fitted to the vectors. So the centroids do not just repeat the vectors. Measured recall with 300
+    vectors, with and without these draws: SciFact sentences .73 and .67, dialogue .82 and .78. States
+    rendered from a template are not normally distributed: .91 and .94.
 
     Args:
-        subspaces: bytes of a code; a sixteenth of the float32 vector by default.
-        iterations: of k-means, after its first centroids.
-        seed: of the sample, of the filled-up vectors and of k-means.
+        subspaces: the number of sub-spaces and of bytes; by default 1/16 of the float32 vector.
+        iterations: the iterations of k-means after the choice of the first centroids.
+        seed: the seed for the sample, for the drawn rows and for k-means.
     """
 
     name: ClassVar[str] = "pq"
@@ -63,7 +63,7 @@ class PqCodec(VectorCodec):
 
     @property
     def _width(self) -> int:
-        """Dimensions of a sub-space. If they do not divide evenly, some places stay empty."""
+        """Dimensions of a sub-space. If they can't be divided evenly, some places stay empty."""
         return -(-self.dimensions // self.subspaces)
 
     def _shapes(self) -> Mapping[str, tuple[int, ...]]:
@@ -107,8 +107,9 @@ class PqCodec(VectorCodec):
 def distribute_axes(variances: Doubles, subspaces: int, width: int) -> NDArray[np.intp]:
     """Return the axis at each place of each sub-space, -1 for an empty place.
 
-    Strongest first, each axis goes to the sub-space that has room and the smallest product of variances.
-    With equal products, 256 centroids are equally good in all sub-spaces (Ge and others, 2013).
+    The axes are assigned in order, largest variance first. Each axis goes to the sub-space that has room
+    and the smallest product of variances. If the products are equal, 256 centroids are equally good in all
+    sub-spaces (Ge and others, 2013).
     """
     floor = max(float(variances[0]) * 1e-9, 1e-30)
     gains = np.log(np.maximum(variances, floor) / floor)

@@ -1,8 +1,8 @@
 """The codec `scalar`: a few bits for each dimension after a random rotation, with nothing to fit.
 
-After a random rotation the components of any unit vector are close to normally distributed. So one table
-of levels, the best one for a normal variable, fits all dimensions of all data. It keeps fewer neighbours
-than product quantisation, but needs no data and can't become stale.
+After a random rotation, the components of any unit vector are close to normally distributed. So one table
+of levels, the best one for a normal variable, fits all dimensions of all data. The recall is lower than
+with product quantisation, but this codec needs no data and can't become stale.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from memory.compression.vectors.base import VectorCodec, require, require_whole
 class ScalarCodec(VectorCodec):
     """``bits`` bits for each dimension of the randomly rotated vector.
 
-    The rotation is saved with the codec, because the same seed may give other last bits on another
-    machine.
+    The rotation is saved with the codec, because the same seed can give slightly different numbers on
+    another machine.
 
     Args:
         bits: 1, 2 or 4.
-        seed: of the rotation.
+        seed: the seed for the rotation.
     """
 
     name: ClassVar[str] = "scalar"
@@ -56,7 +56,7 @@ class ScalarCodec(VectorCodec):
         return self._learnt
 
     def _rotation(self) -> Floats:
-        """Return the rotation, made on first use if it was not loaded."""
+        """Return the rotation. Create it on first use if it was not loaded."""
         if "rotation" not in self._learnt:
             rotation = random_rotation(self.dimensions, self.seed)
             self._learnt["rotation"] = rotation.astype(np.float32)
@@ -65,7 +65,7 @@ class ScalarCodec(VectorCodec):
     def _encode(self, units: Floats) -> Codes:
         values = product(units, self._rotation()) * math.sqrt(self.dimensions)
         boundaries = (self._levels[1:] + self._levels[:-1]) / 2.0
-        # The offset gives a zero component the same level whatever its rounding error is.
+        # With the offset, the rounding error of a zero component does not change its level.
         levels = np.searchsorted(boundaries, values + 1e-9).astype(np.uint8)
         codes = pack_small(levels, self.bits)
         # A code of zero bytes is reserved for the zero vector. Use the nearest other code instead.
@@ -80,8 +80,8 @@ class ScalarCodec(VectorCodec):
 def normal_levels(count: int) -> Doubles:
     """Return the ``count`` levels with the least squared error for a standard normal variable.
 
-    They meet Lloyd's and Max's condition: each level is the mean of its cell, and cells end half-way
-    between levels. A thousand iterations change the levels by less than 1e-13 at the end.
+    The levels meet the condition of Lloyd and Max: each level is the mean of its cell, and cells end
+    half-way between levels. The last of the 1,000 iterations changes the levels by less than 1e-13.
     """
     normal = NormalDist()
     levels = np.array([normal.inv_cdf((i + 0.5) / count) for i in range(count)])

@@ -1,4 +1,4 @@
-"""The codec `truncate`: only the first dimensions, for Matryoshka-like embeddings; nothing to fit."""
+"""The codec `truncate`: only the first dimensions, for Matryoshka embeddings. It needs no fit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TruncateCodec(VectorCodec):
     A vector whose first dimensions are all zero decodes to zero.
 
     Args:
-        keep: how many dimensions are kept; a sixteenth of the float32 vector's bytes by default.
+        keep: the number of dimensions and of bytes; by default 1/16 of the float32 vector.
     """
 
     name: ClassVar[str] = "truncate"
