@@ -1,7 +1,7 @@
 """A tiered, durable, searchable memory for agents, embedded in your process.
 
-The names below are imported on first use, so that `import memory` is fast; the command line of
-`memory.benchmarking` depends on that.
+The names below are imported on first use, so that `import memory` and the command line of
+`memory.benchmarking` start fast.
 """
 
 from __future__ import annotations

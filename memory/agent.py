@@ -15,10 +15,10 @@ from memory.system import AgentMemorySystem
 
 
 class AgentMemory:
-    """A view of one agent's memories. It holds no data, so making one is cheap.
+    """A view of one agent's memories. A view holds no data, so creating one is cheap.
 
-    Each method calls the method of `system` with the same name, unless it says otherwise; see there for the
-    arguments.
+    Each method calls the method of `system` with the same name, unless its docstring names another. The
+    arguments are documented there.
     """
 
     def __init__(self, system: AgentMemorySystem, agent_id: str) -> None:
@@ -53,7 +53,7 @@ class AgentMemory:
         )
 
     def add_many(self, batch: Iterable[Mapping[str, Any]]) -> list[str]:
-        """Store many memories in one commit; the keys of an item are the arguments of `add`."""
+        """Store many memories in one commit. The keys of an item are the arguments of `add`."""
         items = [{"agent_id": self.agent_id, **item} for item in batch]
         for item in items:
             if item["agent_id"] != self.agent_id:

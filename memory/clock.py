@@ -1,4 +1,4 @@
-"""The source of the current time: the system clock, or one that tests and benchmarks set."""
+"""The source of the current time: the system clock, or a clock that tests and benchmarks set."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that only `advance` moves, so that a test of a time limit need not sleep.
+    """A clock that only `advance` changes, so that a test of a time limit need not sleep.
 
     `start` is in seconds since 1970.
     """

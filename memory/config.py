@@ -1,4 +1,4 @@
-"""The settings of a memory: one class for each tier, and one for the whole."""
+"""The settings of a memory: one class for each tier, and one class for all settings."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ class LtmConfig:
     """Long-term memory: the smallest vectors, losslessly compressed content."""
 
     db_path: str = field(default_factory=default_db_path)
-    """The file of all three tiers; ":memory:" for a memory that ends with the process."""
+    """The file of all three tiers. ":memory:" keeps the memory in RAM until the process ends."""
     memory_limit: int | None = None
-    """Memories for each agent. Above this, the least important are evicted; None: nothing is evicted."""
+    """Memories for each agent. Above this, the least important are evicted; None for no limit."""
     codec: str = "centred"
     codec_options: dict[str, Any] = field(default_factory=dict)
     keep_fine_vectors: bool = False
-    """Keep an int8 vector too, which is searched instead: as exact as in im, 256 bytes a memory larger.
+    """Also store an int8 vector, and search it instead: as exact as in im, but 256 bytes more per memory.
 
-    Worth it with codecs that keep fewer neighbours, such as "pq" or "binary"."""
+    This is useful with codecs of lower recall, such as "pq" or "binary"."""
 
 
 @dataclass
@@ -74,12 +74,12 @@ class MemoryConfig:
     im_config: ImConfig = field(default_factory=ImConfig)
     ltm_config: LtmConfig = field(default_factory=LtmConfig)
     durability: Durability = "process"
-    """What a returned write survives: "process" the end of the process, "disk" also a power failure."""
+    """What a finished write survives: "process": the end of the process; "disk": also a power failure."""
     cache_bytes: int = 1024 * MIB
     """The largest size of all search indexes and cached entries in RAM.
 
-    A quarter is for entries. An index takes about 450 bytes a memory, so by default the index of a million
-    memories fits. If an index does not fit, each search reads parts of it from the file."""
+    A quarter is for entries. An index takes about 450 bytes per memory, so by default the index of a
+    million memories fits. If an index does not fit, each search reads parts of it from the file."""
     maintenance: Literal["background", "manual"] = "background"
     """Whether a thread maintains the tiers, or only calls of `maintain()` do."""
     maintenance_interval_seconds: float = 30.0
@@ -141,4 +141,4 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
     (("read_only", "ltm_config.keep_fine_vectors"), lambda value: isinstance(value, bool), "True or False"),
     (("maintenance_interval_seconds", "busy_timeout_seconds"), _is_positive, "a number above 0"),
 )
-"""For each setting: its path, whether a value is valid, and what the error message suggests."""
+"""For each rule: the paths of the settings, a check of the value, and the hint in the error message."""

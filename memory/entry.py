@@ -12,7 +12,7 @@ from memory.errors import UnknownTier, short
 
 
 class Tier(IntEnum):
-    """Where a memory is kept. New memories start in STM; each lower tier stores them smaller."""
+    """Where a memory is kept. New memories start in STM. Each lower tier stores them in fewer bytes."""
 
     STM = 0
     IM = 1
@@ -61,7 +61,7 @@ Timestamp: TypeAlias = float | datetime
 
 
 class MemoryEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One memory, exactly as it was stored, from whichever tier."""
+    """One memory, exactly as it was stored, from any tier."""
 
     id: str
     agent_id: str
@@ -77,8 +77,9 @@ class MemoryEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Why(msgspec.Struct, frozen=True, gc=False):
     """Why a memory matched a query.
 
-    `words` are the query's words that it contains. `similarity` is the cosine to the query; None if only
-    words were searched. `context` is the part of the score from neighbouring memories and the session.
+    `words` are the query's words that the memory contains. `similarity` is the cosine similarity to the
+    query; None if only words were searched. `context` is the part of the score that comes from neighbouring
+    memories and from the session.
     """
 
     words: tuple[str, ...] = ()

@@ -33,7 +33,7 @@
         └── ModelError
             └── ModelTimeout
 
-Errors of the benchmark are in `memory.benchmarking.errors`; their base is an AgentMemoryError too.
+Errors of the benchmark are in `memory.benchmarking.errors`. Their base class is also an AgentMemoryError.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class StoreError(AgentMemoryError):
 
 
 class StoreCorrupt(StoreError):
-    """The file is damaged, cut short or of another program. It was not changed."""
+    """The file is damaged, incomplete or from another program. It was not changed."""
 
 
 class StoreTooNew(StoreError):
@@ -160,7 +160,7 @@ class SessionStoreError(AgentError):
 
 
 class ModelError(AgentError):
-    """The model was not reachable or gave no usable reply, also after retries."""
+    """The model was not reachable or returned no usable reply, even after retries."""
 
 
 class ModelTimeout(ModelError):

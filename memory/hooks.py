@@ -8,9 +8,9 @@
     class Walker(MemoryHooks, OldWalker):
         memory_system = system
 
-Each call of `act`, `observe` and `get_state` is stored as a memory after it has returned. The memory never
-disturbs the agent: the agent's method runs exactly once, and its result or exception is passed on. If the
-memory can't be stored, a warning is logged and `memory_failures` is increased.
+Each call of `act`, `observe` and `get_state` is stored as a memory after the call has returned. The hooks
+do not change what the agent does: its method runs exactly once, and its result or exception is passed on.
+If a call can't be stored, the hook logs a warning and increases `memory_failures`.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ KINDS = {"act": "action", "observe": "interaction", "get_state": "state"}
 
 C = TypeVar("C", bound=Any)
 AgentId = str | Callable[[Any], str] | None
-"""A name, or a function of the instance that returns it."""
+"""A name, or a function that gets the instance and returns the name."""
 Importance = float | Callable[[str, Any], float]
-"""A number, or a function of the kind and the content that returns it."""
+"""A number, or a function that gets the kind and the content and returns the number."""
 
-# The (instance id, method) pairs that are running: an override and the parent's method that it calls are
-# recorded once.
+# The (instance id, method) pairs that are running. If an override calls its parent's method, only one
+# memory is stored.
 _running: ContextVar[frozenset[tuple[int, str]]] = ContextVar("agentmemory_running", default=frozenset())
 
 
@@ -56,9 +56,10 @@ def with_memory(
     """Return a class decorator that records calls and adds the attribute `memory` to instances.
 
     Args:
+        system: stores the memories.
         agent_id: by default the instance's `agent_id`, or the name of its class.
-        importance: of each memory.
-        methods: the names of the methods to record. A method that is not in `KINDS` is its own kind.
+        importance: the importance of each memory.
+        methods: the names of the methods to record. A method that is not in `KINDS` has its name as kind.
     """
 
     def decorate(cls: C) -> C:
@@ -73,7 +74,7 @@ def with_memory(
 
 
 class _MemoryOf:
-    """A descriptor that makes the value on access; an instance attribute of the same name wins."""
+    """A descriptor that creates the value on access. An instance attribute of the same name wins."""
 
     def __init__(self, make: Callable[[Any], AgentMemory]) -> None:
         self._make = make
@@ -112,7 +113,7 @@ def _hook(
     cls: type, name: str, system: AgentMemorySystem, agent_id: AgentId, importance: Importance
 ) -> None:
     method = inspect.getattr_static(cls, name, None)
-    # Calls of static and class methods, and of callables that are not bound, have no instance.
+    # Skip static methods, class methods and callables that are not bound: their calls have no instance.
     if isinstance(method, staticmethod | classmethod) or not hasattr(type(method), "__get__"):
         return
     if not callable(method) or getattr(method, "__recorded__", False):
@@ -196,7 +197,7 @@ _ALREADY_JSON = frozenset((str, int, bool, type(None)))
 
 def to_json(value: Any) -> Any:
     """Convert a value to JSON: arrays to lists, dataclasses to objects, other values to their repr."""
-    # The agent waits for this, so the most common types come first.
+    # The agent waits for this function, so the most common types are checked first.
     kind = type(value)
     if kind in _ALREADY_JSON:
         return value
@@ -237,9 +238,9 @@ def _id_of(instance: Any, agent_id: AgentId) -> str:
 
 
 def _step_of(instance: Any, name: str) -> int | None:
-    """Return how often the agent has acted so far; what precedes an act has the same step as the act.
+    """Return how often the agent has acted so far. Calls before an act have the same step as the act.
 
-    None for an instance that can't have new attributes, which hold the count."""
+    Return None if the instance can't have new attributes, because the count is stored in an attribute."""
     step: int = getattr(instance, "_memory_step", 0)
     try:
         object.__setattr__(instance, "_memory_step", step + 1 if name == "act" else step)

@@ -56,25 +56,25 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _CHECKS_PER_LIMIT = 64
-"""The limits of an agent are checked each time it has stored 1/64 of the smallest limit."""
+"""The limits of an agent are checked each time the agent has stored 1/64 of the smallest limit."""
 _ENTRY_CACHE_SHARE = 4
-"""One byte in four of `cache_bytes` is for the entry cache, the rest for search indexes."""
+"""A quarter of `cache_bytes` is for the entry cache. The rest is for search indexes."""
 _MAX_UNSAVED_COUNTS = 4096
-"""Without a maintenance thread, a call that stores saves read counts if more memories have unsaved ones."""
+"""Without a maintenance thread, a write saves read counts if more memories have unsaved counts."""
 _COUNTS_PER_SAVE = 256
-"""Memories whose read counts one call saves. It takes 2 to 3 ms."""
+"""The number of memories whose read counts one call saves, which takes 2 to 3 ms."""
 _CHECK_COUNTS_EVERY = 64
 """Memories stored between two checks of the number of unsaved read counts."""
 _FIRST_REAL_TIME = 100_000_000
-"""Seconds: March 1973. No real memory is older, and few simulations have as many steps."""
+"""Seconds since 1970: March 1973. No real memory is older, and few simulations have as many steps."""
 _COUNTS_LOST = "read counts were not saved: %s"
 
 
 class AgentMemorySystem:
     """A tiered memory for any number of agents in one durable file.
 
-    Threads can share a system, and processes can open the same file. Once a call that stores a memory has
-    returned, the memory survives the end of the process, whatever ends it.
+    Threads can share a system, and processes can open the same file. After a call that stores a memory has
+    returned, the memory survives even if the process is killed.
 
     Arguments with the same meaning in all methods:
         agent_id: the agent that owns the memories.
@@ -94,11 +94,11 @@ class AgentMemorySystem:
         embedder: Embedder | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Open the memory; create its file if there is none.
+        """Open the memory. Create its file if it does not exist.
 
         Args:
             config: all settings; by default a file in the user's data folder.
-            embedder: turns text into vectors; by default WordLlama. A file keeps its first embedder.
+            embedder: turns text into vectors; by default WordLlama. A file always needs the same embedder.
             clock: the source of the current time; tests pass a `ManualClock`.
         """
         self.config = config or MemoryConfig()
@@ -189,9 +189,9 @@ class AgentMemorySystem:
         self.close()
 
     def close(self) -> None:
-        """Stop the maintenance thread and release the file; a second call does nothing.
+        """Stop the maintenance thread and release the file. A second call does nothing.
 
-        If an interrupt ends it early, call it again."""
+        If an interrupt stops `close`, call it again."""
         if self._close.alive:
             _shut_down(
                 self._maintenance, self._entry_cache, self._indexes, self._store, self.config.read_only
@@ -226,11 +226,12 @@ class AgentMemorySystem:
             content: text, or any JSON value.
             kind: by default "text" for text and "state" for other values.
             importance: a number ≥ 0; the least important memories move down first.
-            metadata: a JSON object; searches and filters see it too.
+            metadata: a JSON object. Searches and filters use it too.
             id: by default a new one. Storing an id again with the same content changes nothing; with
                 other content it raises `IdConflict`.
-            timestamp: when it happened (default: now). A search for its date finds it only if it is given.
-            vector: used instead of the embedder's.
+            timestamp: when the memory happened; now by default. A search for a date finds the memory only
+                if its timestamp was given.
+            vector: is used instead of the embedder's vector.
         """
         return self._store_one(
             NewMemory(
@@ -272,7 +273,8 @@ class AgentMemorySystem:
     ) -> str:
         """Store a state of an agent and return its id.
 
-        The arguments are those of `add`. `importance` overrides `priority`, which means the same.
+        The arguments have the same meaning as in `add`. `importance` overrides `priority`, which has the
+        same meaning.
         """
         fields = (step_number, priority, tier, state_id, importance, metadata, timestamp)
         return self._add_kind("state", agent_id, state_data, *fields)
@@ -324,7 +326,7 @@ class AgentMemorySystem:
     ) -> bool:
         """Change the given fields of a memory; return False if there is no such memory.
 
-        A given field replaces the old value whole. The memory keeps its tier, its age and its place in
+        A given field replaces the whole old value. The memory keeps its tier, its age and its position in
         the order of storing.
         """
         while True:
@@ -344,7 +346,7 @@ class AgentMemorySystem:
                 metadata=entry.metadata if isinstance(metadata, UnsetType) else metadata,
                 id=id,
                 timestamp=entry.created_at,
-                # The vector depends on the content alone: keep it unless that changes.
+                # The vector depends only on the content: keep it unless the content changes.
                 vector=self._finest_vector(old) if content is UNSET else None,
             )
             row = msgspec.structs.replace(self._intake.rows([new], [old.dated])[0], stored_at=old.stored_at)
@@ -375,9 +377,9 @@ class AgentMemorySystem:
     # -- reading and searching ----------------------------------------------------------------
 
     def get(self, agent_id: str, id: str) -> MemoryEntry | None:
-        """Return the memory with this id from whichever tier, or None."""
-        # This is the hottest read, so it looks into the entry cache itself: another call would add 5 %.
-        # Plain ASCII strings are safe as keys. Whether they are valid is checked if no memory is found.
+        """Return the memory with this id from any tier, or None."""
+        # This is the most frequent read, so it uses the entry cache directly: another call would add 5 %.
+        # Plain ASCII strings are safe as keys. They are validated only if no memory is found.
         if not (type(agent_id) is str and type(id) is str and agent_id.isascii() and id.isascii()):
             check_name("agent_id", agent_id)
             check_name("id", id)
@@ -425,8 +427,9 @@ class AgentMemorySystem:
         Args:
             most: the largest number of hits.
 
-        All memories are ranked before the first hit. Each is read, and the read counted, shortly before it
-        is yielded: a memory that has changed since is yielded as it is now, a deleted one is skipped.
+        All memories are ranked before the first hit. Each hit is read, and the read is counted, shortly
+        before it is yielded. So a changed memory is yielded in its current form, and a deleted memory is
+        skipped.
         """
         return self._searcher.iter_search(agent_id, query, most)
 
@@ -465,7 +468,7 @@ class AgentMemorySystem:
         low = None if start_time is None else check_timestamp("start_time", start_time)
         high = None if end_time is None else check_timestamp("end_time", end_time)
         found = self._reader.in_range(agent_id, "created_at", low, high, tier, limit)
-        # A step is a whole number; a datetime is no step.
+        # A step is a whole number. A datetime is not a step.
         if not found and not isinstance(end_time, datetime) and high is not None and high.is_integer():
             self._refuse_steps(agent_id, high)
         return found
@@ -508,7 +511,7 @@ class AgentMemorySystem:
         """Return the memories whose metadata or content has all attributes, newest first.
 
         Args:
-            attributes: dotted paths and their values. A list matches if one of its elements does; "kind"
+            attributes: dotted paths and their values. A list matches if one of its elements matches. "kind"
                 is the memory's kind: {"kind": "state", "position.room": "kitchen", "inventory": "sword"}.
         """
         return self._searcher.by_attributes(agent_id, attributes, tier, limit)
@@ -537,7 +540,7 @@ class AgentMemorySystem:
 
         Args:
             percentage: the share of the memories in stm, from 0 to 100.
-            agent_id: by default all agents; the share is taken of each agent's memories.
+            agent_id: by default all agents; then the percentage applies to each agent separately.
         """
         return self._force(Tier.STM, percentage, agent_id).moved_to_im
 
@@ -546,7 +549,7 @@ class AgentMemorySystem:
         return self._force(Tier.IM, percentage, agent_id).moved_to_ltm
 
     def force_consolidation(self, agent_id: str | None = None) -> TransitionReport:
-        """Move all memories of one agent, or of all, to ltm; fit the codecs if there is enough data."""
+        """Move all memories of one agent, or of all, to ltm. Fit the codecs if there is enough data."""
         report = self._force(Tier.STM, 100, agent_id)
         self._transitions.fit_codecs()
         report += self._force(Tier.IM, 100, agent_id)
@@ -556,13 +559,13 @@ class AgentMemorySystem:
     # -- statistics and caches ----------------------------------------------------------------
 
     def get_encoder(self, tier: TierName) -> VectorCodec:
-        """Return the codec with which the tier's vectors are encoded now."""
+        """Return the codec that currently encodes the tier's vectors."""
         return self._codecs.encoder(Tier.parse(tier))
 
     def get_memory_statistics(self, agent_id: str | None = None) -> dict[str, Any]:
-        """Count the memories of one agent by tier, or of all agents with the sizes of file and caches.
+        """Count the memories of one agent by tier; or of all agents, with the sizes of file and caches.
 
-        "evicted" counts the memories that a limit of ltm has removed.
+        "evicted" is the number of memories that were removed because of the limit of ltm.
         """
         if agent_id is not None:
             check_name("agent_id", agent_id)
@@ -591,7 +594,7 @@ class AgentMemorySystem:
         return self._store.agents()
 
     def drop_caches(self, agent_id: str | None = None) -> None:
-        """Release the caches of one agent, or of all; the next use reads from the file again."""
+        """Release the caches of one agent, or of all agents. The next use reads from the file again."""
         if agent_id is not None:
             check_name("agent_id", agent_id)
         self._indexes.drop(agent_id)
@@ -602,7 +605,8 @@ class AgentMemorySystem:
     def check(self) -> CheckReport:
         """Check the whole memory: the file's structure, and that every memory can be read and decoded.
 
-        Changes nothing, and may take minutes: everything is read once. Others may read and write meanwhile.
+        This changes nothing. It may take minutes, because it reads the whole file. Other threads and
+        processes may read and write meanwhile.
         """
 
         def check_row(row: Row) -> None:
@@ -624,10 +628,10 @@ class AgentMemorySystem:
 
     @staticmethod
     def restore(backup: str | Path, path: str | Path) -> None:
-        """Put a copy of a backup in the place of a memory. Call it while no process has the memory open.
+        """Replace a memory by a copy of a backup. Call this while no process has the memory open.
 
         Args:
-            backup: a file that `backup` wrote. It is checked first, and not changed.
+            backup: a file that `backup` wrote. It is checked first, and is not changed.
             path: the memory's file. If it exists, it and its log are moved aside (`*.aside-…`).
 
         Raises `StoreBusy` if the memory is open, `StoreCorrupt` if the backup is damaged.
@@ -637,10 +641,10 @@ class AgentMemorySystem:
     # -- export and import --------------------------------------------------------------------
 
     def export_jsonl(self, path: str | Path, agent_id: str | None = None) -> int:
-        """Write the memories of all agents, or of one, to a file; return how many.
+        """Write the memories of all agents, or of one agent, to a file. Return the number of memories.
 
-        The file has one JSON object a line, and a checksum at its end. Only its owner can read it.
-        Raises `TransferFailed` if it can't be written.
+        The file has one JSON object per line, and a checksum at the end. Only its owner can read the file.
+        Raises `TransferFailed` if the file can't be written.
         """
         if agent_id is not None:
             check_name("agent_id", agent_id)
@@ -655,12 +659,12 @@ class AgentMemorySystem:
             )
 
     def import_jsonl(self, path: str | Path) -> int:
-        """Store the memories of an export; return how many were new.
+        """Store the memories of an export. Return how many of them were new.
 
         A damaged file raises `ImportDamaged`, and nothing is stored. Raises `TransferFailed` if the file
         can't be read.
         """
-        # First check everything, then store: two passes over the file.
+        # Read the file twice: first check all memories, then store them.
         with transfer.named_errors(path):
             for batch in transfer.read_batches(Path(path), embedder=self._embedder_name):
                 self._store.refuse_conflicts(self._imported_rows(Path(path), batch))
@@ -712,7 +716,7 @@ class AgentMemorySystem:
         )
 
     def _store_one(self, new: NewMemory) -> str:
-        """Do what `_store_all` does for one memory; the loops there would add a tenth of the time."""
+        """Do what `_store_all` does, for one memory. The loops there would add a tenth of the time."""
         rows = self._intake.rows([new])
         row = rows[0]
         agent = row.agent
@@ -748,7 +752,7 @@ class AgentMemorySystem:
             self._record_writes(agent, count)
 
     def _record_writes(self, agent: str, count: int) -> None:
-        """Count writes, for the maintenance thread; without one, save read counts now and then."""
+        """Count writes for the maintenance thread. Without that thread, save some of the read counts."""
         self._writes += count
         if self._maintenance is not None:
             self._maintenance.record_writes(agent, count)
@@ -757,7 +761,7 @@ class AgentMemorySystem:
             if self._entry_cache.read_counts.memories > _MAX_UNSAVED_COUNTS:
                 try:
                     self._entry_cache.save_read_counts(_COUNTS_PER_SAVE)
-                except StoreError as problem:  # the caller's memory is stored: do not fail its call
+                except StoreError as problem:  # the caller's memory is stored, so its call must not fail
                     _log.warning(_COUNTS_LOST, problem)
 
     def _finest_vector(self, row: Row) -> NDArray[np.float32]:
@@ -778,7 +782,7 @@ class AgentMemorySystem:
         return report
 
     def _start_in_child(self) -> None:
-        """Start with empty caches and no thread: a forked child can use neither of its parent's."""
+        """Start with empty caches and no thread: a forked child can't use those of its parent."""
         self._codecs.start_in_child()
         self._entry_cache.start_empty()
         self._indexes.start_empty()
@@ -802,16 +806,16 @@ def _shut_down(
     store: MemoryStore,
     read_only: bool,
 ) -> None:
-    """Close a system; also called at garbage collection or exit if `close` never was.
+    """Close a system. Garbage collection and exit also call this if `close` was never called.
 
-    After an interrupt it can be called again."""
+    After an interrupt, this can be called again."""
     if maintenance is not None:
         maintenance.stop()
     try:
         if not read_only:
             cache.save_read_counts()
     except StoreError as problem:
-        # Read counts only adjust importance. An error here must not hide one of the caller's.
+        # Read counts only adjust importance. An error here must not hide an error of the caller.
         _log.warning(_COUNTS_LOST, problem)
     finally:
         cache.close()

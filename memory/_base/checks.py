@@ -1,4 +1,4 @@
-"""Check arguments of public methods. A wrong one raises InvalidMemory, before anything is changed."""
+"""Check the arguments of public methods. A wrong argument raises InvalidMemory before any change."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from memory._base.unit_vectors import unit
 from memory.errors import InvalidMemory, short
 
 MAX_NAME = 512
-"""Characters of an id, an agent's name or a kind."""
+"""The most characters of an id, an agent's name or a kind."""
 MAX_WHOLE = 2**63 - 1
 """The largest whole number that SQLite stores."""
 _FLOAT32 = np.dtype(np.float32)
 
 
 def check_name(field: str, value: object) -> None:
-    """Refuse a name that is not text, is empty or too long, or can't be encoded."""
+    """Raise InvalidMemory for a name that is not text, is empty or too long, or can't be encoded."""
     if type(value) is str and 0 < len(value) <= MAX_NAME and value.isascii():
         return
     if not isinstance(value, str) or not value or len(value) > MAX_NAME:
@@ -36,7 +36,7 @@ def check_name(field: str, value: object) -> None:
 
 
 def check_names(field: str, values: Iterable[object]) -> list[str]:
-    """Return names as a list; a single text is refused, not split into letters."""
+    """Return names as a list. Refuse a single text, which would otherwise be split into letters."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InvalidMemory(f"{field} is {short(values)}: use a list of texts")
     names = list(values)
@@ -78,7 +78,7 @@ def check_step(field: str, value: object) -> int | None:
 
 
 def check_step_bound(field: str, value: object) -> int:
-    """Return a bound of a range of steps; a bound beyond all possible steps becomes the last one."""
+    """Return a bound of a range of steps. Clip it to the smallest and the largest possible step."""
     number = check_number(field, value)
     if math.isfinite(number) and isinstance(value, int):
         number = value
@@ -109,7 +109,7 @@ def check_vector(value: Any, dimensions: int) -> NDArray[np.float32]:
         and value.flags.c_contiguous
         and abs(_square(value) - 1) < 1e-6
     ):
-        return value  # the common case, on the path of each search by vector: the embedder's own vector
+        return value  # the usual case in a search by vector: a vector that the embedder returned
     try:
         given = np.asarray(value)
     except (TypeError, ValueError):

@@ -1,7 +1,8 @@
 """Check, encode and decode content: any JSON value, returned exactly as it was stored.
 
-A body holds the content and the metadata of one row. It is MessagePack, or JSON for values that MessagePack
-can't hold: whole numbers of more than 64 bits, lone surrogates. The first byte shows which.
+A body holds the content and the metadata of one row. Its format is MessagePack. JSON is used for values
+that MessagePack can't hold: whole numbers of more than 64 bits, lone surrogates. The first byte shows the
+format.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from memory.errors import InvalidMemory, short
 
 Scalar: TypeAlias = str | int | float | bool | None
 Leaves: TypeAlias = list[tuple[str, Scalar]]
-"""The scalars of a value with their dotted paths; the elements of a list have the path of the list."""
+"""The scalars of a value with their dotted paths. The elements of a list have the list's path."""
 
 MAX_DEPTH = 200
-"""Levels of nested lists and objects; deeper content is refused."""
+"""The most levels of nested lists and objects. Deeper content is refused."""
 
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 _JSON_START = ord("[")
@@ -34,9 +35,9 @@ _MAYBE_NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
 
 
 def leaves_of(value: Any, what: str = "content") -> Leaves:
-    """Return all scalars of a JSON value; raise InvalidMemory if it is not JSON.
+    """Return all scalars of a JSON value. Raise InvalidMemory if the value is not JSON.
 
-    `what` names the value in the message.
+    `what` names the value in the error message.
     """
     if type(value) is str:
         return [("", value)]
@@ -74,7 +75,7 @@ def leaves_of(value: Any, what: str = "content") -> Leaves:
 
 
 def encode_body(content: Any, metadata: Mapping[str, Any]) -> bytes:
-    """Encode content and metadata as a body; `leaves_of` must have accepted both."""
+    """Encode content and metadata as a body. The caller must first check both with `leaves_of`."""
     try:
         body = _encode((content, metadata))
     except (OverflowError, UnicodeEncodeError):
@@ -114,7 +115,7 @@ def hash_of(data: str | bytes) -> int:
 
 
 def to_json_bytes(value: Any, *, sort_keys: bool = False) -> bytes:
-    """Encode as JSON without escapes: those would join two lone surrogates into one character."""
+    """Encode as JSON without escapes. Escapes would join two lone surrogates into one character."""
     text = json.dumps(
         value, allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=sort_keys
     )
@@ -135,7 +136,7 @@ def _encode_as_json(content: Any, metadata: Mapping[str, Any]) -> bytes:
 def _plain(value: Any) -> Any:
     """Convert subclasses of JSON types, such as numpy.float64, to Python's own types."""
     if isinstance(value, str):
-        return str.__str__(value)  # of a str enum the text, not the name of the member
+        return str.__str__(value)  # for a str enum, this is the text, not the name of the member
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""A clock that gives finite times only."""
+"""A clock that returns only finite times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from memory.errors import InvalidMemory, short
 
 
 class FiniteClock:
-    """Reads another clock, and raises InvalidMemory when that gives no finite number."""
+    """Reads another clock, and raises InvalidMemory if the result is not a finite number."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now

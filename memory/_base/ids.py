@@ -1,4 +1,4 @@
-"""Ids for memories. They sort by time, so the id index in the file grows at its end."""
+"""Ids for memories. Ids sort by time, so new ids are added at the end of the id index in the file."""
 
 from __future__ import annotations
 

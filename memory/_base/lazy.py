@@ -13,7 +13,7 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` for a package.
 
-    `package` is the package's `__name__`. `modules` has the module of each public name, relative to the
+    `package` is the package's `__name__`. `modules` maps each public name to its module, relative to the
     package.
     """
 

@@ -1,13 +1,13 @@
 """Yield the interpreter and the write lock to other threads during long work.
 
-Two things must be given up on purpose, because Python hands over neither of them fairly:
+Long work must release two locks explicitly, because Python does not hand over either of them fairly:
 
-- The GIL, during a batch. A waiting thread gets it when the holder sleeps, or after 5 ms. To release it
-  for an instant, as each SQLite call does, is not enough: the waiting thread wakes up too late.
-  `yield_gil()` sleeps once a millisecond, but only inside `low_priority()`. So maintenance yields, and the
-  same work done for a call that stores or moves memories does not.
-- The store's write lock, between two transactions. A thread that takes the lock again at once keeps it.
-  `yield_lock()` sleeps, so that a waiting writer gets it.
+- The GIL, during a batch. A waiting thread gets the GIL when the holder sleeps, or after 5 ms. A very short
+  release, as in each SQLite call, is not enough: the waiting thread wakes up too late. `yield_gil()` sleeps
+  once a millisecond, but only inside `low_priority()`. So maintenance yields. The same work does not yield
+  if a caller waits for it.
+- The store's write lock, between two transactions. A thread that releases the lock and takes it again at
+  once does not let others in. `yield_lock()` sleeps, so that a waiting writer gets the lock.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from queue import Empty, SimpleQueue
 _GIL_INTERVAL_SECONDS = 0.001
 """How long low-priority work holds the GIL. A reader waits no longer than this."""
 _GIL_SLEEP_SECONDS = 0.00005
-"""The shortest sleep that really gives the GIL to a waiting thread."""
+"""The shortest sleep after which a waiting thread really gets the GIL."""
 
 CALLER_PAUSE_SECONDS = 0.0002
-"""Between two transactions of a call: the shortest pause in which a waiting writer gets the lock."""
+"""The pause between two transactions of a call: the shortest in which a waiting writer gets the lock."""
 BACKGROUND_PAUSE_SECONDS = 0.002
-"""Between two transactions that can wait. Ten times longer, so that writers come first."""
+"""The pause between two transactions of background work. Ten times longer, so that writers come first."""
 
 _thread = threading.local()
 
 
 @contextmanager
 def low_priority() -> Iterator[None]:
-    """Let `yield_gil()` take effect in this thread, inside the `with` block."""
+    """Make `yield_gil()` sleep in this thread, inside the `with` block."""
     before = getattr(_thread, "yielded_at", None)
     _thread.yielded_at = time.perf_counter()
     try:
@@ -53,8 +53,8 @@ def yield_gil() -> None:
 class Flag:
     """A flag that one thread sets and another waits for.
 
-    Unlike `threading.Event`, it has no lock that an interrupt could leave locked: a `SimpleQueue` is not
-    Python code. One thread at most may wait."""
+    Unlike `threading.Event`, it has no lock that an interrupt could leave locked, because `SimpleQueue` is
+    written in C. At most one thread may wait."""
 
     def __init__(self) -> None:
         self.is_set = False
@@ -70,7 +70,7 @@ class Flag:
             self._queue.get()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the flag is set, or for some seconds; return whether it is set."""
+        """Wait until the flag is set, but at most for `seconds`. Return whether the flag is set."""
         if not self.is_set:
             with suppress(Empty):
                 self._queue.get(timeout=seconds)
@@ -78,7 +78,7 @@ class Flag:
 
 
 def yield_lock(seconds: float = CALLER_PAUSE_SECONDS, stop: Flag | None = None) -> bool:
-    """Sleep between two transactions; return False if `stop` was set, which ends the work."""
+    """Sleep between two transactions. Return False if `stop` was set: then the caller must end its work."""
     if stop is not None:
         return not stop.wait(seconds)
     time.sleep(seconds)

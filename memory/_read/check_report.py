@@ -1,4 +1,4 @@
-"""What `AgentMemorySystem.check` found."""
+"""The result of `AgentMemorySystem.check`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ class CheckReport:
     """The result of a check of the whole memory. As text, it is one line for each problem."""
 
     intact: int
-    """The number of memories that can be read and decoded, and that have their checksum."""
+    """The number of memories that can be read and decoded, and whose checksum is correct."""
     problems: tuple[str, ...]
-    """What is wrong, in plain words; empty if nothing is."""
+    """One line for each problem, in plain words; empty if nothing is wrong."""
 
     @property
     def ok(self) -> bool:

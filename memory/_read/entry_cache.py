@@ -22,7 +22,7 @@ _OVERHEAD = 300
 _DO_NOT_CACHE = 1
 """The version that means: do not cache. Versions are odd while a change is being committed."""
 _MAX_PENDING = 32
-"""New rows that wait to be cached."""
+"""The most new rows that wait to be cached."""
 _STM = Tier.STM.label
 _PAIR = 0x92
 """The msgpack byte for "two values follow": the first byte of a body in msgpack."""
@@ -45,8 +45,8 @@ class _NewEntry(msgspec.Struct, array_like=True, gc=False):
 class AgentEntries:
     """The cached entries of one agent, valid while the version of the agent's rows is `version`.
 
-    They are kept encoded and decoded for each reader. So a caller may change the content that it was given,
-    and no entry has to be copied.
+    The cache holds encoded entries, and decodes an entry for each reader. So a caller may change the
+    content that it received, and no entry has to be copied.
     """
 
     __slots__ = ("by_id", "encoded", "read_version", "records", "size", "version")
@@ -67,7 +67,7 @@ class AgentEntries:
 class EntryCache:
     """Cached entries of all agents. When it is full, it drops the agents that were cached first.
 
-    To cache what the store returns: call `version()`, read from the store, pass both to a `keep` method.
+    To cache a result of the store: call `version()`, read from the store, and pass both to a `keep` method.
     """
 
     def __init__(self, store: MemoryStore, budget_bytes: int) -> None:
@@ -81,18 +81,18 @@ class EntryCache:
         self.start_empty()
 
     def start_empty(self) -> None:
-        """Set up empty. A forked child calls it too, where a lock of the parent may be held forever."""
+        """Create an empty cache and a lock. A forked child calls this too: the old lock may be held."""
         self.agents: OrderedDict[str, AgentEntries] = OrderedDict()
         self._size = 0
-        # Not a plain lock: a signal handler that closes the memory may run in a thread that holds it.
+        # An RLock: a signal handler that closes the memory may run in the thread that holds the lock.
         self._lock = threading.RLock()
         self.read_counts = ReadCounts()
         self._counts = self.read_counts.counts
         self._pending: deque[tuple[Row, int, int]] = deque()
-        """Arguments of `keep_new`. The next read caches them, or `keep_new` when there are many."""
+        """Arguments of `keep_new`. The next read caches these rows, or `keep_new` if there are many."""
 
     def _check_versions(self) -> None:
-        """Drop everything if the versions under which it was cached are no longer shared."""
+        """Drop all entries if other processes no longer share the versions with which they were cached."""
         generation = self._store.check_versions()
         if generation != self._generation:
             self._generation = generation
@@ -101,7 +101,7 @@ class EntryCache:
         self._check_at = monotonic() + CHECK_SECONDS
 
     def version(self, agent: str) -> int:
-        """Return the version of the agent's rows. Call it before reading from the store."""
+        """Return the version of the agent's rows. Call this before reading from the store."""
         if monotonic() > self._check_at:
             self._check_versions()
         cached = self.agents.get(agent) or self._open(agent)
@@ -114,14 +114,14 @@ class EntryCache:
         try:
             encoded = _encode(entry)
         except (OverflowError, UnicodeEncodeError, TypeError):
-            return  # msgpack can't hold the content. This is rare: read it from the store each time.
+            return  # msgpack can't encode this rare content, so each read gets it from the store
         self._keep(entry.agent_id, entry.id, seq, encoded, version)
 
     def keep_new(self, row: Row, seq: int, version: int) -> None:
         """Cache an stm row that was just stored, unless the agent's rows have changed since `version`.
 
-        It is cached later. Right after a commit the CPU caches are cold: to cache many rows at once costs
-        each call a quarter of the time."""
+        The row is cached later. Right after a commit the CPU caches are cold. Caching many rows together
+        takes a quarter of the time for each."""
         if version & 1 or row.body[0] != _PAIR:
             return
         self._pending.append((row, seq, version))
@@ -134,7 +134,7 @@ class EntryCache:
                 row, seq, version = self._pending.popleft()
             except IndexError:  # another thread took the last one
                 return
-            # The row's own bytes: encoding again costs time, and the caller may have changed its objects.
+            # Use the row's bytes: encoding again takes time, and the caller may have changed its objects.
             content, metadata = _split_body(row.body)
             fields = (row.kind, row.step, row.created_at, row.importance)
             entry = _NewEntry(row.id, row.agent, content, *fields, metadata, _STM)
@@ -171,7 +171,7 @@ class EntryCache:
         cached = self.agents.get(agent)
         if cached is None or cached.read_version() != cached.version:
             return {}
-        # Read the attribute only now: another thread may have replaced the dict since a change.
+        # Read the attribute after the version check: another thread may have replaced the dict before.
         held = cached.records
         return {seq: held[seq] for seq in seqs if seq in held}
 
@@ -192,7 +192,7 @@ class EntryCache:
             self._empty(self.agents.popitem(last=False)[1])
 
     def get(self, agent: str, id: str) -> MemoryEntry | int:
-        """Return a cached stm memory and count the read; if there is none, return the version."""
+        """Return a cached stm memory and count the read. If it is not cached, return the version."""
         if monotonic() > self._check_at:
             self._check_versions()
         if self._pending:
@@ -218,7 +218,7 @@ class EntryCache:
         cached = self.agents.get(agent)
         if cached is None or cached.read_version() != cached.version:
             return {}
-        held = cached.encoded  # read only now, as in `records`
+        held = cached.encoded  # after the version check, as in `records`
         if not held:
             return {}
         entries = {}
@@ -235,13 +235,13 @@ class EntryCache:
         return self._size
 
     def save_read_counts(self, limit: int | None = None) -> None:
-        """Write read counts to the store: all, or those of the `limit` memories that were read first."""
+        """Write read counts to the store: all, or only of the `limit` memories that were read first."""
         counts = self.read_counts.take(limit)
         if counts:
             self._store.add_read_counts(counts)
 
     def drop(self, agent: str | None = None) -> None:
-        """Release the entries of one agent, or of all."""
+        """Release the entries of one agent, or of all agents."""
         with self._lock:
             for name in [agent] if agent is not None else list(self.agents):
                 cached = self.agents.pop(name, None)
@@ -258,7 +258,7 @@ class EntryCache:
             return self.agents.setdefault(agent, AgentEntries(read_version))
 
     def close(self) -> None:
-        """Release everything. Calls in other threads cache nothing after this."""
+        """Release all entries. After this, calls in other threads cache nothing."""
         with self._lock:
             self._closed = True
         self._pending.clear()

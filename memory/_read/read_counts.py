@@ -1,6 +1,6 @@
 """Read counts that are not saved yet: one number for each memory that was read.
 
-They only adjust how long a memory is kept, so counting must cost a reader almost nothing: there is no lock.
+Read counts only adjust how long a memory is kept. So counting must take almost no time, and uses no lock.
 CPython does not switch threads within `counts[agent][seq] += 1`, nor within `pop`.
 """
 
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from functools import partial
 
 _MAX_UNSAVED = 50_000
-"""Memories; about 5 MB. If nothing is saved for so long, the counts of those read first are dropped."""
+"""The most memories with unsaved counts, about 5 MB. Above this, the oldest counts are dropped."""
 _CHECK_EVERY = 1024
-"""Reads after which `add` checks this limit."""
+"""The number of reads after which `add` checks this limit."""
 
 
 class ReadCounts:
@@ -21,7 +21,7 @@ class ReadCounts:
 
     def __init__(self) -> None:
         self.counts: defaultdict[str, defaultdict[int, int]] = defaultdict(partial(defaultdict, int))
-        """In the order of the first reads."""
+        """Read counts by agent and seq, in the order of the first reads."""
         self._added = 0
 
     @property
@@ -41,11 +41,11 @@ class ReadCounts:
                 self.take(_MAX_UNSAVED // 8)
 
     def take(self, limit: int | None = None) -> dict[str, dict[int, int]]:
-        """Remove and return all counts, or those of the `limit` memories that were read first."""
+        """Remove and return all counts, or the counts of the `limit` memories that were read first."""
         taken: dict[str, dict[int, int]] = {}
         for agent, counts in list(self.counts.items()):
             if limit is None or len(counts) <= limit:
-                # A copy: a reader may still write to it. The default: another thread may have taken it.
+                # Copy the dict: a reader may still write to it. `{}`: another thread may have taken it.
                 part: dict[int, int] = dict(self.counts.pop(agent, {}))
             else:
                 part = {seq: counts.pop(seq, 0) for seq in list(counts)[:limit]}

@@ -18,11 +18,11 @@ from memory.storage import MemoryStore, Record
 from memory.storage.base import RangeColumn
 
 _MAX_CACHED = 100
-"""Records cached from one search. A larger search mostly reads everything once."""
+"""The most records cached from one search. A larger search mostly reads each memory once."""
 
 
 class Reader:
-    """Reads memories, counts each read, and caches what is likely to be read again."""
+    """Reads memories, counts each read, and caches memories that are likely to be read again."""
 
     def __init__(self, store: MemoryStore, codecs: TierCodecs, cache: EntryCache) -> None:
         self._store = store
@@ -54,9 +54,9 @@ class Reader:
         return [entries.get(id) for id in ids]
 
     def by_seq(self, agent_id: str, seqs: list[int], tiers: list[int]) -> dict[int, MemoryEntry]:
-        """Read memories by seq; those that no longer exist are left out.
+        """Read memories by seq. Memories that no longer exist are left out.
 
-        `tiers` has the tier in which each was last seen: a hint where the store looks first."""
+        `tiers` has the last known tier of each memory. The store looks there first."""
         cache = self._cache
         entries = cache.get_many(agent_id, seqs)
         if len(entries) == len(seqs):
@@ -130,7 +130,7 @@ class Reader:
         )
 
     def _read(self, records: Sequence[Record], version: int) -> list[MemoryEntry]:
-        """Decode records of one agent, count the reads, and cache those of stm."""
+        """Decode records of one agent, count the reads, and cache the records of stm."""
         if not records:
             return []
         cache = self._cache

@@ -19,12 +19,12 @@ from memory.search.filters import Filter
 from memory.search.index import AgentIndex
 
 _Rank: TypeAlias = Callable[[AgentIndex, int, NDArray[np.bool_] | None], list[Match]]
-"""Rank an index: up to k matches among the allowed positions, best first."""
+"""Ranks an index: returns up to k matches among the allowed positions, best first."""
 _T = TypeVar("_T")
 _READ_AT_ONCE = 500
 """Memories that a search by attributes reads in one query."""
 _READ_AHEAD = 8
-"""Memories that `iter_search` reads in one query: as many as a context usually needs."""
+"""Memories that `iter_search` reads in one query. A context usually needs about this many."""
 
 
 class Searcher:
@@ -59,7 +59,7 @@ class Searcher:
 
     def iter_search(self, agent_id: str, query: str, most: int) -> Iterator[Hit]:
         """See `AgentMemorySystem.iter_search`."""
-        # Not a generator itself: the arguments are checked when it is called, not at the first hit.
+        # This is not a generator, so that it checks the arguments at the call, not at the first hit.
         check_name("agent_id", agent_id)
         _check_query(query)
         return self._iter_hits(agent_id, query, check_count("most", most))
@@ -150,7 +150,7 @@ class Searcher:
         until: Timestamp | None,
         rank: _Rank,
     ) -> list[Hit]:
-        """Rank the memories within the bounds, read the best, and check them against the filter."""
+        """Rank the memories within the bounds, read the best ones, and check them against the filter."""
         check_name("agent_id", agent_id)
         k = check_count("k", k)
         scope = Tier.parse_scope(tier)
@@ -180,7 +180,7 @@ class Searcher:
                 hits = [hit for hit in hits if _matches(hit.entry, scope, condition)]
             if len(matches) < wanted or len(hits) >= k:
                 return hits if len(hits) <= k else hits[:k]
-            # Some matches were deleted meanwhile, or do not have the exact values of the filter: rank more.
+            # Some matches were deleted meanwhile, or do not match the filter exactly: rank more memories.
             wanted *= 4
 
     def _read_matches(self, agent_id: str, matches: Sequence[Match]) -> dict[int, MemoryEntry]:
@@ -191,7 +191,7 @@ class Searcher:
     def _with_index(self, agent_id: str, use: Callable[[AgentIndex], _T]) -> _T:
         """Call `use` with the agent's index, locked and up to date; then trim the cache."""
         index = self._indexes.index(agent_id)
-        # The lock itself in the `with` statement: no interrupt can come between and leave it locked.
+        # Use the lock directly in the `with` statement, so that an interrupt can't leave it locked.
         with index.lock:
             try:
                 index.catch_up()
@@ -199,7 +199,7 @@ class Searcher:
             except Exception:
                 raise
             except BaseException:
-                index.reset()  # an interrupt may have left a block half read
+                index.reset()  # an interrupt may have left a partly read block
                 raise
         if index.changed_size:
             self._indexes.trim(agent_id)

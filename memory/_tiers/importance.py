@@ -1,7 +1,8 @@
 """How long a memory is worth keeping: the caller's importance, adjusted by recency and reads.
 
 The adjustment is a factor between 1 and 1.16. That is less than the ratio of any two of the usual levels 1
-to 5. So it decides between memories of about the same importance and never reverses the caller's order.
+to 5. So the factor decides between memories of about equal importance, and never reverses the caller's
+order.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ READS_SHARE = 0.08
 RECENCY_HALF_LIFE = 24 * 3600.0
 """Seconds after which recency adds half as much."""
 _MANY_READS = 32
-"""More reads than this add nothing."""
+"""The number of reads with the largest effect. More reads add nothing."""
 
 
 def keep_score(importance: float, age_seconds: float, reads: int) -> float:

@@ -1,7 +1,8 @@
 """The background thread that applies the rules of the tiers.
 
-It wakes up when an agent has stored many memories, and at regular intervals for memories that have
-reached their age limit. It yields between batches, so that readers and writers come first.
+The thread wakes up when an agent has stored many memories. It also wakes up at regular intervals, for
+memories that have reached their age limit. It yields between batches, so that readers and writers come
+first.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from memory.errors import StoreClosed
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
-"""How long `stop` waits before it looks again whether the thread has ended."""
+"""The interval at which `stop` checks whether the thread has ended."""
 
 
 class _Run:
-    """One thread. `Thread.join` would not do: after an interrupt it takes a thread for ended that runs."""
+    """One thread. `Thread.join` is not reliable: after an interrupt it can return while the thread runs."""
 
     def __init__(self) -> None:
         self.thread = 0
@@ -34,7 +35,7 @@ class _Run:
 
 
 class MaintenanceThread:
-    """Runs the transitions of one system. Holds no reference to that system, so it can be collected."""
+    """Runs the transitions of one system. Holds no reference to the system, which can be collected."""
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class MaintenanceThread:
         before_round: Callable[[], None],
         is_writing: Callable[[], bool],
     ) -> None:
-        """Prepare the thread; the first write starts it.
+        """Prepare the thread. The first write starts it.
 
         `interval_seconds` is the longest time between two rounds. The limits of an agent are checked after
         every `check_every` memories that it stores. `before_round` is called at the start of each round.
@@ -61,16 +62,16 @@ class MaintenanceThread:
         self.reset()
 
     def reset(self) -> None:
-        """Set up without a thread; a forked child calls it, because threads do not survive a fork."""
-        # Not a plain lock: a signal handler that closes the memory may run in a thread that holds it.
+        """Set the state to "no thread". A forked child calls this: threads do not survive a fork."""
+        # An RLock: a signal handler that closes the memory may run in the thread that holds the lock.
         self._lock = threading.RLock()
         self._wake = Flag()
         self._stopped = Flag()
         self._run: _Run | None = None
-        """The thread that is in charge."""
+        """The current thread. A thread that is not the current one ends."""
 
     def record_writes(self, agent: str, count: int) -> None:
-        """Record that an agent stored `count` memories; wake the thread if its limits are due."""
+        """Record that an agent stored `count` memories. Wake the thread if a check of its limits is due."""
         with self._lock:
             total = self._stored.get(agent, 0) + count
             if total < self._check_every:
@@ -83,26 +84,26 @@ class MaintenanceThread:
                 self._start()
 
     def stop(self) -> None:
-        """Stop after the current batch and wait for it."""
+        """Stop the thread after its current batch, and wait until it has ended."""
         self._stopped.set()
         self._wake.set()
         run = self._run
         # The garbage collector may call this in the maintenance thread, which can't wait for itself. A
-        # signal handler may call it in the middle of a write; then the thread waits for this one.
+        # signal handler may call this during a write. Then do not wait: the thread may need the write lock.
         if run is not None and run.thread != threading.get_ident():
             while run.active and not self._is_writing():
                 with suppress(Empty):
                     run.ended.get(timeout=_POLL_SECONDS)
 
     def _start(self) -> None:
-        """Start a thread. The caller holds the lock, for which the new thread waits."""
+        """Start a thread. The caller holds the lock, and the new thread waits for it."""
         self._run = run = _Run()
         try:
-            # An interrupt in the middle of `Thread.start` breaks the thread's locks. Interrupts only reach
-            # the main thread, so another one calls it.
+            # An interrupt during `Thread.start` breaks the thread's locks. Interrupts only reach the main
+            # thread, so a helper thread calls `Thread.start`.
             _thread.start_new_thread(self._launch, (run,))
         except BaseException:
-            self._run = None  # if an interrupt came after the thread's start, it ends by itself
+            self._run = None  # if the thread has started already, it ends by itself
             raise
 
     def _launch(self, run: _Run) -> None:

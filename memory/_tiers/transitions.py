@@ -1,4 +1,4 @@
-"""Move memories down the tiers: by age, by capacity, on request. Evict from ltm, only if it has a limit.
+"""Move memories down the tiers: by age, by capacity, on request. Evict from ltm if ltm has a limit.
 
 Each batch is one transaction. It moves only rows that have not changed since they were read. So a crash, a
 deletion, or another process that moves the same rows can't lose or duplicate a memory.
@@ -30,12 +30,12 @@ _BELOW = {Tier.STM: Tier.IM, Tier.IM: Tier.LTM}
 _SAMPLED_AGENTS = 64
 """Codecs are fitted on rows of at most about this many agents."""
 _COUNT_AGAIN_SHARE = 16
-"""After a count that was too low for fitting, count again when 1/16 more memories were stored."""
+"""If there were too few memories for fitting, count again after 1/16 more memories were stored."""
 
 Embed: TypeAlias = Callable[[object], NDArray[np.float32]]
 """Returns the unit vector of a content."""
 Pause: TypeAlias = Callable[[], bool]
-"""Called between two transactions, to yield to writers. If it returns False, the work ends there."""
+"""Called between two transactions, to yield to writers. If it returns False, the work stops."""
 
 
 class TransitionReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,16 +59,16 @@ class Transitions:
     def __init__(
         self, store: MemoryStore, codecs: TierCodecs, config: MemoryConfig, clock: Clock, embed: Embed
     ) -> None:
-        """`embed` makes a new vector for a memory whose own can't be decoded any more."""
+        """`embed` returns a new vector for a memory whose stored vector can't be decoded any more."""
         self._embed = embed
         self._count_again_at = 0
-        """`stored_total` of the store from which on `fit_codecs` counts the memories again."""
+        """`fit_codecs` counts the memories again when `stored_total` of the store reaches this number."""
         self._store = store
         self._codecs = codecs
         self._config = config
         self._clock = clock
         self._unreadable: set[tuple[str, int]] = set()
-        """(agent, seq) of damaged memories, which stay where they are."""
+        """(agent, seq) of damaged memories, which stay in their tier."""
         self._limits = {
             Tier.STM: config.stm_config.memory_limit,
             Tier.IM: config.im_config.memory_limit,
@@ -80,7 +80,7 @@ class Transitions:
         }
 
     def by_age(self, pause: Pause = yield_lock) -> tuple[TransitionReport, set[str]]:
-        """Move memories older than their tier's `ttl_seconds`; return also the agents that own them."""
+        """Move memories older than their tier's `ttl_seconds`. Return a report and the memories' agents."""
         report, touched = TransitionReport(), set[str]()
         for tier, age in self._ages.items():
             while age is not None:
@@ -101,7 +101,7 @@ class Transitions:
         return report, touched
 
     def by_capacity(self, agents: Iterable[str], pause: Pause = yield_lock) -> TransitionReport:
-        """Bring the tiers of some agents back within their limits, least important memories first."""
+        """Move memories of some agents until each tier is within its limit, least important first."""
         report = TransitionReport()
         for agent in agents:
             for tier, limit in self._limits.items():
@@ -113,7 +113,7 @@ class Transitions:
         return report
 
     def demote(self, agent: str, tier: Tier, count: int, pause: Pause = yield_lock) -> TransitionReport:
-        """Move an agent's `count` least important memories one tier down; evict them from ltm."""
+        """Move an agent's `count` least important memories one tier down. In ltm, evict them."""
         report = TransitionReport()
         if count <= 0:
             return report
@@ -128,13 +128,13 @@ class Transitions:
         return report
 
     def fit_codecs(self, *, strict: bool = False) -> bool:
-        """Fit codecs and train dictionaries where that is due; return whether it did.
+        """Fit codecs and train dictionaries if necessary. Return whether this was done.
 
         strict: replace a dictionary after the first deletion of one of its samples
         """
         if self._config.read_only:
             return False
-        # At least as many as there are, and much faster to read.
+        # The number of memories ever stored: not less than the current number, and much faster to read.
         total = self._store.stored_total()
         if self._codecs.plan(total, strict=strict) is None or total < self._count_again_at:
             return False
@@ -162,10 +162,10 @@ class Transitions:
         return True
 
     def settle(self, pause: Pause = yield_lock) -> None:
-        """Encode the memories of im and ltm again that do not have their final form.
+        """Encode memories of im and ltm again if they do not have their final form.
 
-        These are memories that were stored in ltm directly, and all after a codec was fitted. In the end
-        delete the codecs that were replaced, which no memory uses any more."""
+        These are memories that were stored directly in ltm and, after the fit of a codec, all memories. At
+        the end, delete the replaced codecs, which no memory uses any more."""
         if self._config.read_only:
             return
         stored = self._codecs.load()
@@ -183,7 +183,7 @@ class Transitions:
                 self._store.retire_codec(number)
 
     def _settle(self, agent: str, tier: Tier, after_seq: int, pause: Pause) -> bool:
-        """Encode an agent's rows of a tier again; return False if `pause` ended the work."""
+        """Encode an agent's rows of a tier again. Return False if `pause` stopped the work."""
         while seqs := self._store.seqs_after(agent, tier, after_seq, self._config.transition_batch):
             after_seq = seqs[-1]
             rows = [
@@ -220,7 +220,7 @@ class Transitions:
                 self._codecs.load()
 
     def _rows(self, agent: str, seqs: Sequence[int]) -> list[Row]:
-        """Read rows; leave out those that are damaged in the file."""
+        """Read rows. Leave out rows that are damaged in the file."""
         try:
             return self._store.rows(agent, seqs)
         except StoreCorrupt as problem:
@@ -232,7 +232,7 @@ class Transitions:
             return []
 
     def _moves(self, rows: Sequence[Row], target: Tier) -> list[Move]:
-        """Encode rows for another tier; leave out those that can't be decoded."""
+        """Encode rows for another tier. Leave out rows that can't be decoded."""
         try:
             return self._encode(rows, target)
         except StoreCorrupt as problem:
@@ -268,7 +268,7 @@ class Transitions:
         return moves
 
     def _vectors_of(self, rows: Sequence[Row]) -> NDArray[np.float32]:
-        """Return the vectors of rows; embed the content again where the codec of a vector is damaged."""
+        """Return the vectors of rows. If the codec of a vector is damaged, embed the content again."""
         vectors = self._codecs.to_float32([_stored_vector(row) for row in rows])
         for number, row in enumerate(rows):
             if not self._codecs.has_vector(_stored_vector(row)):
@@ -277,7 +277,7 @@ class Transitions:
         return vectors
 
     def _sample(self, wanted: int) -> list[Row]:
-        """Return rows of many agents, because the codecs serve all agents."""
+        """Return rows of many agents, because all agents share the codecs."""
         agents = self._store.agents()
         some = agents[:: max(len(agents) // _SAMPLED_AGENTS, 1)]
         share = -(-wanted // max(len(some), 1))
@@ -291,7 +291,7 @@ class Transitions:
         return rows[:wanted]
 
     def _rows_of(self, agent: str, limit: int) -> list[Row]:
-        """Return the first rows of an agent in each tier; leave out damaged ones."""
+        """Return the first rows of an agent, from all tiers. Leave out damaged rows."""
         seqs = [seq for tier in Tier for seq in self._store.seqs_after(agent, tier, 0, limit)]
         rows: list[Row] = []
         for part in _batches(sorted(seqs)[:limit], self._config.transition_batch):

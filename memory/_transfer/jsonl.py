@@ -39,9 +39,9 @@ _BATCH = 1000
 
 @dataclass(frozen=True)
 class Imported:
-    """One memory of an export, and when it was first stored.
+    """One memory of an export.
 
-    `dated`: whether the caller chose its timestamp.
+    `stored_at` is when the memory was first stored. `dated` says whether the caller chose its timestamp.
     """
 
     memory: NewMemory
@@ -49,7 +49,7 @@ class Imported:
     dated: bool
 
     def restored(self, row: Row) -> Row:
-        """Return the row with its original age, so that an import does not make memories young."""
+        """Return the row with its original `stored_at`: an import must not reset the memory's age."""
         return msgspec.structs.replace(row, stored_at=self.stored_at)
 
 
@@ -74,7 +74,7 @@ def export_rows(
     *,
     embedder: str,
 ) -> int:
-    """Write an export, complete or not at all; return the number of memories."""
+    """Write an export, complete or not at all. Return the number of memories."""
     draft = path.with_name(f"{path.name}.new-{os.getpid()}-{os.urandom(4).hex()}")
     checksum = hashlib.sha256()
     count = 0
@@ -97,7 +97,7 @@ def export_rows(
 def read_batches(path: Path, *, embedder: str) -> Iterator[list[Imported]]:
     """Check the whole file, then yield its memories.
 
-    `embedder` is the name of the system's embedder. Vectors of another one are dropped, so that the
+    `embedder` is the name of the system's embedder. Vectors of another embedder are dropped, so that the
     memories are embedded again.
     """
     same_embedder = _check(path) == embedder
@@ -126,7 +126,7 @@ def _line(fields: dict[str, Any]) -> bytes:
 
 
 def _check(path: Path) -> str:
-    """Return the embedder of an export; raise ImportDamaged if the file is not complete."""
+    """Return the embedder of an export. Raise ImportDamaged if the file is incomplete or was changed."""
     checksum = hashlib.sha256()
     count = -1
     embedder = ""

@@ -1,1 +1,1 @@
-"""Turn the arguments of a storing call into the rows of the store."""
+"""Turn the arguments of `add` and similar calls into rows of the store."""

@@ -1,4 +1,4 @@
-"""Check new memories and make rows of them: embed, encode, extract search terms."""
+"""Check new memories and turn them into rows: embed, encode, extract search terms."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SESSION_KEYS = (
     "thread_id",
     "thread",
 )
-"""Metadata keys that name a conversation. The first key that is present counts."""
+"""Metadata keys that name a conversation. The first key that is present is used."""
 _NO_METADATA: dict[str, Any] = {}
 
 
@@ -49,7 +49,7 @@ class NewMemory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class _Checked(msgspec.Struct, frozen=True, gc=False):
-    """One memory whose fields are checked, before it is embedded."""
+    """One memory whose fields are checked, but which is not embedded yet."""
 
     new: NewMemory
     tier: Tier
@@ -74,8 +74,8 @@ class Intake:
     def rows(self, batch: Sequence[NewMemory], dated: Sequence[bool] | None = None) -> list[Row]:
         """Return the rows of a batch, or raise InvalidMemory.
 
-        `dated` has for each memory whether its timestamp is one that the caller chose. Its date is then a
-        search term. By default that is so for each timestamp that is not None.
+        `dated` says for each memory whether the caller chose its timestamp. If so, the date is a search
+        term. By default, this is true for each timestamp that is not None.
         """
         if dated is None:
             dated = [new.timestamp is not None for new in batch]
@@ -190,7 +190,7 @@ _session_number = lru_cache(maxsize=256)(hash_of)
 
 
 def _words_of_metadata(item: _Checked) -> list[str]:
-    """Return texts of the metadata that are search terms, such as the speaker's name."""
+    """Return the texts of the metadata that become search terms, such as the speaker's name."""
     return [
         value for path, value in item.metadata_leaves if isinstance(value, str) and path not in SESSION_KEYS
     ]
