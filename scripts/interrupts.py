@@ -37,7 +37,6 @@ import numpy as np
 from memory import AgentMemorySystem, MemoryConfig
 from memory.embedding import FunctionEmbedder
 from memory.errors import StoreError
-from memory.storage.connections import _in_transaction
 
 _MAX_SECONDS = 20.0
 """A call or a program that takes longer counts as hanging."""
@@ -104,7 +103,7 @@ def leaks(memory: AgentMemorySystem) -> Iterator[str]:
             yield name
     this = threading.get_ident()
     lent = [reader for reader in list(connections._lent) if reader.thread == this]
-    if any(_in_transaction(reader) for reader in lent):
+    if any(not reader.is_free for reader in lent):
         yield "a reader"
     if connections.is_writing() or (store._versions is not None and _marked_by_nobody(memory)):
         yield "a version slot"

@@ -155,12 +155,14 @@ class Connections:
         """Call `work` with a connection in one read transaction: all its statements see the same state."""
         if self._special:
             return self._read_special(work)
+        connection = self._begin_reading()
         try:
-            with self._begin_reading() as connection:
+            with connection:
                 return work(connection)
         except self._errors.translated as problem:
             self.raise_translated(problem)
         finally:
+            connection.is_free = True
             if self._unusable is not None:
                 self._close_idle()
 
@@ -173,11 +175,14 @@ class Connections:
         return self._iterate(work)
 
     def _iterate(self, work: Callable[[sqlite3.Connection], Iterator[_T]]) -> Iterator[_T]:
+        connection = self._begin_reading()
         try:
-            with self._begin_reading() as connection:
+            with connection:
                 yield from work(connection)
         except self._errors.translated as problem:
             self.raise_translated(problem)
+        finally:
+            connection.is_free = True
 
     def _read_special(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         """Read through the only connection, or from a file that is opened read-only."""
@@ -190,33 +195,40 @@ class Connections:
                     self.raise_translated(problem)
         while True:
             state = self._follow_read_only()
+            connection = self._begin_reading()
             try:
-                with self._begin_reading() as connection:
+                with connection:
                     result = work(connection)
             except self._errors.translated as problem:
                 if not state.live and self._read_only_state() != state:
                     continue
                 self.raise_translated(problem)
+            finally:
+                connection.is_free = True
             # An immutable connection takes no locks. What it read counts only if nobody wrote meanwhile.
             if state.live or self._read_only_state() == state:
                 return result
 
     def _begin_reading(self) -> _Connection:
-        """Return a reader in a transaction, to be used in a `with` statement at once.
+        """Return a reader in a transaction, to be used at once in a `with` statement in a `try` block.
 
         SQLite's own `__exit__` ends the transaction. It is not Python code, so no interrupt can come
-        between. A reader whose transaction has ended is free again: `_another_reader` finds it."""
+        between. Then the caller sets `is_free`, which no interrupt can prevent either: it is not a call.
+        `_another_reader` finds the reader again. (That its transaction has ended would not be enough: the
+        thread may still be inside SQLite, and a fork would copy the locks that SQLite holds.)"""
         try:
             connection = self._idle.pop()
         except IndexError:
             connection = self._another_reader()
         try:
-            connection.thread = threading.get_ident()
+            connection.thread, connection.is_free = threading.get_ident(), False
             connection.execute("BEGIN")
             self._lent.append(connection)
             return connection
         except BaseException:
-            connection.close()
+            connection.is_free = True
+            with self._opening:
+                connection.close()
             raise
 
     def _another_reader(self) -> _Connection:
@@ -239,7 +251,7 @@ class Connections:
         """Return whether this thread is in a transaction."""
         this = threading.get_ident()
         return self.is_writing() or any(
-            connection.thread == this and _in_transaction(connection) for connection in list(self._lent)
+            connection.thread == this and not connection.is_free for connection in list(self._lent)
         )
 
     def is_writing(self) -> bool:
@@ -248,10 +260,10 @@ class Connections:
         return owned
 
     def _reclaim(self) -> None:
-        """Make the readers idle whose transaction has ended. The caller holds `_opening`."""
+        """Make the readers idle that are free again. The caller holds `_opening`."""
         for _ in range(len(self._lent)):
             connection = self._lent.popleft()
-            if _in_transaction(connection):
+            if not connection.is_free:
                 self._lent.append(connection)
             elif not _is_closed(connection):
                 self._idle.append(connection)
@@ -542,6 +554,8 @@ class _Connection(sqlite3.Connection):
 
     thread = 0
     """The thread that began the last read transaction."""
+    is_free = True
+    """Whether that thread has finished with it."""
 
 
 class _FileState(NamedTuple):
@@ -551,13 +565,6 @@ class _FileState(NamedTuple):
     """Whether a writer has the log open. Otherwise the file is read as immutable."""
     identity: tuple[int, ...]
     """Changes when an immutable file changes."""
-
-
-def _in_transaction(connection: sqlite3.Connection) -> bool:
-    try:
-        return connection.in_transaction
-    except sqlite3.ProgrammingError:  # closed
-        return False
 
 
 def _is_closed(connection: sqlite3.Connection) -> bool:
