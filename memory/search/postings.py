@@ -18,10 +18,10 @@ _COUNT_BITS = 8
 _POSITION_BITS = 16
 # A merge sorts all postings again. These bounds make merges rare while the slower tail stays small.
 _TAIL_SHARE = 4  # The tail is merged when it has more than 1/4 of the memories of the sorted part …
-_TAIL_MIN = 512  # … and more memories than this. As many memories in one call are merged without the tail.
+_TAIL_MIN = 512  # … and more memories than this. A call with as many memories skips the tail.
 _REPLACED_MAX = 256
-"""Memories that have been replaced since the last merge, which a search corrects one by one."""
-_LONGEST_LIST = 16  # Postings of a term in the tail from which on they are an array instead of a list
+"""The most memories replaced since the last merge: a search corrects them one by one."""
+_LONGEST_LIST = 16  # A term with this many postings in the tail has an array instead of a list
 
 _Found: TypeAlias = tuple[NDArray[np.uint32], NDArray[np.int64]]
 """Postings, and for each posting the index of its term among those that were searched for."""

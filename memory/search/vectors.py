@@ -141,8 +141,8 @@ class VectorBlock:
 
         The share of signs in which two vectors differ is about their angle divided by 180 degrees, with
         the deviation of a binomial (Charikar, "Similarity Estimation Techniques from Rounding
-        Algorithms", 2002). So the angle of the k-th nearest vector gives a Hamming distance that all
-        nearer ones are within. If that is more than was searched, the search runs once more.
+        Algorithms", 2002). So the angle of the k-th nearest vector gives a Hamming distance that
+        includes all nearer vectors. If it is larger than the searched distance, the search runs again.
         """
         distances = self._hamming(query, count)
         if allowed is not None:
@@ -176,7 +176,7 @@ class VectorBlock:
         return self._best(query, candidates, None, k)
 
     def _first_reach(self, distances: NDArray[np.integer[Any]], k: int) -> int:
-        """Return a Hamming distance that about as many vectors are within as the first pass ranks."""
+        """Return a Hamming distance that includes about as many vectors as the first pass ranks."""
         # At least 12 × k, so that the k-th nearest is very likely among them.
         wanted = max(_CANDIDATES_MIN, len(distances) // _CANDIDATE_SHARE, 12 * k)
         # A histogram is much cheaper than a sort, and a sample of the rows is exact enough.

@@ -6,12 +6,12 @@ import sqlite3
 
 
 class AgentNumbers(dict[str, int]):
-    """Agents' numbers by name, read once a process: a number never changes."""
+    """The numbers of agents by name. A process reads each number once, because it never changes."""
 
     def look_up(self, connection: sqlite3.Connection, agent: str) -> int | None:
         """Return an agent's number, None for an agent that never stored anything.
 
-        Not to be called between the insertion of a new agent and its commit, which may yet fail."""
+        Do not call it between the insertion of a new agent and its commit: the commit may still fail."""
         number = self.get(agent)
         if number is None:
             found = connection.execute("SELECT no FROM agents WHERE name = ?", (agent,)).fetchone()

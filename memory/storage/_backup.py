@@ -13,7 +13,7 @@ from memory.storage.connections import Connections, is_open
 from memory.storage.schema import check_file
 
 _PAGES_A_STEP = 256
-"""Pages that are copied without a pause for other threads: 2 MB."""
+"""Pages that are copied without a pause for other threads: 1 MB, with pages of 4,096 bytes."""
 
 
 def back_up(connections: Connections, target: Path) -> None:
@@ -57,7 +57,7 @@ def restore(backup: Path, path: Path) -> None:
                 if path.exists():
                     like_file(draft, path)
                     os.link(path, aside_name(path))
-            # The new file is in its place: a log that still lies beside it would be found to be foreign.
+            # The new file is in its place. If this step fails, the next opening detects the foreign log.
             move_log_aside(path, "belongs to the database that was replaced")
     except AgentMemoryError:
         raise

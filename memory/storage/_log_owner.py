@@ -2,14 +2,14 @@
 
 SQLite reads the log `-wal` of whatever file lies at the path. After a crash the log holds the last commits.
 If somebody then restores the file from a copy, SQLite would mix the copy with commits that do not follow
-from it. So both carry stamps: the setting "log" is a random stamp, and the one before it. The first
+from it. So both carry stamps. The setting "log" holds a random stamp and the stamp before it. The first
 transaction after each checkpoint writes a new stamp. Therefore
 
 - each state that a checkpoint leaves in the file has a stamp of its own, and
 - the first transaction of each log names the stamp of the file that the log belongs to.
 
-A log belongs to a file if the file's stamp is among the stamps in the log, as a new one or as the one
-before. A log without any stamp counts as the file's own.
+A log belongs to a file if the file's stamp is among the stamps in the log, as a new stamp or as the
+stamp before it. A log without any stamp counts as the file's own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SUFFIXES = ("-wal", "-shm", "-pulse")
 
 
 def stamp(connection: sqlite3.Connection, *, alone: bool = False) -> None:
-    """Write a new stamp; `alone`: one that belongs to no log. To be called in a transaction."""
+    """Write a new stamp in the caller's transaction; with `alone`, a stamp that belongs to no log."""
     known = connection.execute("SELECT value FROM settings WHERE name = ?", (_STAMP,)).fetchone()
     before = "" if known is None or alone else known[0].partition(" ")[0]
     connection.execute(
@@ -72,14 +72,14 @@ def has_foreign_log(path: Path) -> bool:
     seen = _look(path)
     if seen is None or is_locked_elsewhere(path):
         return False
-    # Another process may have written between two of these reads. Then the log is in use, and checked.
+    # Another process may have written between two of these reads. That process has checked the log.
     return seen[-1] and _look(path) == seen and not is_locked_elsewhere(path)
 
 
 def _look(path: Path) -> tuple[bytes, int, str, bool] | None:
     """Return the log's header and size, the file's stamp, and whether the log is foreign.
 
-    None if that can't be said: there is no log, or the file is damaged."""
+    None if this is unknown: there is no log, or the file is damaged."""
     try:
         with open(f"{path}-wal", "rb") as log:
             header = log.read(_LOG_HEADER.size)
@@ -95,7 +95,7 @@ def _look(path: Path) -> tuple[bytes, int, str, bool] | None:
 
 def _stamp_of_file(path: Path) -> tuple[str, int]:
     """Return the stamp in the file itself, without the log, and the page of the settings."""
-    # Not opened directly: to close the file would release the locks that this process has on it.
+    # SQLite opens it: closing the file directly would release the locks that this process has on it.
     connection = sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
     try:
         # Fails if there is no such table.
@@ -142,7 +142,7 @@ def _setting_in(page: bytes, name: str) -> str | None:
 
 
 def _variable_int(page: bytes, place: int) -> tuple[int, int]:
-    """Return a number of SQLite's variable length, and the place after it."""
+    """Decode an integer of variable length; return the integer and the place after it."""
     value = 0
     for _ in range(8):
         byte = page[place]
@@ -154,7 +154,7 @@ def _variable_int(page: bytes, place: int) -> tuple[int, int]:
 
 
 def is_locked_elsewhere(path: Path) -> bool:
-    """Return whether a process has the database open, as far as the system tells: Linux does."""
+    """Return whether a process holds locks on the database; always False except on Linux."""
     if not sys.platform.startswith("linux"):
         return False
     inodes = set()

@@ -94,7 +94,7 @@ def aside_name(file: Path) -> Path:
 @contextmanager
 def locked_folder(folder: Path) -> Iterator[None]:
     """Hold a lock among the processes that create a file in a folder. It ends with the process."""
-    if sys.platform == "win32":  # a file that is in use can't be moved there
+    if sys.platform == "win32":  # Windows can't move a file that is in use
         yield
         return
     descriptor = os.open(folder, os.O_RDONLY)

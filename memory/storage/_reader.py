@@ -67,7 +67,7 @@ _NEW_ROWS = (
 _AGENTS = "SELECT name FROM agents WHERE typeof(name) = 'text' ORDER BY no"
 _TIER_NUMBERS = tuple(map(int, Tier))
 _MAX_WITH_FEATURES = 256
-"""`catch_up` reads up to this many new rows with their features; of more rows, only the columns."""
+"""The most new rows that `catch_up` reads with their features. For more rows, it reads only the columns."""
 
 
 class SQLiteReader:
@@ -208,7 +208,7 @@ class SQLiteReader:
     def counts(self, agent: str | None = None) -> dict[Tier, int]:
         def read(connection: sqlite3.Connection) -> list[tuple[int, int]]:
             if agent is None:
-                # Counted in an index: it is far smaller than the rows, and it holds the key.
+                # Count in an index, which is far smaller than the rows and holds the key.
                 return connection.execute(
                     f"SELECT {_TIER_OF_KEY}, COUNT(*) FROM memories INDEXED BY by_time"
                     " WHERE agent > 0 GROUP BY 1"
@@ -300,7 +300,7 @@ class SQLiteReader:
         return to_index_columns([[row[:4] for row in rows]] if rows else [], rows)
 
     def _check(self, agent: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Raise StoreCorrupt if values of FEATURE_COLUMNS do not have their checksum."""
+        """Raise StoreCorrupt if values of FEATURE_COLUMNS do not match their checksum."""
         for row in rows:
             if not is_intact(row, self._may_lack):
                 found = self._connections.fetch("SELECT id FROM memories WHERE key = ?", row[:1])

@@ -14,7 +14,7 @@ import numpy as np
 
 from memory.storage.base import NO_SESSION, NO_STEP, IndexColumns, Row
 
-_MAX_AGENTS = 64  # with _MAX_ROWS, bounds the RAM to 4,096 rows without their content
+_MAX_AGENTS = 64  # with _MAX_ROWS: at most 4,096 rows in RAM, without their content
 _MAX_ROWS = 64  # of one agent; an index that is further behind reads the file
 
 _RecentRow: TypeAlias = tuple[int, int, float, int, int, int, bytes, bytes | None, bytes, int]

@@ -44,7 +44,7 @@ def old_columns(statement: str) -> str:
 
 
 def checksum_of(values: tuple[Any, ...]) -> int:
-    """Return the checksum of values of a row, without its key; `with_key` adds that."""
+    """Return the checksum of values of a row, without its key; `with_key` adds the key."""
     return zlib.crc32(_encode(values))
 
 
@@ -77,7 +77,7 @@ def features_checksum(row: Row) -> int:
 
 
 def is_intact(values: tuple[Any, ...], may_lack: bool) -> bool:
-    """Return whether the values of FEATURE_COLUMNS have their checksum.
+    """Return whether the values of FEATURE_COLUMNS match their checksum.
 
     may_lack: whether the file can have rows of format 1, which have no checksum
     """
@@ -95,7 +95,7 @@ def is_intact(values: tuple[Any, ...], may_lack: bool) -> bool:
 
 
 def damaged(agent: str, id: object) -> StoreCorrupt:
-    """Return the error for a row whose values do not have their checksum."""
+    """Return the error for a row whose values do not match their checksum."""
     return StoreCorrupt(
         f"memory {short(id)} of agent {short(agent)} is damaged in the file: its checksum does not match; "
         "restore the file from a copy, or delete this memory"
@@ -164,7 +164,7 @@ def to_row(agent: str, values: tuple[Any, ...], may_lack: bool) -> Row:
 
 
 Checksums = tuple[int, int]
-"""Of a row: `record_checksum` and `features_checksum`."""
+"""The `record_checksum` and the `features_checksum` of a row."""
 
 
 def checksums_of(row: Row) -> Checksums:

@@ -36,7 +36,10 @@ class SampleSets:
     def count(
         self, connection: sqlite3.Connection, agent_no: int, seqs: Sequence[int] | None
     ) -> Iterator[tuple[int, int]]:
-        """Yield (number, count) of each codec with samples among rows of an agent; None for all rows."""
+        """Yield (codec number, how many of its samples are among these rows of an agent).
+
+        seqs: the rows; None for all rows of the agent
+        """
         found = connection.execute("SELECT number FROM codecs WHERE samples <> x''").fetchall()
         for (number,) in found:
             places = self._of(connection, number)

@@ -18,7 +18,7 @@ _SLICE_PAGES = 64
 _MIN_FREE_PAGES = 8
 """Up to this many free pages (32 KB), nothing is returned."""
 _MIN_FREE_SHARE = 8
-"""Nor is anything returned unless more than one page in 8 is free."""
+"""Pages are returned only if more than one page in 8 is free."""
 _RESERVE_SHARE = 32
 """One free page is kept for every 32 pages in use."""
 _SLICES_A_CHECKPOINT = 16
@@ -60,7 +60,7 @@ class Shrinker:
         return self._connections.read(read)
 
     def _return_slice(self) -> int:
-        """Return one slice to the file system; its bytes, 0 if no more than the reserve is left."""
+        """Give one slice of pages to the file system; return its bytes, 0 if only the reserve is left."""
 
         def give_back(connection: sqlite3.Connection) -> int:
             before, free = _pragma(connection, "page_count"), _pragma(connection, "freelist_count")

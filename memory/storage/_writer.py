@@ -115,7 +115,7 @@ class SQLiteWriter:
         return seqs
 
     def _write_marked(self, work: Callable[[sqlite3.Connection], _T], *, frees_space: bool = False) -> _T:
-        """Do `Connections.write`; then store new versions in the slots that `work` has marked.
+        """Call `Connections.write`; then store new versions in the slots that `work` has marked.
 
         The caller holds the process's write lock: only other processes can write the slots in between."""
         self._refresh_versions()
@@ -127,7 +127,7 @@ class SQLiteWriter:
                 return result
             finally:
                 self._versions.end_all()
-        finally:  # once more, for an interrupt that came in the middle of the first time
+        finally:  # again, in case an interrupt stopped the first call
             self._versions.end_all()
 
     def _keep_recent(self, numbers: dict[str, int], rows: Sequence[Row], seqs: Sequence[int]) -> None:
@@ -539,7 +539,7 @@ class SQLiteWriter:
         tier: Tier | None,
         seqs: Sequence[int],
     ) -> None:
-        """Add an entry to the agent's change log and delete the entry that no longer fits."""
+        """Add an entry to the agent's change log and delete the entry beyond LOG_LENGTH."""
         (number,) = connection.execute(
             "UPDATE agents SET last_change = last_change + 1 WHERE no = ? RETURNING last_change",
             (agent_no,),

@@ -74,7 +74,7 @@ class Row(Record, frozen=True, kw_only=True, gc=False):
     fine: bytes | None
     """The vector in int8, if `vector` is a smaller code."""
     revision: int = 0
-    """How often the row was replaced. If it is still what a writer has read, the content is the same."""
+    """How often the row was replaced. Two reads with the same revision have the same content."""
     is_final: bool = True
     """Whether the row has the form that its tier keeps. If not, `unsettled` names the agent. Not stored."""
 
@@ -336,7 +336,7 @@ class MemoryStore(Protocol):
 
     @abstractmethod
     def stored_total(self) -> int:
-        """Return how many rows were ever added: no less than there are. Must be fast."""
+        """Return how many rows were ever added, deleted rows included. Must be fast."""
 
     @abstractmethod
     def unsettled(self) -> list[tuple[str, int, int]]:
@@ -362,7 +362,7 @@ class MemoryStore(Protocol):
     def check_versions(self) -> int:
         """Check that the functions that `watch` returned still work, unless that was checked a moment ago.
 
-        Returns a number. When it changes, they do not work any more: call `watch` again."""
+        Returns a number. When it changes, these functions no longer work: call `watch` again."""
         ...
 
     def is_writing(self) -> bool:

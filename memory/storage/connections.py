@@ -1,7 +1,7 @@
 """The SQLite connections of one process to one file; the memory and the session store share this layer.
 
-It decides how files are opened, locked and made durable, what happens to them at a fork, and where SQLite's
-errors become the package's own.
+This layer opens and locks files, makes writes durable, prepares for forks, and translates SQLite's errors
+into those of the package.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from memory.errors import StoreReadOnly
 _MAX_FORK_WAIT_SECONDS = 10.0
 """How long a fork waits for reads of other threads; a read of all rows can take seconds."""
 _FORK_POLL_SECONDS = 0.0005
-"""Pause between two looks whether other threads have finished before a fork, or the fork before them."""
+"""Seconds between two checks, while a fork waits for other threads or other threads wait for a fork."""
 _READER_CACHE_KIB = 16384
 """Page cache of one reader: large enough to hold the index pages that random reads by id need."""
 
@@ -91,11 +91,11 @@ class Connections:
         self._usable_in_child = usable_in_child
         self.read_only = mode == "ro"
         self.log_holds_deleted = False
-        """Whether this process has deleted rows since the log was last truncated; it still holds them."""
+        """Whether this process has deleted rows since the log was last truncated; the log has them."""
         self._special = self._single or self.read_only
         self._after_checkpoint = after_checkpoint
         self._unusable: Callable[[], Exception] | None = None
-        # Locks that a signal handler may take again: it runs in a thread that may hold them.
+        # Reentrant locks: a signal handler may run in a thread that already holds them.
         self.lock = threading.RLock()
         """Held while this process writes. Use it in a `with` statement only: an interrupt between two byte
         codes must not leave it locked."""
@@ -105,13 +105,13 @@ class Connections:
         self._lent: deque[_Connection] = deque()
         """Readers that were given to a transaction. When it has ended, they are free again."""
         self._readers: list[weakref.ref[_Connection]] = []
-        """All readers. One that an interrupt made nobody's is closed and gone from here."""
+        """All readers. If an interrupt leaves a reader without an owner, Python deletes and closes it."""
         self._writer: sqlite3.Connection | None = None
         self._writers_opened = 0
         self._identity: tuple[int, int] | None = None
         """Device and inode of the file."""
         self._known_change: int | None = None
-        """When the file was changed last, as the last transaction saw it."""
+        """What `_changed_at` returned in the last write transaction."""
         self._seen_state: _FileState | None = None
         self._forking = False
         self._fork_locks: list[Any] = []
@@ -212,9 +212,9 @@ class Connections:
     def _begin_reading(self) -> _Connection:
         """Return a reader in a transaction, to be used at once in a `with` statement in a `try` block.
 
-        SQLite's own `__exit__` ends the transaction. It is not Python code, so no interrupt can come
-        between. Then the caller sets `is_free`, which no interrupt can prevent either: it is not a call.
-        `_another_reader` finds the reader again. (That its transaction has ended would not be enough: the
+        SQLite's own `__exit__` ends the transaction. It is C code, so no interrupt can stop it halfway.
+        Then the caller sets `is_free`. An assignment is not a call, so no interrupt can come before it.
+        `_another_reader` then reuses the reader. (The end of the transaction is not a sufficient sign: the
         thread may still be inside SQLite, and a fork would copy the locks that SQLite holds.)"""
         try:
             connection = self._idle.pop()
@@ -260,7 +260,7 @@ class Connections:
         return owned
 
     def _reclaim(self) -> None:
-        """Make the readers idle that are free again. The caller holds `_opening`."""
+        """Move the readers that are free again to `_idle`. The caller holds `_opening`."""
         for _ in range(len(self._lent)):
             connection = self._lent.popleft()
             if not connection.is_free:
@@ -314,7 +314,7 @@ class Connections:
         return result
 
     def _changed_at(self) -> int:
-        """Return when the file was last changed: by a checkpoint, as commits write to the log alone.
+        """Return when a checkpoint last changed the file; commits change only the log.
 
         Raises an error if the path leads to another file than before."""
         try:
@@ -328,7 +328,7 @@ class Connections:
     def _make_room(self) -> None:
         """Let the log start again at its beginning: then a short write needs no new space on a full disk.
 
-        If that is not possible, the write fails once more, and says why."""
+        If that is not possible, the second attempt to write raises the error."""
         with contextlib.suppress(*self._errors.translated):
             self._writing_connection().execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
 
@@ -487,7 +487,7 @@ class Connections:
                 f"{self._path} has a log that no process has opened: open the memory once without read_only"
             )
         live = log is not None and shared is not None
-        # A live log tells SQLite itself what has changed.
+        # With a live log, SQLite itself detects changes.
         return _FileState(live, () if live else (found.st_ino, found.st_size, found.st_mtime_ns))
 
     def _follow_read_only(self) -> _FileState:
@@ -513,7 +513,7 @@ class Connections:
             time.sleep(_FORK_POLL_SECONDS)
 
     def _lock_for_fork(self, deadline: float) -> list[Any]:
-        """Return the locks that this thread has got."""
+        """Take the locks that a fork needs and return them; return none if the deadline passes."""
         if not self.lock.acquire(timeout=max(deadline - time.monotonic(), 0)):
             return []
         self._opening.acquire()  # never held for long
@@ -524,7 +524,7 @@ class Connections:
             self._fork_locks.pop().release()
 
     def _close_for_fork(self) -> bool:
-        """Close the connections that are not in use; return whether to wait for the others is useless."""
+        """Close the connections that are not in use; return False if the fork should wait for others."""
         if len(self._fork_locks) < 2:
             return False
         if self._writer is not None and not self._writer.in_transaction:
@@ -537,7 +537,7 @@ class Connections:
         return in_this_thread or self._writer is not None or not self._open_readers()
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Allow connections again, in a child only if it inherited none of its parent's."""
+        """Allow connections again; in a child, only if it inherited no connection of its parent."""
         self._forking = False
         if in_child:
             inherited = self._path is not None and (self._open_readers() or self._writer is not None)
@@ -555,7 +555,7 @@ class _Connection(sqlite3.Connection):
     thread = 0
     """The thread that began the last read transaction."""
     is_free = True
-    """Whether that thread has finished with it."""
+    """Whether that thread has finished using this connection."""
 
 
 class _FileState(NamedTuple):

@@ -123,8 +123,8 @@ def create_file(path: Path) -> None:
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
-    """Create all tables; before WAL mode is switched on, so that the first page has the file's marks."""
-    # SQLite accepts these two only before the first table exists, and the page size only as the first.
+    """Create all tables. Call it before WAL mode is on, so that the first page has the file's marks."""
+    # SQLite accepts these two only before the first table exists, and the page size must come first.
     connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # lets `shrink` return free pages
     connection.executescript(f"BEGIN; {TABLES} {_CODECS} COMMIT;")
@@ -145,7 +145,7 @@ def migrate(connection: sqlite3.Connection) -> None:
     No row of a memory is rewritten: new columns have default values. If the process is killed, SQLite rolls
     the transaction back, and the file keeps its old format."""
     if format_of(connection) >= FORMAT_VERSION:
-        return  # another process was first
+        return  # another process has migrated it
     for statement in (*_FROM_FORMAT_1.split(";"), *_CODECS.split(";")):
         connection.execute(statement)
     for number, purpose, data in connection.execute(
@@ -168,7 +168,7 @@ def codec_digest(purpose: object, data: object) -> bytes:
 
 
 def _save_identity(connection: sqlite3.Connection) -> None:
-    """Give the file a random identity: it tells this file from any other at the same path."""
+    """Give the file a random identity, to distinguish it from any other file at the same path."""
     connection.execute(
         "INSERT INTO settings (name, value) VALUES ('identity', ?) ON CONFLICT DO NOTHING",
         (os.urandom(16).hex(),),

@@ -10,7 +10,7 @@ The file must stay where it is while a process uses it. If somebody deletes, rep
 the same, each process notices it before its next write, and before a read that comes more than
 CHECK_SECONDS after its last check. Then it maps a new file, and its caches start again. A process that
 makes a new file for a database that others have open waits longer than that, so that they have noticed it
-before its first write. One thing can't be helped: a process that reads the map within CHECK_SECONDS after
+before its first write. One case can't be prevented: a process that reads the map within CHECK_SECONDS after
 somebody truncated the file ends with SIGBUS, as SQLite does if its -shm file is truncated.
 """
 
@@ -62,7 +62,7 @@ class SharedVersions:
         self._descriptor: int | None = None
         self._identity = (0, 0)
         self.generation = 0
-        """Changes when another file was mapped: functions that read the old slots are useless then."""
+        """Changes when another file was mapped: functions that read the old slots are invalid then."""
         self.slots: memoryview
         if database is None:
             self.slots = memoryview(bytearray(_size(_AGENT_SLOTS))).cast("Q")
@@ -116,7 +116,7 @@ class SharedVersions:
             if self._marked and len(old) != len(self.slots):
                 self._marked = [(slot, 1) for slot in range(len(self.slots))]
             if is_whole and not self._read_only:
-                # Odd for ever: whoever still reads the old slots, in any process, caches nothing.
+                # Odd for ever: a process that still reads the old slots caches nothing.
                 old[:] = memoryview(bytes([1, *bytes(_BYTES_A_SLOT - 1)]) * len(old)).cast("Q")
             os.close(descriptor)
 
@@ -136,7 +136,7 @@ class SharedVersions:
         return True
 
     def close(self) -> None:
-        """Let go of the file. The map goes with the last function that reads it."""
+        """Release the file. The map is freed with the last function that reads it."""
         descriptor, self._descriptor = self._descriptor, None
         self.slots = memoryview(bytearray(_size(self._agents))).cast("Q")
         self.generation += 1

@@ -153,14 +153,14 @@ class SQLiteStore:
             try:
                 self._refresh_versions()
             except StoreError:
-                # Nothing can be cached then. The next write says what is wrong.
+                # Nothing can be cached then. The next write raises the error.
                 self._versions = None
                 self._generation += 1
             self._check_versions_at = now + CHECK_SECONDS
         return self._generation
 
     def _refresh_versions(self) -> None:
-        """Follow the file of the versions, if somebody has deleted or replaced it."""
+        """Map the file of the versions again if somebody has deleted or replaced it."""
         versions = self._versions
         if versions is None:
             return
@@ -187,7 +187,7 @@ class SQLiteStore:
     def _bring_to_format(self, read_only: bool) -> tuple[int, bool]:
         """Migrate an older file unless it is opened to read only.
 
-        Returns the file's format, and whether it was migrated once."""
+        Returns the file's format, and whether it was ever migrated."""
         version = self._connections.read(format_of)
         if version < FORMAT_VERSION and not read_only:
             self._connections.write(migrate)
