@@ -13,7 +13,9 @@ from memory.benchmarking.run.plan import round_seed
 from memory.benchmarking.verdicts.records import MetricVerdict
 
 TIMING_SECONDS = 0.04
-"""Seconds of one timing in each process: about sixty turns, and about as long as start and set-up."""
+"""Seconds that one timing measures in each process: about sixty turns.
+
+Starting and setting up a process takes about as long."""
 
 
 @dataclass
@@ -29,9 +31,9 @@ class Engine:
     on_pair: Callable[[Subject, int], None] = lambda subject, number: None
     """Called before each pair, with its number."""
     failures: dict[str, str] = field(default_factory=dict)
-    """Key of the case to the side that failed, and why."""
+    """Maps the key of a case to a text: which side failed, and why."""
     _together: dict[str, bool] = field(default_factory=dict)
-    """Key of the case to whether both sides may run at the same time outside of timings."""
+    """Maps the key of a case to whether both sides may run at the same time outside of timings."""
 
     def measure(self, subject: Subject, number: int) -> Pair:
         """Measure one pair. Both processes use the same seed; every pair has another seed.

@@ -14,7 +14,7 @@ from memory.benchmarking.targets import load_target
 
 READS = ("get", "get_one", "search", "search_vector")
 _CLIP = 3.0
-"""A call longer than this many times the usual call was interrupted: the excess is not counted."""
+"""A call longer than this many usual calls was interrupted: the time above this limit is not counted."""
 _SMOOTHING = 16
 """The usual call is a moving average over about this many calls."""
 
@@ -38,7 +38,7 @@ def _slower(read: Callable[..., Any], share: float, nesting: _Nesting) -> Callab
     usual: float = 0
     owed: float = 0
     wrapper: float = 0
-    """Nanoseconds that the wrapper itself took: they belong to the call that is made longer."""
+    """Nanoseconds that the wrapper itself took in the last call. They count as time of the read."""
 
     def slower(*arguments: Any, **named: Any) -> Any:
         nonlocal usual, owed, wrapper
@@ -57,13 +57,13 @@ def _slower(read: Callable[..., Any], share: float, nesting: _Nesting) -> Callab
         usual += (took - usual) / _SMOOTHING if usual else took
         extra = share * (took + wrapper)
         owed += extra
-        # Only the spin may lie between here and its end.
+        # The time from here to the end of the loop must contain nothing but the loop.
         now = begin = clock()
         until = begin + owed
         while now < until:
             now = clock()
-        # The next call takes off what this spin was too long, so that the average is exact. At most one
-        # spin is taken off: a much longer one was interrupted, and did no more work.
+        # If this loop ran too long, the next call runs a shorter loop, so that the average is exact.
+        # At most one loop is subtracted: a much longer loop was interrupted and did no more work.
         owed = max(owed - (now - begin), -extra)
         wrapper = begin - end
         return answer

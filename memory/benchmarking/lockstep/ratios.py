@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 _UNDISTURBED = 0.1
-"""The quantile of wall ÷ CPU over blocks that counts: interruptions raise it in the others."""
+"""The quantile of wall ÷ CPU over blocks that is used: interruptions raise the higher quantiles."""
 
 
 @dataclass(frozen=True)

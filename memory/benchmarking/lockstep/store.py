@@ -27,7 +27,7 @@ class PairFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     fresh: bool
-    """Whether it was measured to confirm a suspected change."""
+    """Whether the pair was measured to confirm a suspected change."""
     seed: int
     seconds: float
     """Time that both processes took together."""
@@ -49,9 +49,9 @@ class SavedComparison(msgspec.Struct, frozen=True, kw_only=True):
     environment: Environment
     comparison: Comparison
     failures: dict[str, str]
-    """Key of the case to the side that failed, and why."""
+    """Maps the key of a case to a text: which side failed, and why."""
     pairs: dict[str, list[PairFigures]]
-    """Key of the case to its pairs."""
+    """Maps the key of a case to its pairs."""
     format: int = FORMAT
 
 

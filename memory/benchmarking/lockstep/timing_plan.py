@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from memory.benchmarking.measure.turn_control import TimingPlan, TimingProposal
 
 BLOCK_NS = 200_000
-"""The intended length of a block."""
+"""The intended length of a block, in nanoseconds (0.2 ms)."""
 TURN_NS = 600_000
-"""The intended length of a turn."""
+"""The intended length of a turn, in nanoseconds: three blocks."""
 LEAST_TURNS = 10
-"""Turns that the median over turns needs; fewer only if there are fewer samples."""
+"""The fewest turns of a timing, for a good median; a timing with fewer samples has fewer turns."""
 MOST_TURNS = 100
 """The most turns of a timing."""
 WANTED_TURNS = 80
-"""Turns to reach if one call is longer than TURN_NS: then every call is a turn."""
+"""The number of turns to aim for if one call is longer than TURN_NS; then every call is a turn."""
 LONGEST_NS = 80_000_000
-"""The longest that a timing may become in order to reach WANTED_TURNS."""
+"""The longest duration of a timing that is extended to reach WANTED_TURNS, in nanoseconds."""
 
 
 def common_plans(proposals: Sequence[TimingProposal]) -> list[TimingPlan]:
@@ -31,7 +31,7 @@ def common_plans(proposals: Sequence[TimingProposal]) -> list[TimingPlan]:
     one side. The figures of such sides are compared by process, not by block.
     """
     per_sample = max(proposal.calls_per_sample for proposal in proposals)
-    # The shorter of the two: an interruption in the warm-up can only make a call longer.
+    # Use the shorter of the two times: an interruption in the warm-up only makes a call longer.
     call_ns = min((one.call_ns for one in proposals if one.call_ns is not None), default=None)
     if any(proposal.fixed for proposal in proposals):
         samples = [-(-one.samples * one.calls_per_sample // per_sample) for one in proposals]

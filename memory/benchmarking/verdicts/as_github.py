@@ -1,6 +1,7 @@
 """A comparison as annotations of GitHub Actions: one command a line on standard output.
 
-GitHub shows ten annotations of a kind for each step. The worst come first, and the rest is counted.
+GitHub shows at most ten annotations of each kind for a step. The worst come first; the last one gives
+the number of the others.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from memory.benchmarking.verdicts.records import Comparison, Verdict
 from memory.benchmarking.verdicts.words import conclusion, count_text, has_targets, in_order, sentence
 
 MOST = 10
-"""Annotations of a kind."""
+"""The most annotations of one kind; GitHub shows no more for a step."""
 _LOST: tuple[tuple[str, Verdict], ...] = (
     ("Benchmark missing", "missing"),
     ("Benchmark not comparable", "incomparable"),

@@ -8,7 +8,7 @@ from memory.benchmarking.verdicts.words import conclusion, figures_text, has_tar
 
 
 def as_junit(comparison: Comparison, *, strict: bool = False) -> str:
-    """Return the file. What regressed, is missing or can't be compared fails.
+    """Return the file. A metric fails if it regressed, is missing or can't be compared.
 
     An inconclusive metric is skipped, or fails with `strict`.
     """

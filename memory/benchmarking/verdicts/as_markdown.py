@@ -62,7 +62,7 @@ def as_markdown(comparison: Comparison, *, show_all: bool = False, strict: bool 
 
 
 def escaped(text: str) -> str:
-    """Return text with all characters that mean something in Markdown or HTML as entities."""
+    """Return text in which entities replace all special characters of Markdown and HTML."""
     plain = " ".join(clean(text.replace("\n", " ").replace("\r", " ")).split())
     return "".join(
         character if _PLAIN.match(character) and not _is_emphasis(plain, place) else f"&#{ord(character)};"
@@ -71,7 +71,7 @@ def escaped(text: str) -> str:
 
 
 def _is_emphasis(text: str, place: int) -> bool:
-    """Whether an underscore could start emphasis: at the end of a word, not inside of it."""
+    """Whether an underscore could start emphasis: at the start or end of a word, not inside it."""
     if text[place] != "_":
         return False
     around = text[max(0, place - 1) : place] + text[place + 1 : place + 2]

@@ -21,9 +21,9 @@ from memory.benchmarking.verdicts.words import (
 )
 
 MOST_QUESTIONS = 10
-"""Lines of questions that changed sides, unless all are shown."""
+"""The most questions that changed sides that are listed without `show_all`."""
 MOST_UNDECIDED = 10
-"""Lines of inconclusive metrics, unless all are shown."""
+"""The most inconclusive metrics that are listed without `show_all`."""
 _SHOWN_WHOLE = ("regressed", "improved", "missing", "incomparable")
 
 
@@ -119,7 +119,7 @@ def _questions(comparison: Comparison, show_all: bool) -> str:
 
 
 def _within(found: Sequence[MetricVerdict]) -> str:
-    """Return how small a change would have been found."""
+    """Return the smallest change that the comparison would have found."""
     shares = [each.detectable for each in found if each.scale == "ratio" and each.detectable is not None]
     if not shares:
         return ""

@@ -43,7 +43,7 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     run_id: str
     copy: str
-    """The name of its folder, inside the folder of all baselines."""
+    """The name of the copy's folder, inside the folder of all baselines."""
     set_at: str
 
 
@@ -142,7 +142,7 @@ def _copy(run_folder: Path, copy: Path) -> None:
         if path.is_symlink() or any(
             parent.is_symlink() for parent in path.parents[: len(inside.parts) - 1]
         ):
-            continue  # it leads out of the run's folder, and no command reads it
+            continue  # a link may lead out of the run's folder, and no command reads it
         if inside != Path(RUN_FILE):
             _copy_file(path, copy / inside)
     _copy_file(run_folder / RUN_FILE, copy / RUN_FILE)
@@ -168,7 +168,7 @@ def _locked(home: Path) -> Iterator[None]:
     """Hold a lock, so that no process deletes what another one is copying."""
     try:
         home.mkdir(parents=True, exist_ok=True)
-        # Closed by the `with` below.
+        # The `with` below closes the file.
         lock = open(open_regular(home / ".lock", os.O_RDWR | os.O_CREAT), "r+b")  # noqa: SIM115
     except OSError as problem:
         raise ResultNotSaved(f"{home} can't be written to: {problem.strerror or problem}") from problem

@@ -36,7 +36,7 @@ _LARGEST_PHI = 0.9
 _LARGEST_FITTED_PHI = 0.95
 """The largest correlation that the test fits."""
 _SAME = 1e-7
-"""Figures that differ by less are equal up to rounding."""
+"""Figures whose difference is smaller count as equal: it comes from rounding."""
 
 
 def find_changes(values: Sequence[float], magnitude: float) -> list[int]:
@@ -65,7 +65,7 @@ def _without_spikes(points: Floats) -> Floats:
 
 
 def _proposed(points: Floats) -> list[int]:
-    """Return more steps than there will be: the best way to cut the series into that many pieces."""
+    """Return candidate steps: the best way to cut the series. There are more than will be confirmed."""
     try:
         import ruptures
     except ImportError:
@@ -77,7 +77,7 @@ def _proposed(points: Floats) -> list[int]:
 
 
 def _confirmed(points: Floats, bounds: list[int], magnitude: float) -> list[int]:
-    """Drop the weakest step until all others explain more than correlation does."""
+    """Drop the weakest step until each remaining step explains more than correlation alone."""
     while len(bounds) > 2:
         strengths = [_strength(points, bounds, number, magnitude) for number in range(1, len(bounds) - 1)]
         weakest = min(range(len(strengths)), key=lambda number: strengths[number])
@@ -88,7 +88,7 @@ def _confirmed(points: Floats, bounds: list[int], magnitude: float) -> list[int]
 
 
 def _strength(points: Floats, bounds: list[int], number: int, magnitude: float) -> float:
-    """Return the test statistic of a step ÷ what it has to reach; 0 where the step is too small."""
+    """Return the test statistic of a step ÷ its critical value; 0 if the step is below `magnitude`."""
     before, place, after = bounds[number - 1 : number + 2]
     if abs(points[place:after].mean() - points[before:place].mean()) < magnitude:
         return 0.0
@@ -113,9 +113,10 @@ def _phi_within(points: Floats, bounds: list[int]) -> float:
 
 
 def needed(phi: float) -> float:
-    """Return what the best step exceeds in 2 of 100 series without a step, by their correlation.
+    """Return the critical value of `best_step` for series with the correlation `phi`.
 
-    From simulated series; from 10 points on, the length hardly matters.
+    In 2 of 100 simulated series without a step, `best_step` exceeds this value. From 10 points on, the
+    length of the series hardly matters.
     """
     return 10.4 + 6.4 * phi
 
@@ -151,7 +152,7 @@ def best_step(points: Floats) -> float:
 
 
 def _unexplained(target: Floats, first: Floats, second: Floats) -> Floats:
-    """Return the squared residuals of each row after a least-squares fit by two others."""
+    """Return the sum of squared residuals of each row of `target` after a least-squares fit."""
     aa, bb, ab = (first * first).sum(axis=1), (second * second).sum(axis=1), (first * second).sum(axis=1)
     at, bt = (first * target).sum(axis=1), (second * target).sum(axis=1)
     determinant = aa * bb - ab * ab

@@ -26,14 +26,14 @@ from memory.benchmarking.verdicts.runs import run_problem
 from memory.benchmarking.verdicts.thresholds import Thresholds
 
 _BUSIER = 1.1
-"""Wall ÷ CPU times of two runs that differ by more than this factor get a note."""
+"""If wall ÷ CPU time of two runs differs by more than this factor, the comparison gets a note."""
 _FEW_ROUNDS = 4
-"""Fewer rounds than this get a note."""
+"""A run with fewer rounds than this gets a note."""
 _ENOUGH_ROUNDS = 8
 _SHIFTED = 0.03
-"""The median log-ratio of all timings from which on the machine itself may have changed."""
+"""If the median log-ratio of all timings is larger, the machine itself may have changed."""
 _ENOUGH_TO_SEE_A_SHIFT = 10
-"""The least number of timings for that."""
+"""The fewest timings from which such a shift is reported."""
 
 
 def compare_runs(
@@ -112,7 +112,7 @@ def compare_sides(
     thresholds: Thresholds | None = None,
     force: bool = False,
 ) -> Comparison:
-    """Compare what was read already; without `noise`, the machine counts as not calibrated."""
+    """Compare two sides that are already loaded; without `noise`, the machine counts as not calibrated."""
     noise, thresholds = noise or uncalibrated("stored"), thresholds or Thresholds()
     evidence, prior = gather_evidence(base.results, current.results, thresholds)
     if not noise.calibrated:
@@ -167,9 +167,9 @@ def _questions(base: Results, current: Results) -> list[QuestionChange]:
 
 
 def target_differences(base: Results, current: Results) -> list[str]:
-    """Return what the systems under test differ in: versions, files, and what a write survives.
+    """Return how the systems under test differ: versions, files, and what a write survives.
 
-    To compare two versions of a system, or two systems, is a legitimate wish. So these are notes.
+    Users may want to compare two versions of a system, or two systems. So these differences are only notes.
     """
     found: dict[str, None] = {}
     for case in base.keys() & current.keys():
@@ -190,7 +190,7 @@ def target_differences(base: Results, current: Results) -> list[str]:
 
 
 def environment_differences(base: Environment, current: Environment) -> list[str]:
-    """Return what the fingerprints differ in, one line each; empty where they are the same."""
+    """Return the differences of two environments, one line each; empty if the fingerprints are equal."""
     if base.fingerprint == current.fingerprint:
         return []
     before, now = _lasting(base), _lasting(current)
@@ -255,7 +255,7 @@ def _notes(base: Run, current: Run, noise: NoiseFloor) -> Iterator[str]:
 def _contention(side: StoredSide, other: StoredSide) -> float | None:
     """Return the median of wall ÷ CPU time over the rounds of common cases: how busy the machine was.
 
-    Between two targets it is None, because one of them may wait more than the other.
+    Return None for two different targets, because one of them may wait more than the other.
     """
     known: list[float] = []
     for case in side.results.keys() & other.results:

@@ -52,17 +52,17 @@ class Evidence:
     benchmark: str
     target: str
     path: str = ""
-    """Empty where it is about a whole case."""
+    """The path of the metric; empty if the evidence is about a whole case."""
     unit: str = ""
     better: Better = "neither"
     base: float | None = None
     current: float | None = None
     log_ratio: float | None = None
     error: float | None = None
-    """None where it is unknown: a single round, or figures that have no ratio."""
+    """None if the standard error is unknown: a single round, or figures that have no ratio."""
     freedom: float = math.inf
     gates: bool = True
-    """Whether it is judged; a metric that is not judged is only shown."""
+    """Whether the metric is judged; a metric that is not judged is only shown."""
     reason: str = ""
     scale: Scale = "ratio"
     chance: float | None = None
@@ -87,17 +87,17 @@ class Evidence:
 
     @property
     def is_exact(self) -> bool:
-        """Whether all observations agree exactly, so that chance has no part in it."""
+        """Whether all observations agree exactly, so that the effect is not due to chance."""
         return self.is_tested and self.error == 0
 
     @property
     def is_paired(self) -> bool:
-        """Whether it was compared question by question."""
+        """Whether the figures were compared question by question."""
         return self.chance is not None
 
     @property
     def worse(self) -> float:
-        """The effect, turned so that more than 0 is worse."""
+        """The effect, with its sign set so that positive means worse."""
         assert self.log_ratio is not None
         return -self.log_ratio if self.better == "higher" else self.log_ratio
 
@@ -113,7 +113,7 @@ def decide(
     # The level that Holm's correction sets for the smallest p-value: the detectable effect must reach it.
     strictest = [alpha] * len(evidence)
     # Figures compared question by question are a family of their own. Identical code gives identical
-    # answers, so no false alarm, and a hundred timings must not make these figures less sensitive.
+    # answers, so they give no false alarm. A hundred timings must not make these figures less sensitive.
     for paired in (False, True):
         # Chance can't change figures that are the same in every round, so the correction leaves them out.
         family = [
@@ -143,13 +143,13 @@ def holm(chances: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class _Bounds:
-    """What the effect of one metric has to exceed."""
+    """The limits that the effect of one metric has to exceed."""
 
     threshold: float
-    """A share, or points on the scale of differences; `floor` likewise."""
+    """`threshold` and `floor` are shares, or points on the scale of differences."""
     floor: float
     shift: float
-    """What noise alone can do, on the scale of the test; `test_floor` likewise."""
+    """The effect that noise alone can have. `shift` and `test_floor` are on the scale of the test."""
     test_floor: float
 
 
@@ -167,7 +167,7 @@ def _bounds(each: Evidence, thresholds: Thresholds, noise: NoiseFloor) -> _Bound
 
 
 def _chance(each: Evidence, shift: float) -> float | None:
-    """Return the effect's two-sided p-value, given that the true effect is at most the shift."""
+    """Return the two-sided p-value of the effect, if noise alone can have an effect of up to `shift`."""
     if not each.is_tested:
         return None
     assert each.log_ratio is not None
@@ -254,7 +254,7 @@ def _possible(
 def _judge(
     worse: float, ends: tuple[float, float], chance: float, bounds: _Bounds, alpha: float
 ) -> tuple[Verdict, str]:
-    """Return the verdict, and the reason for one that is inconclusive."""
+    """Return the verdict, and the reason if it is inconclusive."""
     is_large = abs(worse) > bounds.test_floor * _ROUNDING
     is_clear = chance < alpha
     if is_large and is_clear:

@@ -47,15 +47,15 @@ class CaseResult:
 
     result: Result
     times_count: bool = True
-    """Whether its times may be judged: no rounds ran in parallel."""
+    """Whether the times of the result may be judged: no rounds ran in parallel."""
     needs_one_round: bool = False
-    """Whether its data alone decide all figures that no clock decides."""
+    """Whether all figures except times depend on the data alone."""
     answers: Answers | None = None
-    """What was answered to each question, in each round; None where it was not kept."""
+    """The answers to each question in each round; None if they were not stored."""
 
     @classmethod
     def of(cls, result: Result, run: Run | None, answers: Answers | None = None) -> CaseResult:
-        """`run` is the one that the result is from; None for a result that was saved by hand."""
+        """Wrap a result. `run` is the result's run; None for a result that was saved by hand."""
         if run is None:
             return cls(result, answers=answers)
         target = str(result.metadata.get("target") or "")
@@ -76,7 +76,7 @@ def gather_evidence(
 ) -> tuple[list[Evidence], Prior]:
     """Return the evidence for each metric of either side, and the variance that all timings share.
 
-    The variance needs to be known before the tests, so the metrics are read twice.
+    The tests need this variance, so the metrics are read twice.
     """
     unmoderated = _evidence(base, current, thresholds, Prior())
     prior = prior_of([*_variances(base, current, unmoderated)])
@@ -178,7 +178,7 @@ def _case_evidence(
 
 
 def _shown(old: Figure | None, new: Figure | None) -> tuple[float, float]:
-    """Return the figures of both sides that are shown: those that the change is computed from."""
+    """Return the figures of both sides to show: the ones from which the change is computed."""
     if old is not None and new is not None and old.steady and new.steady:
         return statistics.geometric_mean(old.steady), statistics.geometric_mean(new.steady)
     return (0.0 if old is None else old.value), (0.0 if new is None else new.value)
@@ -226,7 +226,7 @@ def _tested(
     scale = scale_of(path, metric, (*before, *now))
     timed = is_timed(metric.unit) or bool(new.samples)
     if not timed and same_data and before == now:
-        # The same data gave the same figure in every round, so chance has no part in it.
+        # The same data gave the same figure in every round, so no test is needed.
         return {"log_ratio": 0.0, "error": 0.0, "scale": scale, "reason": ""}
     if is_share(path, metric, (*before, *now)) and _is_over_units(old) and _is_over_units(new):
         effect = _by_unit_intervals(old, new)
@@ -255,7 +255,7 @@ def _tested(
 
 
 def _judged_instead(path: str) -> str:
-    """Return which figures are judged in place of this one, of those compared question by question."""
+    """Return which figures, compared question by question, are judged in place of this one."""
     where, leaf = split_leaf(path)
     if leaf_of(where) == ALL_QUESTIONS and leaf in JUDGED:
         return ""
@@ -272,7 +272,7 @@ def _by_questions(
         "log_ratio": paired.value,
         "error": error,
         "freedom": paired.freedom,
-        # Only what is judged needs a p-value, and it takes time.
+        # Only a judged figure needs a p-value, and computing it takes time.
         "chance": paired.chance if is_judged and error else None,
         "scale": "difference",
         "limits": limits_of(path, metric, values),
@@ -281,7 +281,7 @@ def _by_questions(
 
 
 def observations(old: Figure, new: Figure) -> tuple[list[float], list[float]]:
-    """Return the values of the rounds to compare: of the least disturbed blocks, if both have them."""
+    """Return the rounds' values to compare: of the least disturbed blocks, if both sides have them."""
     if old.steady and new.steady:
         return old.steady, new.steady
     return old.rounds or [old.value], new.rounds or [new.value]
@@ -297,13 +297,13 @@ def _is_over_units(figure: Figure) -> bool:
 def _by_unit_intervals(old: Figure, new: Figure) -> Effect:
     """Return the difference, with both intervals taken as independent.
 
-    This is too strict where both sides met the same questions, and never too lax.
+    This is conservative if both sides had the same questions: the error is then overestimated.
     """
     standard_errors = t_critical(math.inf, CONFIDENCE)
     errors = []
     for figure in (old, new):
         assert figure.low is not None
         assert figure.high is not None
-        # The longer arm, because the other one may be cut off at 0 or 1.
+        # Use the longer side of the interval, because the other one may be cut off at 0 or 1.
         errors.append(max(figure.value - figure.low, figure.high - figure.value, 0.0) / standard_errors)
     return Effect(new.value - old.value, math.hypot(*errors), math.inf)

@@ -18,7 +18,7 @@ from memory.benchmarking.verdicts.thresholds import Thresholds
 _STAND_FOR_A_TIMING = ("cpu_ms", "p50_ms")
 _OF_A_TIMING = {*TIMED, "min_ms", "std_dev_ms", "p999_ms"}
 _TAILS = {"p95_ms": 200, "p99_ms": 1_000, "p999_ms": 10_000}
-"""The samples that a round needs, so that ten of them lie beyond the percentile."""
+"""The fewest samples of a round for each percentile, so that ten samples lie beyond it."""
 _NEVER = {"max_ms", "min_ms", "std_dev_ms"}
 
 
@@ -67,7 +67,7 @@ def reason_not_judged(
         return "" if samples >= _TAILS[leaf] else f"a tail of {samples} samples, {_TAILS[leaf]} are needed"
     if asked_for:
         return ""
-    if is_derived(leaf):  # those figures are judged; a small difference of large ones is mostly noise
+    if is_derived(leaf):  # the other figures are judged instead, with less noise
         return "computed from other figures"
     judged = judged_of_a_timing(siblings, kind)
     if judged and leaf not in judged and (leaf in _OF_A_TIMING or is_timed(unit)):

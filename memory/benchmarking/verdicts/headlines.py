@@ -1,8 +1,8 @@
 """The verdict on a benchmark's headline figure.
 
 Not every headline is judged itself. `cpu_ms` and `p50_ms` of the same timing are judged in place of a
-throughput, for example. Then the worst of their verdicts is the headline's, so that every place gives the
-verdict that `compare` gives.
+throughput, for example. Then the headline gets the worst of their verdicts, so that every page
+and table shows the same verdict as `compare`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class HeadlineVerdict:
     change: MetricVerdict
     """The change of the figure itself."""
     verdict: Verdict | None
-    """None where neither the figure nor another one of its timing is judged."""
+    """None if neither this figure nor another figure of its timing is judged."""
     judged_by: tuple[str, ...] = ()
     """The names of the figures that are judged in its place; empty where it is judged itself."""
 

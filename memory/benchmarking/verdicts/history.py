@@ -25,11 +25,11 @@ from memory.benchmarking.verdicts.patterns import fits
 from memory.benchmarking.verdicts.runs import readable_runs
 
 RUNS = 60
-"""How many of the newest runs are read by default."""
+"""How many runs are read by default, counted from the newest."""
 MAGNITUDE = 0.03
 """The smallest step that counts, as a share of the level."""
 MAGNITUDE_OF_SHARES = 0.01
-"""The same for figures that can be zero or are shares themselves, in points."""
+"""The smallest step that counts for shares and for figures that can be zero, in points."""
 
 
 class HistoryPoint(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,13 +21,13 @@ from memory.benchmarking.verdicts.changes import SHORTEST
 from memory.benchmarking.verdicts.history import HistoryPoint, LevelChange, Series
 
 _DAY, _MINUTE, _SECOND = 10, 16, 19
-"""Characters of a time up to its day, minute and second."""
+"""How many characters of an ISO time give the day, the minute and the second."""
 ROWS = 10
 MOST_PLOTS = 3
 """More series than this are shown as one line each."""
 WIDTH = 80
 _BARS = 24
-"""The newest points of a series that is shown as one line."""
+"""The most points in the line of bars of a series: the newest ones."""
 _IN_ASCII = str.maketrans({"µ": "u", "→": "->", "…": "...", "—": "-", "×": "x"})
 _BETTER = {"lower": "lower is better", "higher": "higher is better", "neither": "no direction is better"}
 
@@ -176,7 +176,7 @@ def _canvas(series: Series, characters: Characters, width: int) -> list[str]:
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
-    """Return the limits of the axis. Odd runs are drawn at its edge, so that the others stay apart."""
+    """Return the limits of the axis. Outliers are drawn at its edge and do not flatten the others."""
     ordered = sorted(values)
     odd = len(ordered) // 20
     inner = ordered[odd : len(ordered) - odd] if odd else ordered
@@ -207,7 +207,7 @@ def _dates(points: Sequence[HistoryPoint], columns: int) -> str:
 
 
 def date_texts(times: Sequence[str], shortest: int) -> list[str]:
-    """Return the beginnings of times like `2026-11-18T00:08:35+00:00`, as long as they need to differ.
+    """Cut times like `2026-11-18T00:08:35+00:00` to the shortest length at which they differ.
 
     `shortest` is the smallest length.
     """
