@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from memory.benchmarking.runner import BenchmarkRunner as BenchmarkRunner
     from memory.benchmarking.targets.base import Target as Target
 
-# Each name and its module. Not `memory`'s own helper for this: `membench ab` also measures revisions of
-# `memory` that don't have it.
+# Each name and its module. `memory`'s own helper for lazy imports is not used here: `membench ab` also
+# measures revisions of `memory` without that helper.
 _MODULES = {
     "BarChart": "model.presentation",
     "Bench": "bench",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _READ_BACK = 200
-"""The most memories of one store that are read back to check it."""
+"""The most memories that are read back to check one store."""
 _BATCH = 1000
 """How many memories `Bench.store` passes to the target at a time."""
 
@@ -47,7 +47,7 @@ class Score:
 class Sentence(str):
     """A text with figures of the same group: `{growth_exponent}` in the pattern stands for that leaf.
 
-    The text itself has this round's figures; a stored result puts in those of all rounds.
+    The text itself has this round's figures; in a stored result, the figures of all rounds replace them.
     """
 
     pattern: str
@@ -139,10 +139,10 @@ class Bench:
         self._on_timing = on_timing
         self._turn_control = turn_control
         self.answers: dict[str, list[AnsweredQuestion]] = {}
-        """What `keep_answers` was given."""
+        """The answers that were passed to `keep_answers`, by place."""
         self._settled: list[tuple[Sequence[Item], Path]] = []
         self._acknowledged: dict[int, Acknowledged] = {}
-        """What each open target has acknowledged, by the id of the object."""
+        """The memories that each open target has acknowledged, by the `id()` of the target."""
 
     @property
     def system(self) -> str:
@@ -156,7 +156,7 @@ class Bench:
 
     @contextmanager
     def target(self, sample: Sequence[Item] = (), settings: Settings | None = None) -> Iterator[Target]:
-        """Open an empty target in a folder of its own; both are gone afterwards.
+        """Open an empty target in its own folder; close the target and delete the folder afterwards.
 
         Args:
             sample: items for the target to learn from first (see `Target.settle`).
@@ -250,7 +250,7 @@ class Bench:
         """Note what the target has acknowledged; `open_target` reads a sample of it back at the end.
 
         Call it outside of a timing, with all memories that must still be there when the target is closed.
-        A benchmark that stores without calling this gives figures to targets that keep nothing.
+        Without this call, a target that stores nothing would still get figures.
 
         Args:
             target: an open target of this bench.
@@ -261,7 +261,7 @@ class Bench:
         written.take(target, ids, items)
 
     def read_back(self, target: Target) -> None:
-        """Read a sample back now, where the benchmark itself could not work with a loss."""
+        """Read a sample back now, for benchmarks that can't continue after a loss."""
         written = self._acknowledged.get(id(target))
         if written is not None:
             written.check(target)
@@ -278,7 +278,7 @@ class Bench:
     def keep_answers(self, place: str, answers: Sequence[AnsweredQuestion]) -> None:
         """Keep the answer to each question, so that two runs can be compared question by question.
 
-        They are stored beside the raw samples, not in the results.
+        The answers are stored beside the raw samples, not in the results.
 
         Args:
             place: path of the group that has their figures, such as `synthetic/target`. It must have a

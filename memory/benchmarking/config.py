@@ -39,7 +39,7 @@ class BuiltInSettings(CategorySettings):
         profile: quick, standard or full; gives the first values of all parameters
         parameters: values of parameters, for all benchmarks of the category that have them
 
-    In a `BenchmarkConfig` only what was set here replaces the values of its own profile.
+    In a `BenchmarkConfig`, only the values that were set here replace those of the config's own profile.
     """
 
     _NAME: ClassVar[str]
@@ -141,9 +141,9 @@ class BenchmarkConfig:
     seconds: Positive
     """About how long one timing measures."""
     timeout_seconds: Positive
-    """The longest time of a round; after it the round is ended."""
+    """The longest time of a round, in seconds; a round that takes longer is ended."""
     memory_limit_mb: Count | None
-    """The most RAM of a round; above it the round is ended. None for nine tenths of the free RAM."""
+    """The most RAM of a round, in MB; a round above it is ended. None for nine tenths of the free RAM."""
     seed: Annotated[int, Meta(ge=0, le=2**32 - 1)]
     compare: CompareSettings
     """Thresholds of `compare` and `ab`; a run does not use them."""
@@ -175,7 +175,7 @@ class BenchmarkConfig:
 
     @cached_property
     def _categories(self) -> dict[str, CategorySettings]:
-        """Filled at first use, because that loads the benchmarks."""
+        """The settings by category, filled at first use because filling loads the benchmarks."""
         found: dict[str, CategorySettings] = {}
         object.__setattr__(self, "_categories", found)
         for benchmark in built_in().values():

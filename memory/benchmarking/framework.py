@@ -42,7 +42,7 @@ from memory.benchmarking.text.display import figure_text, table
 
 ITERATIONS = 100
 _CALLS_PER_BLOCK = 100
-"""At least this many calls between two garbage collections: the first call after one is slower."""
+"""The fewest calls between two garbage collections: the first call after a collection is slower."""
 
 EntriesCreated = int | Callable[[], int]
 """How many entries all timed calls create together: a number, or a function that counts the entries.
@@ -193,7 +193,7 @@ def calculate_percentiles(
 ) -> dict[str, float]:
     """Return percentiles of values by name: `{"p50": …, "p95": …, "p99": …}`.
 
-    Between the two nearest values they are interpolated linearly, as NumPy does.
+    Percentiles between two values are interpolated linearly, as in NumPy.
 
     Args:
         values: at least one number.
@@ -312,7 +312,7 @@ class FunctionSuite:
         return self
 
     def run(self) -> BenchmarkReport:
-        """Time every function; one that raises goes into the report's failures, the others still run."""
+        """Time every function; a function that raises is listed as a failure, and the others still run."""
         if not self._entries:
             raise NothingMeasured("no functions were added: call add_benchmark() first")
         results, failures = [], []

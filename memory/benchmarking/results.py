@@ -71,7 +71,7 @@ class BenchmarkResults:
 
     Args:
         output_dir: the folder; `benchmark_results` by default.
-        results_dir: another word for `output_dir`.
+        results_dir: another name for `output_dir`.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class BenchmarkResults:
 
     @property
     def results_dir(self) -> Path:
-        """Another word for `output_dir`."""
+        """Another name for `output_dir`."""
         return self.output_dir
 
     # -- one result -----------------------------------------------------------------------------
@@ -111,7 +111,7 @@ class BenchmarkResults:
     ) -> ResultFile:
         """Save a result outside of any run, as `<category>/<benchmark>_<timestamp>.json`.
 
-        - `category`, `benchmark`: their names; `benchmark_name` is another word for `benchmark`.
+        - `category`, `benchmark`: their names; `benchmark_name` is another name for `benchmark`.
         - `results`: the measured values, as nested dictionaries; numbers become figures.
         - `metadata`: anything else to store with them, such as the parameters.
         - `timestamp`: like `20250323_145623`; by default now.
@@ -165,7 +165,7 @@ class BenchmarkResults:
     ) -> list[ResultFile]:
         """List results, oldest first, by their file names: no file is opened.
 
-        - `category`, `benchmark`: only results of these; `benchmark_name` is another word for `benchmark`.
+        - `category`, `benchmark`: only results of these; `benchmark_name` is another name for `benchmark`.
         - `run`: only results of this run: its id, a unique part of its id, its folder, or `latest`.
         """
         benchmark = same_argument("benchmark", benchmark, "benchmark_name", benchmark_name)
@@ -267,7 +267,7 @@ class BenchmarkResults:
             raise needs("matplotlib", "bench", "saving a plot") from None
         buffer = io.BytesIO()
         with warnings.catch_warnings():
-            # Letters that the font lacks are drawn as boxes: no reason to warn.
+            # Letters that the font lacks are drawn as boxes; this needs no warning.
             warnings.filterwarnings("ignore", message="Glyph .* missing")
             # Publishers refuse Type 3 fonts, matplotlib's default in a PDF; 42 is TrueType.
             with rc_context({"pdf.fonttype": 42}):
@@ -468,7 +468,7 @@ def _run_id(path: Path) -> str:
 
 
 def _check_name(what: str, name: str | None) -> str:
-    """Return a name; InvalidResult if a file with it would not be found again under the same name."""
+    """Return a name. Raise InvalidResult if a file of this name could not be found again by it."""
     if not isinstance(name, str) or not name.strip():
         raise InvalidResult(f"{what} is {name!r}: use a text that is not empty")
     bad = next((letter for letter in name if letter in "/\\" or not letter.isprintable()), None)

@@ -115,7 +115,7 @@ class BenchmarkRunner(FunctionSuite):
         self.command: str | None = None
         """A shell command that repeats the run; the command line of this process by default."""
         self.until_decided: UntilDecided | None = None
-        """If set, what it finds undecided gets more rounds."""
+        """If set, the cases that it finds undecided get more rounds."""
 
     @cached_property
     def found(self) -> BenchmarkCatalog:
@@ -177,8 +177,8 @@ class BenchmarkRunner(FunctionSuite):
         Args:
             params: parameters by category; see `plan`.
             parallel_categories, parallel_benchmarks: if one is True, several rounds run at the same time,
-                of whatever benchmarks; their times are not used for verdicts.
-            max_workers: how many, then; the cores by default.
+                of any benchmarks; their times are not used for verdicts.
+            max_workers: how many rounds then run at the same time; by default the number of cores.
         """
         workers = self._workers(parallel_categories or parallel_benchmarks, max_workers)
         return self.run_cases(self.plan(params=params), workers)
@@ -214,7 +214,7 @@ class BenchmarkRunner(FunctionSuite):
             category: the category of the benchmark.
             benchmark: its name, without `benchmark_`.
             params: parameters that replace those of the configuration.
-            benchmark_name: another word for `benchmark`.
+            benchmark_name: another name for `benchmark`.
             more_params: the same as `params`, one argument each.
         """
         name = same_argument("benchmark", benchmark, "benchmark_name", benchmark_name)
@@ -236,7 +236,7 @@ class BenchmarkRunner(FunctionSuite):
             cases: as `plan` returns them.
             workers: how many rounds run at the same time; the runner's own by default.
 
-        Raises `NothingMeasured` if no round gave a figure, unless every benchmark only returned none.
+        Raises `NothingMeasured` if no round gave a figure, unless all benchmarks succeeded without any.
         """
         return self._execute(
             *new_run(self.config, cases, workers=workers or self.workers, command=self.command)
@@ -259,7 +259,7 @@ class BenchmarkRunner(FunctionSuite):
         measured = any(ref.headline for ref in finished.results)
         if not measured and not execution.interrupted:
             reasons = _reasons_for_nothing(folder, finished)
-            if reasons != {NO_FIGURES}:  # that alone is a warning of the summary
+            if reasons != {NO_FIGURES}:  # for this reason alone, the summary prints a warning instead
                 why = "; ".join(sorted(reasons))
                 raise NothingMeasured(f"no round gave a figure: {why} (see {folder})")
         return FinishedRun(folder, finished, execution.interrupted)

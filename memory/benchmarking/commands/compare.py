@@ -113,7 +113,7 @@ def format_of_file(file: str) -> str:
 
 
 def _screen() -> dict[str, Any]:
-    """Return the width and style of the terminal; nothing for a pipe, which gets whole plain lines."""
+    """Return the width and style of the terminal; nothing for a pipe: its lines stay whole and plain."""
     import shutil
 
     from memory.benchmarking.run.summary import Style
@@ -173,7 +173,7 @@ def _thresholds(arguments: argparse.Namespace) -> Thresholds:
     config = BenchmarkConfig()
     file = options.config_file(arguments)
     if file:
-        # Read only its [compare] table: the rest may name benchmarks that are not loaded here.
+        # Read only the [compare] table of the file: the rest may name benchmarks that are not loaded here.
         config.compare = read_table(Path(file)).get("compare", {})
     return thresholds_from(config.compare, arguments.threshold, STORED_THRESHOLD)
 

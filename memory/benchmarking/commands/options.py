@@ -108,7 +108,7 @@ def config_of(arguments: argparse.Namespace, found: BenchmarkCatalog) -> Benchma
         named.update(read_table(Path(file)))
     for category, problem in found.problems.items():
         if category in named:
-            raise problem  # else its settings would be unknown, which hides why
+            raise problem  # otherwise the error would be "unknown setting", which hides the cause
     if file:
         config = BenchmarkConfig.load(file, profile=arguments.profile, benchmarks=found.benchmarks)
     else:
@@ -167,12 +167,12 @@ def make_engine(
 
     was_set = config.seconds != PROFILES[config.profile].seconds
     seconds = config.seconds if was_set else TIMING_SECONDS
-    limits = Limits(2 * config.timeout_seconds)  # a process waits for the other one half of the time
+    limits = Limits(2 * config.timeout_seconds)  # a process waits half of its time for the other one
     return Engine(sides, config.seed if seed is None else seed, seconds, scratch, limits)
 
 
 def show_status(text: str = "") -> None:
-    """Replace the status line on standard error; do nothing where that is no terminal."""
+    """Replace the status line on standard error; do nothing if it is not a terminal."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 EXPORT_FORMATS = ("csv", "parquet", "json", "pytest-benchmark", "bmf")
 """The keys of `export.WRITERS`, repeated here because `--help` must not import that module."""
 SHOWN_RUNS = 20
-"""Runs that `results list` shows without `--all`."""
+"""The most runs that `results list` shows without `--all`."""
 MOST_WARNINGS = 10
-"""Damaged files that are named; the others are counted."""
+"""The most damaged files that are named; the others are only counted."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -196,10 +196,10 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def cut_short(file: ResultFile) -> DamagedResult | None:
-    """Return an error if a file does not end as JSON does.
+    """Return an error if a file does not end like JSON.
 
-    It reads only the last bytes, so that it is fast for thousands of files. Reading the whole file reports
-    other damage.
+    This function reads only the last bytes, so that thousands of files take little time. Other damage is
+    reported when the whole file is read.
     """
     import os
 

@@ -35,7 +35,7 @@ _NOT_WITH_RESUME = (
     "category", "benchmark", "target", "path", "profile", "config", "params", "set", "rounds", "seed",
     "timeout", "parallel", "dry_run", "until_decided",
 )  # fmt: skip
-"""Options that can't change in a resumed run: it keeps those it was started with."""
+"""Options that can't change in a resumed run: the run keeps its first values."""
 
 
 def add_parser(subparsers: Any) -> None:

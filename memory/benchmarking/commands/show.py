@@ -50,22 +50,22 @@ from memory.benchmarking.text.notes import ResultNote, result_notes
 from memory.benchmarking.text.terminal import PLOT_CHARACTERS, bar, can_draw, print_for_machines, sparkline
 
 MOST_LINES = 24
-"""Lines of one table without `--all-metrics`: about one screen."""
+"""The most lines of one table without `--all-metrics`: about one screen."""
 WIDE = 1.5
 """An interval wider than this factor is shown as a factor: ± per cent would mislead."""
 FACTOR = "×÷"
 UNKNOWN = f"{FACTOR}?"
 """Short form of `TOO_FEW` in a column; `_legend` explains it below the tables."""
 _FIRST_COLUMNS = ("throughput_ops_per_second", "p50_ms", "p99_ms", "p95_ms", "bytes_per_vector")
-"""Metrics that get a column first, where not all columns fit."""
+"""These metrics get a column first if not all columns fit."""
 MOST_ALIKE = 3
-"""Rounds that are named of those that failed in the same way."""
+"""The most rounds that are named if several rounds failed in the same way."""
 BAR = 12
 """Width of a full bar, in characters."""
 LEAST_ROUNDS = 3
-"""Fewest rounds that are drawn as a sparkline."""
+"""The fewest rounds for which a sparkline is drawn."""
 MOST_MESSAGE_LINES = 5
-"""Lines of an error message that are shown: the last ones say what went wrong."""
+"""How many lines of an error message are shown: the last lines, which say what went wrong."""
 
 
 @dataclass(frozen=True)
@@ -265,7 +265,7 @@ def _trends(each: LoadedResult) -> list[str]:
 
 
 def _by_shape(groups: Mapping[str, dict[str, Figure]]) -> list[dict[str, dict[str, Figure]]]:
-    """Put the places that have the same metrics together."""
+    """Group the places that have the same metrics."""
     found: dict[frozenset[str], dict[str, dict[str, Figure]]] = {}
     for where, leaves in groups.items():
         found.setdefault(frozenset(leaves), {})[where] = leaves

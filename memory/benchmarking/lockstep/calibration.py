@@ -1,7 +1,7 @@
 """Measures the noise of this machine: how much identical code differs from itself.
 
-The noise floor of a metric is the difference that identical code stays below in 95 % of comparisons. With
-s, a standard deviation over observations:
+The noise floor of a metric is the difference that identical code stays below in 95 % of comparisons. Here s
+is the standard deviation over observations:
 
 | kind | observation | noise floor |
 | --- | --- | --- |

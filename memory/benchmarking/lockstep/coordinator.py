@@ -79,7 +79,7 @@ class Coordinator:
 
     def _next(self) -> None:
         if self._running:
-            return  # the other side still loads, or has its last turn
+            return  # the other side is still loading, or is in its last turn
         not_measuring = [side for side, proposal in self._stopped.items() if proposal is None]
         if not_measuring:
             for side in not_measuring if self._together else [self._rng.choice(not_measuring)]:

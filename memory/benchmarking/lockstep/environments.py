@@ -22,7 +22,7 @@ from memory.benchmarking.lockstep.checkout import Checkout
 _PROJECT = "pyproject.toml"
 _EXTRA = "bench"
 _COMPLETE = ".whole"
-"""A file in every environment that was built to the end."""
+"""A file that marks an environment whose build is complete."""
 
 
 def interpreter_of(checkout: Checkout, cache: Path, report: Callable[[str], None]) -> str:
@@ -61,7 +61,7 @@ def _project(folder: Path) -> dict[str, Any] | None:
 
 
 def _build(folder: Path, python: Path, requirements: list[str]) -> None:
-    shutil.rmtree(folder, ignore_errors=True)  # a build that was stopped half way
+    shutil.rmtree(folder, ignore_errors=True)  # delete what an interrupted build left
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         _run([sys.executable, "-m", "venv", str(folder)])

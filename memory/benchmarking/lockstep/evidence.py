@@ -33,9 +33,9 @@ CPU = "cpu_ms"
 WALL = "wall_ms"
 _TIME = Metric("ms", "lower")
 _WAITS = 1.2
-"""Wall ÷ CPU of an operation that waits for something is at least this."""
+"""An operation waits for something if its wall ÷ CPU time is at least this."""
 _THREADS = 0.8
-"""Wall ÷ CPU of an operation that uses several threads is at most this."""
+"""An operation uses several threads if its wall ÷ CPU time is at most this."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def _of_effects(
 
 
 def _of_one_side(subject: _Subject, path: str, metric: Metric, *, in_base: bool) -> Evidence:
-    """Return evidence without a test. It is a loss if the base has the figure and the current side not."""
+    """Return evidence without a test. The metric is missing if only the base has it."""
     reason = f"only on the {'base' if in_base else 'current'} side"
     settled = None if metric.better == "neither" else "missing" if in_base else "new"
     return _evidence(subject, path, metric, base=None, current=None, settled=settled, reason=reason)

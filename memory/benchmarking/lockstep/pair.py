@@ -31,12 +31,12 @@ class Side:
     name: str
     python: str = sys.executable
     paths: tuple[str, ...] | None = None
-    """Its module search path; None for that of this process."""
+    """The module search path of the side; None for the path of this process."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """For side_process.py: `target` and `extra_work`, or nothing."""
+    """Options for side_process.py: `target` and `extra_work`, or none."""
 
     def launch(self, pipes: tuple[int, ...]) -> Launch:
-        """Return how to start the process; `pipes` come from and go to the other side."""
+        """Return how to start the process; `pipes` are the pipes from and to the other side."""
         program = str(HARNESS / "lockstep" / "side_process.py")
         command = (self.python, "-P", program, str(HARNESS), json.dumps(dict(self.options)))
         return Launch(command, self.paths, replies=True, descriptors=pipes)
@@ -75,7 +75,7 @@ def run_pair(
 ) -> Pair:
     """Run one case on each side, in turns; no process is left running, whatever happens.
 
-    `number` is that of the pair. `together`: both sides may run at the same time outside of timings.
+    `number` is the number of the pair. `together`: both sides may run at the same time outside of timings.
     Raises `SideFailed` if a side gave no figures.
     """
     rng = random.Random(f"{seed}/{number}/turns")
@@ -118,7 +118,7 @@ def run_pair(
             for outcome in outcomes:
                 side = side_of[id(outcome.job)]
                 if outcome.round is None:
-                    # After a timeout, the side that was waiting is not the one that hangs.
+                    # After a timeout, the side that was waiting did not fail: the running side hangs.
                     failed = coordinator.running if outcome.reason == "timeout" else {side}
                     names = " or ".join(sides[one].name for one in sorted(failed))
                     raise SideFailed(f"{cases[side].name} on the side {names}: {outcome.message}")
@@ -128,7 +128,7 @@ def run_pair(
 
 
 def _is_possible(proposal: TimingProposal | None) -> bool:
-    """Return whether a proposal can come from a timing: a benchmark may write to the pipe itself."""
+    """Return whether a proposal is valid: a benchmark itself may have written nonsense to the pipe."""
     if proposal is None:
         return True
     return (
@@ -142,7 +142,7 @@ def _is_possible(proposal: TimingProposal | None) -> bool:
 def _pipes() -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
     """Make the pipes of each side: one from the other side, one to it.
 
-    They stay open here. So a side whose partner has ended keeps waiting until it is killed.
+    The pipes stay open in this process. So a side waits until it is killed if the other side has ended.
     """
     to_base, from_current = os.pipe()
     to_current, from_base = os.pipe()

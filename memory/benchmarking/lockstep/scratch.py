@@ -18,8 +18,8 @@ _LOCK = "lock"
 
 @contextmanager
 def scratch_below(folder: Path) -> Iterator[Path]:
-    """Make an empty folder in `folder`, gone afterwards; it is locked while it is in use."""
-    if folder.is_symlink():  # folders in it are deleted
+    """Make an empty folder in `folder`, locked while in use, and delete it afterwards."""
+    if folder.is_symlink():  # its subfolders would be deleted
         raise ResultNotSaved(f"{folder} is a symbolic link: delete it")
     folder = folder.resolve()
     try:

@@ -23,7 +23,7 @@ USUAL_THRESHOLD = 0.10
 
 @dataclass(frozen=True)
 class Share:
-    """How often something happened, with the interval of Clopper and Pearson."""
+    """How often an event happened in a number of trials, with the interval of Clopper and Pearson."""
 
     times: int
     of: int
@@ -89,7 +89,7 @@ def run_trials(
 
 
 def _slower_by_usual_rule(subjects: Sequence[Subject], measured: dict[str, Measured]) -> bool:
-    """Return whether the mean of some timing is more than 10 % above the base, one process each.
+    """Return whether the mean of any timing is more than 10 % above the base, with one process a side.
 
     The two processes come from different pairs, because users of this rule do not measure in turns.
     """

@@ -27,9 +27,9 @@ from memory.benchmarking.verdicts.records import MetricVerdict
 from memory.benchmarking.verdicts.thresholds import Thresholds
 
 FIRST_PAIRS = 6
-"""Pairs of every case: with fewer, a t-interval is too wide to decide anything."""
+"""The first number of pairs of every case: with fewer, a t-interval is too wide to decide anything."""
 FRESH_PAIRS = 6
-"""Pairs to confirm a suspected change."""
+"""The number of pairs that confirm a suspected change."""
 SUSPICION = 0.05
 """A metric is measured again if its p-value, not corrected for other metrics, is below this."""
 
@@ -52,7 +52,7 @@ class Rules:
     thresholds: Thresholds
     noise: NoiseFloor
     most_pairs: int = FIRST_PAIRS
-    """The most pairs of a case, without the fresh ones."""
+    """The most pairs of a case, not counting the fresh pairs."""
     alpha: float = ALPHA
     """The chance of any false "regressed" in the whole comparison."""
 
@@ -63,7 +63,7 @@ class Measured:
 
     first: list[Pair] = field(default_factory=list)
     fresh: list[Pair] = field(default_factory=list)
-    """Measured to confirm the changes that the first pairs suggest."""
+    """The pairs that confirm the changes that the first pairs suggest."""
 
 
 Measure = Callable[[Subject, int], Pair | None]
@@ -96,7 +96,7 @@ def compare(
     for subject in list(subjects):
         pairs_of = measured[subject.case.key]
         suspected = _suspected(subject, pairs_of.first, rules)
-        # Their numbers start above those of all first pairs, so that no seed is used twice.
+        # Fresh pairs have higher numbers than all first pairs, so that no seed is used twice.
         for number in range(most, most + _fresh_pairs(suspected.values())):
             if subject in subjects:
                 add(subject, pairs_of.fresh, number)
@@ -148,7 +148,7 @@ def _final(
 ) -> MetricVerdict:
     """Return the verdict of the fresh pairs if they confirm the change, else that of all pairs.
 
-    All pairs together never give "regressed" or "improved": those become "inconclusive".
+    All pairs together never give "regressed" or "improved": these verdicts become "inconclusive".
     """
     if key in confirmed:
         return msgspec.structs.replace(confirmed[key], confirmed=True)

@@ -3,7 +3,7 @@
     python -P side_process.py HARNESS OPTIONS EVENTS ANSWERS FROM_OTHER TO_OTHER
 
 `memory` is loaded from this side's module paths. `memory.benchmarking` is always loaded from HARNESS, so
-that the same benchmark code measures both sides, also a revision older than the benchmark. This file is
+that the same benchmark code measures both sides, even a revision older than the benchmark. This file is
 started by its path, before the package can be imported.
 """
 
@@ -44,7 +44,7 @@ def main() -> None:
         if "extra_work" in options:
             add_extra_work(options["target"], options["extra_work"])
     except Exception as problem:
-        # The worker can't report this, so it is done here by the same protocol: one JSON line, exit code 3.
+        # The worker can't report this error. Report it here in the same format: one JSON line, exit code 3.
         message = f"this side's code can't be loaded: {type(problem).__name__}: {problem}"
         os.write(events, json.dumps({"event": "failed", "message": message}).encode() + b"\n")
         sys.exit(3)

@@ -66,7 +66,7 @@ class PipeTurnControl:
         self._stop()
 
     def _wait(self, side: int) -> None:
-        """Wait until the other side has had its turns before this side's next one."""
+        """Wait until the other side has finished its turns before this side's next turn."""
         if self._turns_left[0] != side:
             os.read(self._pipes.from_other, 1)
             self._turns_left = self._turns_left[self._turns_left.index(side) :]

@@ -20,7 +20,7 @@ from memory.benchmarking.verdicts.words import (
 )
 
 MOST_ROWS = 50
-"""Rows of one table. GitHub limits a comment to 65,536 characters and a summary to 1 MB."""
+"""The most rows of one table: GitHub limits a comment to 65,536 characters and a summary to 1 MB."""
 _MARKS: dict[Verdict, str] = {
     "regressed": "🔴", "missing": "🔴", "incomparable": "🟠", "improved": "🟢", "inconclusive": "🟡",
 }  # fmt: skip

@@ -76,7 +76,7 @@ def _draw(axes: Axes, series: Series) -> None:
 
 
 def _frame(axes: Axes, series: Series) -> None:
-    # The axis follows the figures, because one wide interval would flatten all of them.
+    # The axis covers the figures and not the intervals: one wide interval would flatten all figures.
     low, high = min(series.values), max(series.values)
     room = (high - low) * 0.35 or abs(high) * 0.05 or 1.0
     axes.set_ylim(low - room, high + room)

@@ -14,7 +14,7 @@ from memory.benchmarking.verdicts.records import Comparison, MetricVerdict
 def allow(comparison: Comparison, patterns: Sequence[str]) -> None:
     """Change `missing` to "not judged" for all metrics that a pattern fits.
 
-    A pattern that fits nothing gets a note, because it may hide a later loss.
+    A pattern that fits no metric gets a note, because it may hide a metric that goes missing later.
 
     Args:
         comparison: comparison to change

@@ -7,7 +7,8 @@ towards the common variance of all timings of the comparison:
     s̃² = (d₀·s₀² + d·s²) ÷ (d₀ + d)
 
 d₀ is the number of degrees of freedom that the common variance s₀² is worth. It is large where the
-variances differ by no more than chance explains. The test gains these degrees of freedom, and finds more.
+variances differ by no more than chance explains. The test gains these degrees of freedom, and
+finds smaller effects.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from memory.benchmarking.measure.statistics import Effect
 from memory.benchmarking.measure.statistics import variance as sample_variance
 
 LEAST = 10
-"""The fewest variances from which a common one is estimated."""
+"""The fewest variances from which a common variance is estimated."""
 _MOST_FREEDOM = 20.0
-"""The limit of d₀, so that a metric's own rounds always count."""
+"""The largest d₀, so that a metric's own rounds always have weight."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Prior:
 
 
 def prior_of(variances: Sequence[tuple[float, int]]) -> Prior:
-    """Estimate the prior from variances and their degrees of freedom; an empty one if there are few."""
+    """Estimate the prior from variances and their degrees of freedom; an empty prior if these are few."""
     from scipy.special import digamma, polygamma
 
     known = [(variance, freedom) for variance, freedom in variances if variance > 0 and freedom > 0]
@@ -49,9 +50,9 @@ def prior_of(variances: Sequence[tuple[float, int]]) -> Prior:
 
 
 def _freedom_of(excess: float) -> float:
-    """Return the freedom whose log-variances vary by this much: the inverse of the trigamma function.
+    """Return the degrees of freedom at which log-variances vary by `excess`: the inverse trigamma function.
 
-    By bisection, because importing `scipy.optimize` would take 0.2 s at the end of every run.
+    The search is a bisection, because importing `scipy.optimize` would take 0.2 s at the end of every run.
     """
     from scipy.special import polygamma
 

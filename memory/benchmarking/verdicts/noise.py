@@ -1,7 +1,7 @@
 """The noise of a machine: how much runs of identical code differ. `calibrate` measures it, verdicts use it.
 
 There is one file for each environment, `<results>/noise/<fingerprint>.json`, because noise depends on the
-machine and on versions. It has the noise of stored runs and of lockstep separately.
+machine and on versions. The file has separate values for stored runs and for lockstep.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from memory.benchmarking.model.regular_files import read_regular
 from memory.benchmarking.verdicts.records import Kind
 
 NOISE = "noise"
-"""The name of the folder beside the runs."""
+"""The name of the folder for noise files, beside the runs."""
 UNCALIBRATED = 0.05
-"""The least noise that is assumed for times of stored runs on a machine that was not calibrated."""
+"""The noise that is assumed for times of stored runs on a machine that was not calibrated, as a share."""
 
 _CPU_TIME = ("/cpu_ms", ":cpu_ms")
 """The ends of the keys of CPU times, which do not depend on how busy the machine is."""
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """The measured noise of one way to compare."""
+    """The measured noise of one kind of comparison: stored runs, or lockstep."""
 
     made_at: str
     comparisons: int
-    """How many comparisons of identical code it is from."""
+    """How many comparisons of identical code were measured."""
     floors: dict[str, float]
-    """By `metric_key`: a share, 0.05 for 5 %; in points for shares such as recall."""
+    """Noise by `metric_key`: as a share (0.05 is 5 %), or in points for metrics such as recall."""
     default: float = 0.0
-    """For times that were not calibrated."""
+    """The noise of times that were not calibrated, as a share."""
 
 
 class NoiseFile(msgspec.Struct, kw_only=True):
@@ -48,24 +48,24 @@ class NoiseFile(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True)
 class NoiseFloor:
-    """The noise of one way to compare, as verdicts use it."""
+    """The noise of one kind of comparison, as verdicts use it."""
 
     kind: Kind
     floors: Mapping[str, float] = field(default_factory=dict)
     default: float = 0.0
     calibrated: bool = False
     wall: float = 0.0
-    """By what share wall times differ because the machine was not equally busy."""
+    """The share by which wall times differ because the machine was not equally busy."""
 
     def floor(self, key: str, unit: str) -> float:
-        """Return what the effect on a metric has to exceed; `key` is its `metric_key`."""
+        """Return the noise that an effect on a metric has to exceed; `key` is its `metric_key`."""
         return self.floors.get(key, self.default if is_timed(unit) else 0.0)
 
     def shift(self, key: str, unit: str) -> float:
         """Return how much both sides may differ for reasons that more rounds don't average out.
 
-        The machine differs between two stored runs, and a test against "no change" would find just that.
-        In lockstep both sides run at the same time, so the spread between pairs covers it.
+        The machine changes between two stored runs, and a test against "no change" would report that.
+        In lockstep both sides run at the same time, so the spread between pairs includes such changes.
         """
         if self.kind == "lockstep":
             return 0.0
@@ -74,7 +74,7 @@ class NoiseFloor:
 
 
 def metric_key(category: str, benchmark: str, target: str, path: str) -> str:
-    """Return the name of a metric in a file of noise."""
+    """Return the name of a metric in a noise file."""
     return f"{category}.{benchmark}@{target}:{path}"
 
 
@@ -84,9 +84,9 @@ def uncalibrated(kind: Kind) -> NoiseFloor:
 
 
 def load_noise(folder: Path, fingerprint: str, kind: Kind) -> NoiseFloor:
-    """Return the noise that was measured in this environment, or else what is assumed.
+    """Return the noise that was measured in this environment, else the assumed noise.
 
-    `folder` is the one that has the runs.
+    `folder` is the folder of the runs.
     """
     found = _read(_path(folder, fingerprint))
     calibration = None if found is None else getattr(found, kind)
@@ -96,7 +96,7 @@ def load_noise(folder: Path, fingerprint: str, kind: Kind) -> NoiseFloor:
 
 
 def store_noise(folder: Path, fingerprint: str, kind: Kind, calibration: Calibration) -> Path:
-    """Store the noise of one way to compare; that of the other way is kept."""
+    """Store the noise of one kind of comparison; the noise of the other kind is kept."""
     for key, floor in calibration.floors.items():
         if not 0 <= floor < float("inf"):
             raise InvalidResult(f"the noise of {key} is {floor}: it must be a number ≥ 0")

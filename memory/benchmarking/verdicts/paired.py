@@ -4,8 +4,8 @@ Both runs asked the same questions, so most of the difference between questions 
 the difference of each question. Identical code gives 0 for every question, and then nothing is tested.
 
 Questions of one conversation are alike, so the unit of the test is the conversation. The test is a
-sign-flip test: if the change of the code had no effect, each conversation's difference would be as likely
-to have the other sign. With fewer than eight conversations, the question is the unit.
+sign-flip test: if the change of the code had no effect, both signs of each conversation's difference
+would be equally likely. With fewer than eight conversations, the question is the unit.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 ALL_QUESTIONS = "all_questions"
 """The group of all questions that have an answer; the other groups are the categories."""
 JUDGED = ("recall_at_5", "ndcg_at_10")
-"""Of the figures over all questions, only these get a verdict. The others rise and fall with them."""
+"""Only these figures over all questions get a verdict. The other figures rise and fall with them."""
 SIDES = "recall_at_5"
-"""The figure that decides whether a question "changed sides": it did if its value changed."""
+"""A question "changed sides" if the value of this figure changed."""
 _LEAST_CLUSTERS = 8
 """The fewest conversations for a test over conversations: seven can't give a p-value below 0.016."""
 _RESAMPLES = 20_000
-"""Random sign flips, where there are too many units to try all combinations."""
+"""The number of random sign flips, if there are too many units to try all combinations."""
 _DEPTH = 10
 
 
@@ -57,7 +57,7 @@ class PairedFigure:
 
     @cached_property
     def _sums(self) -> tuple[Floats, Floats]:
-        """The sum of the differences of each unit, and its number of questions."""
+        """The sum of the differences of each unit, and the unit's number of questions."""
         import numpy as np
 
         _, unit = np.unique(self.clusters, return_inverse=True)
@@ -70,7 +70,7 @@ class PairedFigure:
     def error(self) -> float | None:
         """The standard error of the mean difference, from units; None for a single unit.
 
-        It is the linearised one of the ratio estimator (Cochran, Sampling Techniques, 2.11).
+        This is the linearised standard error of the ratio estimator (Cochran, Sampling Techniques, 2.11).
         """
         import numpy as np
 
@@ -92,14 +92,14 @@ class PairedFigure:
         import numpy as np
 
         sums = self._sums[0]
-        # A unit without a difference adds 0 whatever its sign.
+        # A unit without a difference adds 0, so its sign does not matter.
         changed = sums[np.abs(sums) > 1e-12]
         if len(changed) < 2:
             return 1.0
         from scipy.stats import permutation_test
 
         def total(values: Floats, axis: int) -> Floats:
-            # Rounded, because sums in another order differ in the last digits and would not be ties.
+            # Round the sums: equal sums, added in another order, differ in the last digits.
             rounded: Floats = np.round(np.sum(values, axis=axis), 9)
             return rounded
 

@@ -40,19 +40,19 @@ class MetricVerdict(msgspec.Struct, frozen=True, kw_only=True):
     ratio: float | None = None
     """Current ÷ base."""
     low: float | None = None
-    """The 95 % interval of the ratio; of the difference current − base on the scale of differences."""
+    """`low` and `high`: the 95 % interval of the ratio, or of the difference current − base."""
     high: float | None = None
     p: float | None = None
     """The p-value of the test against no change, after Holm's correction."""
     threshold: float | None = None
     floor: float | None = None
-    """What the effect has to exceed, the larger of threshold and noise: a share; points on differences."""
+    """The effect must exceed this: the larger of threshold and noise, as a share or in points."""
     detectable: float | None = None
-    """The smallest effect that this comparison finds in four of five cases."""
+    """The smallest effect that this comparison finds with a chance of 80 %."""
     verdict: Verdict | None = None
-    """None for a metric that is shown, not judged."""
+    """None for a metric that is shown but not judged."""
     confirmed: bool | None = None
-    """Whether a second measurement found it again; None where there was none."""
+    """Whether a second measurement found the change again; None if there was no second measurement."""
     reason: str = ""
 
     @property
@@ -77,7 +77,7 @@ class MetricVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuestionChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A question of which more or fewer relevant passages are among the first five than before."""
+    """A question with more, or fewer, relevant passages among its first five than before."""
 
     category: str
     benchmark: str
@@ -93,7 +93,7 @@ class QuestionChange(msgspec.Struct, frozen=True, kw_only=True):
     """The ranks of its relevant passages in the base; 0 for not found."""
     now: list[int]
     change: float
-    """The difference of its recall at 5; negative is worse."""
+    """The change of the question's recall at 5; negative is worse."""
 
 
 class Comparison(msgspec.Struct, kw_only=True):
@@ -110,12 +110,12 @@ class Comparison(msgspec.Struct, kw_only=True):
     notes: list[str] = []
     environment_differences: list[str] = []
     target_differences: list[str] = []
-    """Versions and durability classes of the targets that differ: said, and never a reason to refuse."""
+    """Different versions and durability classes of the targets. These are shown and never an error."""
     comparable: bool = True
     """Whether the environments are the same, or the comparison was forced."""
 
     between_targets: bool = False
-    """Whether two systems are compared. Then what one of them lacks is no loss of the other."""
+    """Whether two systems are compared. Then a metric that only one system has is not a loss."""
 
     def of(self, *verdicts: Verdict) -> list[MetricVerdict]:
         """Return the metrics with one of these verdicts."""

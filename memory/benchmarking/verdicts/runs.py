@@ -23,7 +23,7 @@ def newest_run(folder: Path) -> Path:
     """Return the folder itself if it is a run, else its newest run.
 
     Raises NothingMeasured if the newest run is not complete, and DamagedResult if it can't be read. An
-    older run is never returned in its place: it would say nothing about the code that failed.
+    older run is never returned in its place: an older run does not describe the code that failed.
     """
     if (folder / RUN_FILE).is_file():
         return folder

@@ -1,4 +1,4 @@
-"""Thresholds: how large an effect has to be to count. One for all metrics, others for some."""
+"""Thresholds: how large an effect has to be to count. Patterns set other thresholds for some metrics."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Thresholds:
             path: the metric
             scale: whether it changes by a factor or by points
             paired: whether it was compared question by question. Then half of the threshold counts, so that
-                a change as large as the threshold is found and not just every second one.
+                a change as large as the threshold is found nearly always, not in every second comparison.
         """
         named = self.named(name, path)
         if named is not None:

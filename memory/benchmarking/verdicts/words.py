@@ -20,7 +20,7 @@ BETWEEN_TARGETS: dict[str, str] = {
     "new": "only in this one",
     "missing": "not in this one",
 }
-"""What a verdict is called where two systems are compared: neither is a later version of the other."""
+"""Names of the verdicts for two systems: neither system is a later version of the other."""
 _MOST_PERCENT = 1000
 """Larger changes are shown as "over 1,000 %"."""
 _SIZES = ("B", "KB", "MB", "GB", "TB")
@@ -54,7 +54,7 @@ def figures_text(each: MetricVerdict) -> str:
 
 
 def sees_text(each: MetricVerdict) -> str:
-    """Return what the comparison can see: the smallest effect that it would have found."""
+    """Return the smallest effect that the comparison would have found, as text."""
     return NOTHING if each.detectable is None else _size(each.detectable, each)
 
 
