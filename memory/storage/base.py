@@ -328,7 +328,7 @@ class MemoryStore(Protocol):
 
         `samples` are the rows whose content `data` was made of. The store counts how many of them are
         deleted or get other content afterwards. All agents become unsettled. From now on a write of rows
-        that refer to a codec of `replaces` raises `CodecRetired`: another process may not know yet."""
+        that refer to a codec of `replaces` raises `CodecRetired`: another process may still use it."""
 
     @abstractmethod
     def retire_codec(self, number: int) -> None:

@@ -40,7 +40,7 @@ def make_result(
     rounds = sorted(rounds, key=lambda each: each.number)
     paths = dict.fromkeys(path for each in rounds for path in each.figures)
     metrics = {path: _figure(path, rounds, declaration) for path in paths}
-    # Where only some rounds could give a figure, the figure is that of these rounds, and not n/a too.
+    # If only some rounds have a figure, the result uses these rounds, and the path is not also n/a.
     not_available = {
         path: reason
         for each in rounds
@@ -113,7 +113,7 @@ def _figure(path: str, rounds: Sequence[Round], declaration: Declaration) -> Fig
         interval_from = "units"
     end = estimate.high
     if end is not None and metric.most is not None and max(estimate.rounds) <= metric.most:
-        end = min(end, metric.most)  # Student's interval has no limits.
+        end = min(end, metric.most)  # Student's interval can exceed the metric's range.
     timing = where_of(path)
     samples = [
         len(each.samples[timing].wall_ns) // _ITEM_BYTES for each in rounds if timing in each.samples
@@ -158,12 +158,12 @@ def _integers(data: bytes) -> Sequence[int]:
 
 
 def _short(value: float) -> float:
-    """Return nine digits: more than any clock measures, and half the size of the file."""
+    """Round to nine digits: more than any clock measures, and the file has half the size."""
     return float(f"{value:.9g}")
 
 
 def _plant(tree: dict[str, Any], path: str, value: Any) -> None:
-    """Put a leaf in the tree. A branch of the same name wins over a leaf."""
+    """Put a leaf in the tree. If a branch has the same name, the branch stays."""
     *branches, leaf = segments_of(path)
     for branch in branches:
         if not isinstance(tree.get(branch), dict):

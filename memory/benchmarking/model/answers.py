@@ -1,7 +1,7 @@
 """The file of answers: what a search returned for every question, beside the raw samples of a result.
 
 Two runs that asked the same questions are compared question by question (`verdicts/paired.py`). The file is
-JSON, compressed with gzip: one list a data set, one entry a question.
+JSON, compressed with gzip: one list for each data set, one entry for each question.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def answers_path(result: Path) -> Path:
 def write_answers(path: Path, rounds: Iterable[Round]) -> None:
     """Write the answers of all rounds."""
     file = _AnswersFile(rounds=[one.answers for one in sorted(rounds, key=lambda each: each.number)])
-    # Without a time in the file, the same answers are the same bytes.
+    # `mtime=0`: the same answers always give the same bytes.
     write_whole(path, gzip.compress(msgspec.json.encode(file), mtime=0))
 
 

@@ -152,7 +152,7 @@ def load_benchmark(case: Case) -> Benchmark:
 
 
 def declaration_of_case(case: Case) -> Declaration:
-    """Return what a case's benchmark declares; nothing where it can't be loaded any more."""
+    """Return what a case's benchmark declares; an empty declaration if it can't be loaded."""
     try:
         return load_benchmark(case).declaration
     except (BenchmarkError, ImportError):
@@ -160,7 +160,7 @@ def declaration_of_case(case: Case) -> Declaration:
 
 
 def presentation_of_case(case: Case) -> Presentation:
-    """Return how to present a case's benchmark; nothing where it can't be loaded any more."""
+    """Return how to present a case's benchmark; an empty presentation if it can't be loaded."""
     try:
         return load_benchmark(case).presentation
     except (BenchmarkError, ImportError):

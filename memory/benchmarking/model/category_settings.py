@@ -78,10 +78,10 @@ class CategorySettings:
         (self._shared if benchmark is None else self._own[benchmark])[name] = value
         if benchmark is None:
             for own in self._own.values():
-                own.pop(name, None)  # the later value counts, and it is for all of them
+                own.pop(name, None)  # the later value overrides it, for all benchmarks
 
     def changes(self, category: str) -> dict[str, Any]:
-        """Return only the values that were set; an error unless these are the settings of `category`."""
+        """Return only the values that were set; raise an error if `category` is not their category."""
         if self._category != category:
             raise InvalidBenchmarkConfig(
                 f"{category} can't have the settings of {self._category}: set {self._category} instead"

@@ -15,7 +15,7 @@ SURVIVES = {
 
 
 def is_write(result: Result, path: str) -> bool:
-    """Return whether a figure is that of writes, as its benchmark declared."""
+    """Return whether a figure measures writes, as its benchmark declared."""
     patterns = result.metadata.get("write_figures")
     return isinstance(patterns, str) and any(fnmatchcase(path, each) for each in patterns.split("|"))
 
@@ -28,7 +28,7 @@ def durability_of(result: Result, path: str) -> str:
 
 
 def target_changes(name: str, before: TargetInfo, now: TargetInfo) -> list[str]:
-    """Return in what a target differs between two results: `chroma: chromadb 1.5.9 → 1.6.0`."""
+    """Return how a target differs between two results: `chroma: chromadb 1.5.9 → 1.6.0`."""
     found = []
     if before.versions and now.versions:
         for package in dict.fromkeys((*before.versions, *now.versions)):

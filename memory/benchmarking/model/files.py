@@ -166,7 +166,7 @@ def compressed_arrays(rounds: Mapping[str, Round], what: Iterable[str]) -> bytes
 
 
 def read_times(path: Path, timings: Collection[str]) -> dict[str, list[tuple[int, Any]]]:
-    """Read the samples of these timings: for each round, the calls a sample and the nanoseconds of each.
+    """Read the samples of these timings: for each round, (calls per sample, nanoseconds).
 
     The rest of the file, which may be large, is not read.
     """
@@ -206,7 +206,7 @@ def _read_array(archive: ZipFile, name: str, most: int) -> Any:
     if size > most:
         raise ValueError(f"it has more than {MOST_SAMPLE_BYTES:,} bytes of samples")
     with archive.open(name) as member:
-        data = member.read(size)  # the size is only a claim, so never read to the end
+        data = member.read(size)  # the header's size may be wrong, so never read to the end
     return npy.read_array(io.BytesIO(data), allow_pickle=False)
 
 

@@ -20,7 +20,7 @@ TIERS = ("stm", "im", "ltm", "store")
 DEEPEST = 50
 """The most levels that a result may have."""
 MOST_FIGURES = 50_000
-"""The most figures of one result, and half of the most keys. A page with more would take minutes."""
+"""The most figures of one result; it may have twice as many keys. A larger page would take minutes."""
 ROW_COLUMNS = (
     "run_id", "timestamp", "category", "benchmark", "target", "metric", "value", "low", "high", "unit",
     "better", "rounds", "samples", "tier", "part", "path",

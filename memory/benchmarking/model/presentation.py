@@ -28,7 +28,7 @@ class Goal(msgspec.Struct, frozen=True, omit_defaults=True):
     missed: str = ""
     """The sentence for a figure that misses it, with `{figure}` and `{interval}`."""
     whole_interval: bool = False
-    """Miss the goal only when the whole interval is beyond the limit; then it is a warning."""
+    """The goal is missed only if the whole interval is beyond the limit; the miss is then a warning."""
 
     def is_missed(self, value: float, low: float | None, high: float | None, better: str) -> bool:
         """Return whether a figure misses the goal."""

@@ -78,7 +78,7 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
     calls_per_sample: int
     work: int
     turn_blocks: bytes = b""
-    """The number of blocks of each turn, in lockstep."""
+    """In lockstep: the number of blocks in each turn."""
 
 
 class AnsweredQuestion(msgspec.Struct, frozen=True, array_like=True):
@@ -232,7 +232,7 @@ class TargetInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     versions: dict[str, str] = {}
     """Distribution to version."""
     sha256: str = ""
-    """Of the user's file that defines the target."""
+    """The hash of the user's file that defines the target."""
 
     @property
     def digest(self) -> str:
@@ -244,7 +244,7 @@ class TargetInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """What a figure depends on besides the code. `fingerprint` is a digest of all fields above git's."""
+    """What a figure depends on besides the code. `fingerprint` is a digest of `cpu` … `file_system`."""
 
     fingerprint: str
     cpu: str
@@ -255,7 +255,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     packages: dict[str, str]
     file_system: str = ""
     git_revision: str = ""
-    """Of the current folder, else of the benchmark files, else of the target; in old runs of membench."""
+    """Of the current folder, else of the benchmark files, else of the target. In old runs: of membench."""
     git_dirty: bool | None = None
     sources: dict[str, Source] = {}
     """By name: `benchmarks`, `target chroma`, `current folder`, `membench`."""

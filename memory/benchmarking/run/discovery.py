@@ -93,7 +93,7 @@ def _is_in(path: Path, benchmark: Benchmark) -> bool:
 def _places(
     paths: Iterable[Path],
 ) -> Iterable[tuple[str, Callable[[], ModuleType], str | None]]:
-    """Yield each category with the function that loads its module, and the user's file if it is one."""
+    """Yield each category, the function that loads its module, and the user's file or None."""
     for category, name in [*built_in_modules().items(), *_entry_points().items()]:
         yield category, lambda name=name: import_benchmarks(name), None  # type: ignore[misc]
     for path in paths:

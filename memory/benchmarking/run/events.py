@@ -35,7 +35,7 @@ class Timed(_Event, tag="timing", frozen=True):
 
 
 class Stopped(_Event, tag="stop", frozen=True):
-    """In lockstep: the side waits for an answer; before a timing it proposes how to divide it."""
+    """In lockstep: the process waits for a reply. Before a timing, it proposes how to divide the timing."""
 
     proposal: TimingProposal | None
 
@@ -52,7 +52,7 @@ _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
 def decode_event(line: bytes) -> Event:
-    """Return the event of a line; ValueError, with the beginning of the line, if it is none."""
+    """Return the event of a line; ValueError, with the beginning of the line, if it is not an event."""
     try:
         return _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:

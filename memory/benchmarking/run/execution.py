@@ -417,7 +417,7 @@ class Execution:
 
 
 def _result_fingerprint(run: Run, case: Case) -> str:
-    """Return a digest of the machine and the target's version; another target's version is not in it."""
+    """Return a digest of the machine and of the version of this case's target."""
     info = run.target_info.get(case.target)
     known = f"{run.environment.fingerprint} {info.digest if info else ''}"
     return hashlib.sha256(known.encode()).hexdigest()[:12]
@@ -457,7 +457,7 @@ def _exclusive_lock(folder: Path) -> Iterator[None]:
             is_ours = path.exists() and os.path.samestat(os.fstat(lock.fileno()), path.stat())
         except OSError:
             is_ours = False
-        if not is_ours:  # or its owner has just finished and deleted the file that we locked
+        if not is_ours:  # another process holds the lock, or has just deleted the file that we locked
             raise BenchmarkError(f"run {folder.name} is in progress in another process")
         try:
             yield

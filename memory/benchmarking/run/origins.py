@@ -24,7 +24,7 @@ def source_paths(cases: Sequence[Case], targets: Iterable[str]) -> dict[str, lis
     """Return the code that a run depends on, by name: benchmark files, targets, current folder, membench.
 
     Args:
-        cases: their user's files are the benchmarks.
+        cases: their `source` files are the benchmark files.
         targets: the names of the targets, as `--target` takes them.
     """
     found: dict[str, list[Path]] = {}

@@ -63,7 +63,7 @@ def _parameters(
         **overrides,
     }
     try:
-        # As the worker gets them, and as the run's files hold them.
+        # Convert the values as they are sent to the worker and written to the run's files.
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(params))
     except (TypeError, ValueError) as problem:
         raise InvalidBenchmarkConfig(

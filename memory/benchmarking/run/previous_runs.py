@@ -31,7 +31,7 @@ def _newest_runs(output_dir: Path) -> Iterator[tuple[Path, Run]]:
 
 
 class Estimator:
-    """Estimates how many seconds a round takes: from the newest run of the case, else from our machine.
+    """Estimates how many seconds a round takes: from the newest run of the case, else as declared.
 
     Args:
         output_dir: The folder that has the runs.
@@ -63,7 +63,7 @@ class SincePrevious:
     metrics: dict[str, MetricVerdict]
     """By path."""
     target_changes: tuple[str, ...] = ()
-    """In what the target's version differs from that of the previous run."""
+    """How the target's version differs from that of the previous run."""
 
 
 def verdicts_since_previous(

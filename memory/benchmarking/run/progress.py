@@ -72,7 +72,7 @@ class _Progress(Listener):
             if left <= 0:
                 continue
             measured = self._seconds.get(key)
-            if measured:  # beside the other workers
+            if measured:  # these times include the load of the other workers
                 total += left * sum(measured) / len(measured) / self.workers
                 continue
             alone = self._estimator.seconds(self._cases[key])

@@ -112,7 +112,7 @@ def _target_name(run: Run, target: str) -> str:
 def _since_previous(
     folder: Path, run: Run, results: Sequence[Result]
 ) -> tuple[dict[CaseKey, SincePrevious], list[str]]:
-    """Return the verdicts on each case, and why there are none."""
+    """Return the verdicts on each case, and a message if there are none because of an error."""
     try:
         return verdicts_since_previous(folder, run, results), []
     except BenchmarkError as problem:  # The stored noise is damaged. The run itself is not.

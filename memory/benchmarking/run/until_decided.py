@@ -1,8 +1,8 @@
 """More rounds for what a comparison with a baseline leaves undecided, until it is decided or time is up.
 
-Each look doubles the rounds of the benchmarks that have an undecided metric. Who looks more than once, and
-stops at the first finding, finds too much. So the run stores how often it was compared (`Run.looks`), and
-every comparison of it divides the chance of a false alarm by that number.
+Each look doubles the rounds of the benchmarks that have an undecided metric. To look
+several times and stop at the first finding causes too many false alarms. So the run stores how often it was
+compared (`Run.looks`), and every comparison of it divides the chance of a false alarm by that number.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class UntilDecided:
 
     Args:
         baseline: folder of the run to compare with
-        budget_seconds: no round starts later than this, from the first look on
+        budget_seconds: no round starts later than this many seconds after the first look
         thresholds: those of the comparison
         allow_missing: patterns of what the run may lack
     """
@@ -46,7 +46,7 @@ class UntilDecided:
         self.judged = 0
 
     def __call__(self, folder: Path, run: Run) -> list[Case]:
-        """Return the cases to measure for as many rounds again; empty if it is enough."""
+        """Return the cases whose rounds to double; empty if no more rounds are needed."""
         if self._deadline is None:
             self._deadline = time.monotonic() + self._budget
         found = compare_runs(

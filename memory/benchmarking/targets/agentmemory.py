@@ -86,7 +86,7 @@ class AgentMemoryTarget(Target):
         )
 
     def add_one(self, item: Item, place: str | None = None) -> str:
-        # Not shared with `add`: a call in between would be measured too.
+        # This repeats code of `add`: a shared helper would add a call to the measured time.
         return self.memory.add(
             item.agent_id,
             item.content,

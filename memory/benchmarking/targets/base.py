@@ -94,7 +94,7 @@ class Kept:
     content_bytes: int
     """All contents together, without keys and indexes."""
     forms: tuple[VectorForm, ...]
-    """Every form that is kept, the smallest first; their bytes add up."""
+    """Every form that is kept, the smallest first. The total size is the sum of their bytes."""
 
 
 @dataclass(frozen=True)
@@ -129,9 +129,9 @@ class Settings:
     """How to configure the system; only targets with `transitions` receive one."""
 
     limits: Mapping[str, int] = field(default_factory=dict)
-    """Tier to the most memories an agent may have there; no limit for other tiers."""
+    """By tier: the most memories that an agent may have in it. Other tiers have no limit."""
     ages: Mapping[str, float] = field(default_factory=dict)
-    """Tier to the seconds after which a memory leaves it; other tiers have no such age."""
+    """By tier: the seconds after which a memory leaves it. Memories do not leave other tiers by age."""
     clock: Any = None
     """An object with `now()` that the benchmark controls; None for the system's own clock."""
     background: bool = False

@@ -1,6 +1,6 @@
 """Runs rounds on this machine, each in a fresh interpreter.
 
-Whatever a round does (crash, hang, use too much memory, leave processes behind, send rubbish), only that
+Whatever a round does (crash, hang, use too much memory, leave processes behind, send garbage), only that
 round is lost: each has its own supervisor, log and scratch folder, and all of these are gone when it has
 ended. `supervisor.py` ends the processes that a round started, also when this process is killed.
 """
@@ -35,7 +35,7 @@ from memory.benchmarking.run.worker import EXIT_EXCEPTION
 _TICK_SECONDS = 0.25
 """How often time and memory limits are checked while no events arrive."""
 _TREE_SECONDS = 1.0
-"""How often new child processes are looked for while a round runs. It takes milliseconds, so not always."""
+"""How often new child processes are looked for while a round runs. A look takes milliseconds."""
 _STOP_SECONDS = supervisor.KILL_SECONDS + 5
 """How long a supervisor may take to end a round. One that takes longer was stopped, and is killed."""
 _REPLY_SECONDS = 10.0
@@ -57,7 +57,7 @@ _THREAD_SETTINGS = (
     "NUMEXPR_NUM_THREADS",
     "RAYON_NUM_THREADS",
 )
-"""Set to 1: the threads of a matrix product must not depend on what else is running."""
+"""Variables that are set to 1: the number of threads must not depend on what else is running."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class _Running:
     started_at: float
     """Seconds since 1970."""
     started: float
-    """By `perf_counter`, as the deadline."""
+    """The start by `perf_counter`; the deadline uses the same clock."""
     deadline: float
     pending: bytes = b""
     """The beginning of an event whose end has not arrived."""
@@ -386,7 +386,7 @@ def _read_report(running: _Running) -> _Report | None:
     try:
         return msgspec.json.decode(running.control.recv(65536), type=_Report)
     except (OSError, msgspec.MsgspecError):
-        # Its death killed the round's process. The others have the round's scratch folder as TMPDIR.
+        # The round's process ends with its supervisor. Its children have the scratch folder as TMPDIR.
         _end_marked(running.job.scratch)
         return None
 

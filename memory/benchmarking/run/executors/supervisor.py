@@ -59,7 +59,7 @@ class Supervisor:
             os.set_blocking(end, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, *_STOP_SIGNALS):
-            signal.signal(number, lambda number, frame: None)  # the byte in the pipe is what counts
+            signal.signal(number, lambda number, frame: None)  # the byte in the pipe wakes `_wait`
         self._poll = select.poll()
         self._poll.register(self._woken, select.POLLIN)
         self._poll.register(control, select.POLLIN)
@@ -97,10 +97,10 @@ class Supervisor:
 
     def _wait(self, seconds: float | None) -> None:
         """Wait until a child ends, or until this process has to stop."""
-        # At least a millisecond: poll(0) would turn a short rest into a busy loop.
+        # At least a millisecond: with a short remaining time, poll(0) would be a busy loop.
         ready = self._poll.poll(None if seconds is None else max(1, round(seconds * 1000)))
         for descriptor, _ in ready:
-            if descriptor == self._control:  # nothing is ever sent on it: it was closed
+            if descriptor == self._control:  # the executor never sends anything, so it has closed it
                 self._stopping = True
                 self._poll.unregister(self._control)
             else:
@@ -152,7 +152,7 @@ def _execute(command: Sequence[str], parent: int, failure: int) -> NoReturn:
         _set_process_option(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(_EXIT_NOT_STARTED)
-        for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and exec keeps that
+        for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores these, and exec would keep that
             if hasattr(signal, name):
                 signal.signal(getattr(signal, name), signal.SIG_DFL)
         os.execvp(command[0], list(command))
