@@ -169,7 +169,7 @@ class Bench:
 
     @contextmanager
     def target_folder(self, sample: Sequence[Item] = ()) -> Iterator[Path]:
-        """Make a folder for the target, gone afterwards; with a sample, it holds a settled, empty store."""
+        """Make a temporary folder for the target; with a sample, it holds a settled, empty store."""
         with self.folder() as folder:
             if sample and self.capabilities.persistence:
                 shutil.copytree(self._settled_on(sample), folder, dirs_exist_ok=True)
@@ -268,7 +268,7 @@ class Bench:
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
-        """Make an empty folder that is gone afterwards."""
+        """Make an empty folder and delete it afterwards."""
         folder = Path(tempfile.mkdtemp(prefix="membench-", dir=self._scratch))
         try:
             yield folder
@@ -298,7 +298,7 @@ class Bench:
         before_block: Callable[[], object] | None = None,
         label: str = "",
     ) -> Timing:
-        """Time an operation. A benchmark measures all its times by this. See docs/measuring.md.
+        """Time an operation. A benchmark measures all its times with this method. See docs/measuring.md.
 
         Args:
             operation: called without arguments, or with the next of `items`.

@@ -31,7 +31,7 @@ class BenchmarkError(AgentMemoryError):
     """Base class of all errors of the benchmark. Its text is one line that a terminal can show."""
 
     def __str__(self) -> str:
-        # A message may quote a name from a foreign folder; that must not move the cursor or set colours.
+        # A message may quote any file name; its control characters must not move the cursor or set colours.
         return "".join(letter if letter.isprintable() else "�" for letter in super().__str__())
 
 

@@ -46,7 +46,7 @@ _CALLS_PER_BLOCK = 100
 
 EntriesCreated = int | Callable[[], int]
 """How many entries all timed calls create together: a number, or a function that counts the entries.
-The function is called before the first timed call and after the last one."""
+The function is called before each block of timed calls and after the last one."""
 
 
 def _now() -> str:

@@ -1,8 +1,7 @@
 """What a figure means (its unit, and which direction is better), and what a benchmark declares.
 
 Unit and direction follow from the metric's name. A benchmark declares the unit and direction of
-the other metrics.
-A metric without a direction is shown, but never called better or worse.
+the other metrics. A metric without a direction is shown, but never called better or worse.
 """
 
 from __future__ import annotations

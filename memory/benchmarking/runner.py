@@ -70,7 +70,7 @@ class FinishedRun(Mapping[str, list[Path]]):
         return len({ref.category for ref in self.run.results})
 
     def __bool__(self) -> bool:
-        return True  # also without any result
+        return True  # even if the run has no result
 
 
 class BenchmarkRunner(FunctionSuite):
@@ -236,7 +236,7 @@ class BenchmarkRunner(FunctionSuite):
             cases: as `plan` returns them.
             workers: how many rounds run at the same time; the runner's own by default.
 
-        Raises `NothingMeasured` if no round gave a figure, unless all benchmarks succeeded without any.
+        Raises `NothingMeasured` if no round gave a figure, unless every round succeeded and returned none.
         """
         return self._execute(
             *new_run(self.config, cases, workers=workers or self.workers, command=self.command)

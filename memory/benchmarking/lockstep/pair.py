@@ -128,7 +128,7 @@ def run_pair(
 
 
 def _is_possible(proposal: TimingProposal | None) -> bool:
-    """Return whether a proposal is valid: a benchmark itself may have written nonsense to the pipe."""
+    """Return whether a proposal is valid: a benchmark itself may have written to the pipe."""
     if proposal is None:
         return True
     return (

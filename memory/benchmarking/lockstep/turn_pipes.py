@@ -72,7 +72,7 @@ class PipeTurnControl:
             self._turns_left = self._turns_left[self._turns_left.index(side) :]
 
     def _stop(self, proposal: TimingProposal | None = None) -> Schedule | None:
-        """Report a stop to the parent; return its answer when it lets this side continue."""
+        """Report a stop to the parent; wait for the parent's answer and return it."""
         self._send(event="stop", proposal=proposal)
         answer: Any = json.loads(self._answers.readline())
         return None if answer is None else msgspec.convert(answer, type=Schedule)

@@ -1,4 +1,4 @@
-"""Did it get slower? From two sets of measurements to a verdict for each metric.
+"""Decide whether code became slower: from two sets of measurements to a verdict for each metric.
 
 rounds or pairs ─▶ Evidence ─▶ decide ─▶ MetricVerdict ─▶ Comparison ─▶ text, JSON, markdown, JUnit, GitHub
 """

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 SHORTEST = 3
-"""The fewest points on either side of a step: one or two odd runs are not a change."""
+"""The fewest points on either side of a step: one or two unusual runs are not a change."""
 _REACH = 60
 """The most points that are used on either side of a step."""
 _POINTS_A_STEP = 8
-"""At most one step is proposed for this many points."""
+"""The series gets one proposed step for this many points, and at least one."""
 _LARGEST_PHI = 0.9
 """The largest correlation that is assumed for the series."""
 _LARGEST_FITTED_PHI = 0.95

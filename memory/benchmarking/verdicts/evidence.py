@@ -207,7 +207,7 @@ def _settled(
 
 
 def _is_lost_in_rounds(before: Result, old: Figure | None, now: Result, new: Figure | None) -> bool:
-    """Whether the base has a figure in every round, and the current run in some rounds only."""
+    """Whether the base has a figure in every round, but the current run only in some rounds."""
     if old is None or new is None or not new.rounds:
         return False
     return len(old.rounds) >= _rounds(before) and len(new.rounds) < _rounds(now)

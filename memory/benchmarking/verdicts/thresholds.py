@@ -11,11 +11,11 @@ from memory.benchmarking.verdicts.patterns import fits
 from memory.benchmarking.verdicts.records import Scale
 
 STORED_THRESHOLD = 0.1
-"""A share: two runs of identical code rarely differ by more than 10 %."""
+"""The threshold for stored runs, as a share: runs of identical code rarely differ by more than 10 %."""
 LOCKSTEP_THRESHOLD = 0.03
-"""A share: `membench ab` finds 5 % in nearly all comparisons."""
+"""The threshold of `membench ab`, as a share: it finds 5 % in nearly all comparisons."""
 QUALITY_THRESHOLD = 0.01
-"""Points of recall and other shares."""
+"""The threshold of recall and other shares, in points."""
 
 
 @dataclass(frozen=True)
