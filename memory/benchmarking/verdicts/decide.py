@@ -167,7 +167,7 @@ def _bounds(each: Evidence, thresholds: Thresholds, noise: NoiseFloor) -> _Bound
 
 
 def _chance(each: Evidence, shift: float) -> float | None:
-    """Return the two-sided p-value of the effect, if noise alone can have an effect of up to `shift`."""
+    """Return the two-sided p-value of the effect. Null hypothesis: the true effect is at most `shift`."""
     if not each.is_tested:
         return None
     assert each.log_ratio is not None

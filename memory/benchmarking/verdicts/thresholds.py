@@ -13,7 +13,7 @@ from memory.benchmarking.verdicts.records import Scale
 STORED_THRESHOLD = 0.1
 """The threshold for stored runs, as a share: runs of identical code rarely differ by more than 10 %."""
 LOCKSTEP_THRESHOLD = 0.03
-"""The threshold of `membench ab`, as a share: it finds 5 % in nearly all comparisons."""
+"""The threshold of `membench ab`, as a share: with 3 %, nearly all changes of 5 % are found."""
 QUALITY_THRESHOLD = 0.01
 """The threshold of recall and other shares, in points."""
 
