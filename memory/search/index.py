@@ -32,7 +32,7 @@ _UNKNOWN_VERSION = 1
 """A version that always makes `catch_up` read the state: odd versions mean a write in progress."""
 _RELOAD_SHARE = 8
 """The index is read again when more than 1/8 of its positions are deleted: a bound on wasted RAM."""
-_RELOAD_MIN = 64  # … but not for fewer deleted memories than this: reading costs more than they do
+_RELOAD_MIN = 64  # … but not for fewer deleted memories than this: reading again costs more than that RAM
 _OBSERVED_TOGETHER = 16
 """Memories that `Conversations` observes in one step: one by one would slow down each small write."""
 _MEASURE_EVERY = 128
@@ -143,8 +143,8 @@ class AgentIndex:
         self._version = version  # the one before reading, so that a later commit is not missed
 
     def _append_own_rows(self, state: AgentState) -> bool:
-        """Append the rows up to `state` without reading the file. Return False if that is impossible:
-        if anything else has changed than rows that this process has added."""
+        """Append the rows up to `state` without reading the file. Return False if that is impossible,
+        because something else has changed than rows that this process has added."""
         seen = self._state
         if seen is _NOT_LOADED or state.last_change != seen.last_change or state.last_seq < seen.last_seq:
             return False

@@ -149,7 +149,7 @@ def _cosines(index: AgentIndex, query: Floats) -> Floats:
 def _on_one_scale(scores: Floats, living: NDArray[np.bool_] | None) -> Floats:
     """Scale the scores so that the average memory has 0 and the mean of the best ones is 1.
 
-    Deleted memories get 0, so that their neighbours neither gain nor lose by them.
+    Deleted memories get 0, so that they do not change the scores of their neighbours.
     """
     counted = scores if living is None else scores[living]
     count = len(counted)

@@ -205,7 +205,7 @@ class Connections:
                 self.raise_translated(problem)
             finally:
                 connection.is_free = True
-            # An immutable connection takes no locks. What it read counts only if nobody wrote meanwhile.
+            # An immutable connection takes no locks. Its result is valid only if nobody wrote meanwhile.
             if state.live or self._read_only_state() == state:
                 return result
 
@@ -469,9 +469,9 @@ class Connections:
     def _uri_options(self) -> str:
         """Return how SQLite opens the file.
 
-        SQLite creates the files -wal and -shm for readers too. A read-only memory must not: it would leave
-        files that belong to another user, and the owner could not write them. So it reads through a log
-        that a writer has opened, and without one it declares the file immutable."""
+        SQLite creates the files -wal and -shm for readers too. A read-only memory must not create them:
+        they would belong to the reader's user, and the owner of the database could not write them. So the
+        memory reads through a log that a writer has opened. Without one, it declares the file immutable."""
         if not self.read_only:
             return f"mode={self._mode}"
         return "mode=ro&readonly_shm=1" if self._read_only_state().live else "mode=ro&immutable=1"

@@ -131,7 +131,7 @@ def _source(name: str, paths: Sequence[Path], scratch: Path) -> Source:
 
 
 def _all_but(top: Path, results: Path) -> list[str]:
-    """Return the arguments for all of a repository without the folder of the results."""
+    """Return the git arguments that select a repository without the folder of the results."""
     inside = results != top and results.is_relative_to(top)
     return [":(top)", *([f":(top,exclude){results.relative_to(top)}"] if inside else [])]
 

@@ -71,7 +71,7 @@ def verdicts_since_previous(
 ) -> dict[CaseKey, SincePrevious]:
     """Compare a run with the newest previous run of each of its cases on the same fingerprint.
 
-    All cases are one comparison, by the rules of `membench compare`. `results` are in the order of
+    All cases form one comparison, with the rules of `membench compare`. `results` are in the order of
     `run.results`. Cases without a previous run are left out.
     """
     current = {_key(ref): (ref, result) for ref, result in zip(run.results, results, strict=True)}

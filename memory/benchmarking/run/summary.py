@@ -103,7 +103,7 @@ def _name(run: Run, ref: ResultRef) -> str:
 
 
 def _target_name(run: Run, target: str) -> str:
-    """Return the name that the target's class has, if no other target of the run has it too."""
+    """Return the name of the target's class if it is unique in the run; else the given name."""
     names = [info.name for info in run.target_info.values()]
     info = run.target_info.get(target)
     return info.name if info is not None and names.count(info.name) == 1 else target
@@ -115,7 +115,7 @@ def _since_previous(
     """Return the verdicts on each case, and a message if there are none because of an error."""
     try:
         return verdicts_since_previous(folder, run, results), []
-    except BenchmarkError as problem:  # The stored noise is damaged. The run itself is not.
+    except BenchmarkError as problem:  # The stored noise measurements are damaged.
         return {}, [f"not compared with the previous run: {problem}"]
 
 

@@ -1,4 +1,4 @@
-"""AgentMemory with its default settings, but without background maintenance; in both durabilities.
+"""AgentMemory with its default settings, but without background maintenance; in both durability classes.
 
 Benchmarks of one tier need memories to stay in it; the benchmarks of transitions move them on purpose.
 """
