@@ -696,7 +696,7 @@ def test_a_process_reads_with_codecs_that_another_has_fitted(
     before = there.ask('[hit.id for hit in memory.search("ann", "memory 77", k=3)]')
     here.force_consolidation()
     here.add_many({"agent_id": "ann", "content": text, "tier": "ltm"} for text in texts[:10])
-    assert here.get_memory_statistics()["codecs"]["ltm"] == "pq"
+    assert here.get_memory_statistics()["codecs"]["ltm"] == "centred"
     assert there.ask('[memory.get("ann", str(n)).content for n in range(2_500)]') == texts
     assert there.ask('[hit.id for hit in memory.search("ann", "memory 77", k=3)]') == before
     assert there.ask('memory.update("ann", "7", metadata={"by": "there"})')
