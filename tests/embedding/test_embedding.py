@@ -428,7 +428,7 @@ def test_the_default_codec_fits_vectors_of_another_dimension(open_memory: Open, 
     texts = [f"word{number} word{number + 1} the end" for number in range(2000)]
     ids = memory.add_many([{"agent_id": "ann", "content": text} for text in texts])
     memory.maintain()
-    assert memory.get_encoder("ltm").name == "pq"
+    assert memory.get_encoder("ltm").name == "centred"
     memory.force_consolidation()
     assert memory.search("ann", texts[77], 1)[0].id == ids[77]
     memory.drop_caches()

@@ -931,7 +931,9 @@ def test_a_conversation_without_sessions_gets_context_because_it_coheres(open_me
 def test_function_words_count_half(open_memory: Open) -> None:
     memory = open_memory(embedder=small_embedder())
     memory.add_many([{"agent_id": "ann", "content": text} for text in ("talk about falcon", "one", "two")])
-    with memory._searcher._index("ann") as index:
+    index = memory._indexes.index("ann")
+    with index.lock:
+        index.catch_up()
         matches = WordMatches(index, words_of("What do we know about the falcon"))
     assert matches.idf("about") == pytest.approx(matches.idf("falcon") / 2)
     assert matches.idf("Know") == pytest.approx(matches.idf("heron") / 2)  # both are in no memory

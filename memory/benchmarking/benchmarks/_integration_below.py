@@ -22,7 +22,8 @@ class Below:
     def __init__(self, memory: AgentMemorySystem) -> None:
         self._intake = memory._intake
         self._store = memory._store
-        self._codecs = memory._codecs
+        # Version 0.1, which `membench ab` may measure, had them under another name.
+        self._codecs: Any = getattr(memory, "_codecs", None) or vars(memory)["_forms"]
         self._indexes = memory._indexes
 
     def rows(self, agent: str, contents: Sequence[Any]) -> list[Row]:

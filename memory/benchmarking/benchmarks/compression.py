@@ -155,7 +155,9 @@ def _tiers(
 
 
 def _stored(bench: Bench, target: Target, place: str, agent: str, contents: Sequence[Any]) -> Kept:
-    return target.kept(agent, _add(bench, target, place, [Item(agent, content) for content in contents]))
+    ids = _add(bench, target, place, [Item(agent, content) for content in contents])
+    target.maintain()  # a tier may encode new memories in its own form only then
+    return target.kept(agent, ids)
 
 
 def _add(bench: Bench, target: Target, place: str, items: Sequence[Item]) -> list[str]:

@@ -141,6 +141,11 @@ class AgentMemoryTarget(Target):
             for entry in self.memory.get_many(agent_id, ids)
         ]
 
+    @property
+    def _codecs(self) -> Any:
+        """The codecs of the open memory; version 0.1 had them under another name (`membench ab`)."""
+        return getattr(self.memory, "_codecs", None) or vars(self.memory)["_forms"]
+
     def kept(self, agent_id: str, ids: Sequence[str]) -> Kept:
         system, id_set = self.memory, set(ids)
         by_id = {row.id: row for row in system._store.all_rows(agent_id) if row.id in id_set}
@@ -153,7 +158,7 @@ class AgentMemoryTarget(Target):
             VectorForm(
                 system.get_encoder(rows[0].tier.label).name,
                 sum(len(row.vector) for row in rows) / len(rows),
-                system._codecs.to_float32(coarse),
+                self._codecs.to_float32(coarse),
             )
         ]
         if all(row.fine is not None for row in rows):
@@ -162,13 +167,13 @@ class AgentMemoryTarget(Target):
                 VectorForm(
                     "int8",
                     sum(len(row.fine or b"") for row in rows) / len(rows),
-                    system._codecs.to_float32(fine),
+                    self._codecs.to_float32(fine),
                 )
             )
         return Kept(content_bytes, tuple(forms))
 
     def coding(self, place: str) -> Coding:
-        forms, tier = self.memory._codecs, Tier.parse(place)
+        forms, tier = self._codecs, Tier.parse(place)
         return Coding(
             encode_content=lambda content: forms.body_for(tier, encode_body(content, {})),
             decode_content=lambda encoded: decode_body(forms.raw_body(*encoded))[0],

@@ -266,7 +266,8 @@ def with_rounds(path: Path, factor: float) -> None:
     for name, figure in result.metrics.items():
         value = factor * figure.value
         rounds = [value, 1.01 * value, 0.99 * value]
-        result.metrics[name] = msgspec.structs.replace(figure, value=value, rounds=rounds)
+        steady = rounds if figure.steady else []
+        result.metrics[name] = msgspec.structs.replace(figure, value=value, rounds=rounds, steady=steady)
     path.write_bytes(encode_json(result))
 
 
