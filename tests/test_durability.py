@@ -249,7 +249,10 @@ def test_a_killed_writer_loses_nothing_it_acknowledged(
     rng = random.Random(SEED)
     model: Model = {}
     acknowledged, given_back, tiers = 0, 0, set()
-    for number in range(ROUNDS):
+    for number in range(3 * ROUNDS):
+        # On a busy machine the maintenance thread may return no page in the first rounds.
+        if number >= ROUNDS and given_back:
+            break
         noted = killer.after_lines(SEED + number, rng.choice([2, 5, 20, 60, 150]) + rng.randrange(10))
         assert is_intact(path), f"round {number} of seed {SEED}"
         with open_small(path=path) as memory:
