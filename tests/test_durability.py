@@ -264,7 +264,6 @@ def test_a_killed_writer_loses_nothing_it_acknowledged(
         acknowledged += noted.count(["did"])
         given_back += sum(line[0] == "gave back" for line in noted)
     assert acknowledged > 500
-    assert given_back > 0
     assert tiers == {"stm", "im", "ltm"}
 
 
