@@ -21,16 +21,19 @@ from typing import TYPE_CHECKING, Any
 from memory.benchmarking.errors import LostWrites
 from memory.benchmarking.measure.timing import Timing, time_calls
 from memory.benchmarking.model.paths import NotAvailable
-from memory.benchmarking.targets import DEFAULT, load_target
+from memory.benchmarking.targets import DEFAULT, load_target, make_target
 
 if TYPE_CHECKING:
     from memory.benchmarking.measure.turn_control import TurnControl
     from memory.benchmarking.model.records import AnsweredQuestion
     from memory.benchmarking.targets.base import Capabilities, Item, Settings, Target
+    from memory.embedding import ContentEmbedder
 
 
 _READ_BACK = 200
 """The most memories that are read back to check one store."""
+_HITS_READ_BACK = 10
+"""Where a system can't read by id, a memory has to be among so many hits of a search for its content."""
 _BATCH = 1000
 """How many memories `Bench.store` passes to the target at a time."""
 
@@ -97,10 +100,13 @@ class Acknowledged:
             by_agent.setdefault(agent, []).append((id_, content))
         missing = changed = 0
         for agent, memories in by_agent.items():
-            answers = target.get(agent, [id_ for id_, _ in memories])
+            if target.capabilities.get:
+                answers = target.get(agent, [id_ for id_, _ in memories])
+            else:
+                answers = [_found_by_search(target, agent, *memory) for memory in memories]
             for (_, content), answer in zip(memories, answers, strict=True):
                 missing += answer is None
-                changed += answer is not None and answer != content
+                changed += answer is not None and answer != content and target.capabilities.exact
         if missing or changed:
             lost = [f"{missing:,} missing"] * bool(missing) + [f"{changed:,} changed"] * bool(changed)
             raise LostWrites(
@@ -110,11 +116,18 @@ class Acknowledged:
             )
 
 
+def _found_by_search(target: Target, agent: str, id_: str, content: Any) -> Any:
+    """Return the content that a search for `content` finds under this id; None if it does not find it."""
+    hits = target.search(agent, content, _HITS_READ_BACK)
+    return next((hit.content for hit in hits if hit.id == id_), None)
+
+
 class Bench:
     """The environment of one round. `Bench()` is enough to call a benchmark by hand.
 
     Args:
         target: name of the target under test, as `--target` takes it.
+        embedder: for all vectors of the round; None for the default one.
         seed: for the data and the order of calls; each round has another.
         seconds: about how long one timing measures, unless the benchmark fixes the number of calls.
         scratch: folder for stores and files; the system's folder for temporary files by default.
@@ -126,6 +139,7 @@ class Bench:
         self,
         *,
         target: str = DEFAULT,
+        embedder: ContentEmbedder | None = None,
         seed: int = 0,
         seconds: float = 0.2,
         scratch: Path | None = None,
@@ -133,6 +147,7 @@ class Bench:
         turn_control: TurnControl | None = None,
     ) -> None:
         self.target_name = target
+        self.embedder = embedder
         self.seed = seed
         self.seconds = seconds
         self._scratch = scratch
@@ -211,7 +226,7 @@ class Bench:
                 again.close()
 
     def _opened(self, folder: Path, settings: Settings | None) -> Target:
-        target = load_target(self.target_name)()
+        target = make_target(self.target_name, self.embedder)
         if settings is None:
             target.open(folder)
         else:

@@ -9,12 +9,17 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from memory.benchmarking.errors import BrokenBenchmark, UnknownName, nearest
+from memory.benchmarking.errors import BrokenBenchmark, InvalidBenchmarkConfig, UnknownName, nearest
 from memory.benchmarking.model.user_files import cause_of, load_file
 from memory.benchmarking.targets.base import Capabilities as Capabilities
 from memory.benchmarking.targets.base import Item as Item
 from memory.benchmarking.targets.base import Target as Target
+from memory.benchmarking.targets.spelling import parse_target
+
+if TYPE_CHECKING:
+    from memory.embedding import ContentEmbedder
 
 GROUP = "agentmemory.targets"
 DEFAULT = "agentmemory"
@@ -38,8 +43,30 @@ def _installed() -> dict[str, str]:
     return {point.name: point.value for point in entry_points(group=GROUP)}
 
 
-def load_target(name: str) -> type[Target]:
+def make_target(text: str, embedder: ContentEmbedder | None = None) -> Target:
+    """Return a new target, not open yet.
+
+    Args:
+        text: as written after `--target`: NAME, NAME@VERSION, NAME=ADDRESS, or a location.
+        embedder: the run's embedder; None for the default one.
+    """
+    target = load_target(text)()
+    target.address = parse_target(text).address
+    if embedder is not None:
+        target.embedder = embedder
+    return target
+
+
+def load_target(text: str) -> type[Target]:
     """Return a target's class by its name, by `file.py:Class` or by `package.module:Class`."""
+    spelling = parse_target(text)
+    kind = _load(spelling.name)
+    if spelling.address and not kind.address_form:
+        raise InvalidBenchmarkConfig(f"--target {text}: {spelling.name} takes no address")
+    return kind
+
+
+def _load(name: str) -> type[Target]:
     location = _BUILT_IN.get(name)
     if location is None and ":" not in name:
         location = f"{name}:" if name.endswith(".py") else _installed().get(name)

@@ -40,6 +40,7 @@ class AgentMemoryTarget(Target):
     name = "agentmemory"
     capabilities = Capabilities(
         tiers=("stm", "im", "ltm"),
+        search_by="both",
         transitions=True,
         compression=True,
         forms=True,
@@ -62,7 +63,7 @@ class AgentMemoryTarget(Target):
         config.ltm_config.memory_limit = settings.limits.get("ltm")
         config.stm_config.ttl_seconds = settings.ages.get("stm")
         config.im_config.ttl_seconds = settings.ages.get("im")
-        self.memory = AgentMemorySystem(config, clock=settings.clock)
+        self.memory = AgentMemorySystem(config, embedder=self.embedder.embedder, clock=settings.clock)
         self._opened = (folder, settings)
 
     def close(self) -> None:

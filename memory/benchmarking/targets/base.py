@@ -2,8 +2,13 @@
 
 Required: `open`, `close`, `add`, `get`, `search`, `delete`, `delete_all`, `count`. Everything else is
 optional; `capabilities` declares what the system has. A benchmark that needs more than that reports `n/a`
-with the reason, never 0. tests/benchmarking/support/target_conformance.py tests these promises.
+with the reason, never 0. `membench targets check` tests these promises.
 
+Import the system inside the methods, not at the top of the module: `membench targets` reads the class also
+where the system is not installed.
+
+- Vectors: `self.embed` returns the vectors of contents and queries, from the embedder of the run. All
+  systems get the same vectors. A system that embeds by itself gets `self.embed_texts` as its function.
 - Agents: every memory belongs to an agent. A call for one agent never sees or changes another agent's.
 - Ids: the target chooses them, as text. No id is used twice in one store, also after a restart.
 - Acknowledged: `add` has returned. From then on `get` returns the memory, and it survives what
@@ -12,7 +17,8 @@ with the reason, never 0. tests/benchmarking/support/target_conformance.py tests
 - Searchable: at the latest when `flush` has returned.
 - Places: the tiers of a system with tiers, else the single place "store".
 - Errors: raise `NotSupported` for what the system can't do; let any other exception through. An unknown
-  id is no error: `get` returns None for it, and `delete` does not count it.
+  id is no error: `get` returns None for it, and `delete` does not count it. The same id twice is no error
+  either: `get` returns its content twice, and `delete` counts it once.
 """
 
 from __future__ import annotations
@@ -29,8 +35,14 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from memory.embedding import ContentEmbedder
+
 WHOLE = "store"
 """The single place of a system without tiers."""
+
+SearchBy = Literal["words", "vector", "both"]
+"""What a text search compares: the words, the meaning (vectors), or both in one ranking."""
+SEARCHES: tuple[SearchBy, ...] = ("words", "vector", "both")
 
 Durability = Literal["ram", "process", "machine"]
 """What an acknowledged write survives: nothing, the end of the process, or the end of the machine."""
@@ -144,8 +156,16 @@ class Capabilities:
 
     tiers: tuple[str, ...] = ()
     """Tiers that can be written to by name; empty for a system without tiers."""
-    search: bool = True
-    """`search` finds memories by meaning or words."""
+    search_by: SearchBy | None = "vector"
+    """What `search` compares; None for a system that can't search. It is shown beside search figures."""
+    max_k: int | None = None
+    """The most hits of one search; None for no limit."""
+    delayed_search: bool = False
+    """`search` may miss a new memory until `flush` has returned; the delay is measured."""
+    get: bool = True
+    """Reads memories by id. Without it, `get` raises NotSupported, and `search` is used to read back."""
+    exact: bool = True
+    """Contents come back as they were stored. False for a system that rewrites them."""
     update: bool = True
     """Has `update`."""
     persistence: bool = True
@@ -170,7 +190,7 @@ class Capabilities:
     processes: bool = False
     """Several processes may open the same folder; each sees at once what another one stored."""
     vector_queries: bool = False
-    """Has `search_vector`, for vectors of the common embedder (`memory.embedding`)."""
+    """Has `search_vector`, for vectors of the run's embedder (`Target.embed`)."""
 
     def __post_init__(self) -> None:
         if self.durability is None:
@@ -179,11 +199,20 @@ class Capabilities:
             raise BrokenBenchmark(
                 f"durability is {self.durability!r}: use {', '.join(map(repr, DURABILITIES))} or None"
             )
+        if self.search_by is not None and self.search_by not in SEARCHES:
+            raise BrokenBenchmark(
+                f"search_by is {self.search_by!r}: use {', '.join(map(repr, SEARCHES))} or None"
+            )
         if self.durability != "ram" and not self.persistence:
             raise BrokenBenchmark(
                 f"durability is {self.durability!r}, but persistence is False: "
                 "writes that survive the process need persistence=True"
             )
+
+    @property
+    def search(self) -> bool:
+        """Whether the system can search at all."""
+        return self.search_by is not None
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -201,11 +230,57 @@ class Target(ABC):
     name: ClassVar[str]
     """The name in results and messages."""
     capabilities: ClassVar[Capabilities] = Capabilities()
-    distributions: ClassVar[tuple[str, ...]] = ()
-    """The installed packages that make up the system, as pip names them: `("chromadb",)`.
+    requirements: ClassVar[tuple[str, ...]] = ()
+    """What `membench targets install` installs, as pip takes it: `("chromadb>=1.0",)`.
 
-    A run records their versions. The package that has the target's module is always recorded.
+    The first one is the system itself: `name@1.2.3` installs that version of it.
     """
+    npm_requirements: ClassVar[tuple[str, ...]] = ()
+    """The same for packages of npm, installed into `node_modules` of the target's environment."""
+    distributions: ClassVar[tuple[str, ...]] = ()
+    """The installed packages whose versions a run records; those of `requirements` by default.
+
+    The package that has the target's module is always recorded.
+    """
+    limits: ClassVar[str] = ""
+    """What users should know before they choose the system: one or two sentences for `membench targets`."""
+    address_form: ClassVar[str] = ""
+    """What `--target NAME=ADDRESS` takes, such as "postgresql://…"; empty for a target without address."""
+
+    address: str = ""
+    """What stood behind `=` in `--target NAME=ADDRESS`; set before `open`. Results record it."""
+    _embedder: ContentEmbedder | None = None
+
+    # -- vectors, for subclasses to call ------------------------------------------------------
+
+    @property
+    def embedder(self) -> ContentEmbedder:
+        """The embedder of the run, the default one unless `--embedder` names another."""
+        if self._embedder is None:
+            from memory.embedding import ContentEmbedder, WordLlamaEmbedder  # loads NumPy
+
+            self._embedder = ContentEmbedder(WordLlamaEmbedder())
+        return self._embedder
+
+    @embedder.setter
+    def embedder(self, embedder: ContentEmbedder) -> None:
+        self._embedder = embedder
+
+    @property
+    def dimensions(self) -> int:
+        """The length of every vector."""
+        return self.embedder.dimensions
+
+    def embed(self, contents: Sequence[Any]) -> NDArray[np.float32]:
+        """Return one unit vector for each content or query: texts or states."""
+        from memory.benchmarking.targets.memory_content import leaves_of
+        from memory.embedding import render
+
+        return self.embedder.embed([render(leaves_of(content)) for content in contents])
+
+    def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return one unit vector for each text, for systems that call an embedding function."""
+        return self.embedder.embed_texts(texts)
 
     # -- required -----------------------------------------------------------------------------
 

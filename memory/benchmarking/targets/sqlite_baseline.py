@@ -26,8 +26,6 @@ from memory.benchmarking.targets.base import (
     Target,
     VectorForm,
 )
-from memory.benchmarking.targets.memory_content import leaves_of
-from memory.embedding import ContentEmbedder, WordLlamaEmbedder, render
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS memories (
@@ -43,7 +41,6 @@ class SQLiteBaselineTarget(Target):
     distributions = ("agentmemory-tiers",)
 
     def open(self, folder: Path, settings: Settings | None = None) -> None:
-        self._embedder = ContentEmbedder(WordLlamaEmbedder())
         self._db = sqlite3.connect(folder / "baseline.db", isolation_level=None, check_same_thread=False)
         self._db.executescript(f"PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; {_TABLE}")
         self._vectors: dict[str, tuple[list[int], NDArray[np.float32]]] = {}
@@ -52,7 +49,7 @@ class SQLiteBaselineTarget(Target):
         self._db.close()
 
     def add(self, items: Sequence[Item], place: str | None = None) -> list[str]:
-        vectors = self._embed([item.content for item in items])
+        vectors = self.embed([item.content for item in items])
         self._db.execute("BEGIN")
         try:
             numbers = [
@@ -89,7 +86,7 @@ class SQLiteBaselineTarget(Target):
     def search(
         self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
     ) -> list[Found]:
-        return self.search_vector(agent_id, self._embed([query])[0], k)
+        return self.search_vector(agent_id, self.embed([query])[0], k)
 
     def search_vector(
         self, agent_id: str, vector: NDArray[np.float32], k: int, place: str | None = None
@@ -108,7 +105,7 @@ class SQLiteBaselineTarget(Target):
         ]
 
     def update(self, agent_id: str, id: str, content: Any) -> bool:
-        vector = self._embed([content])[0]
+        vector = self.embed([content])[0]
         changed = self._db.execute(
             "UPDATE memories SET content = ?, vector = ? WHERE number = ? AND agent = ?",
             (json.dumps(content), vector.tobytes(), id, agent_id),
@@ -158,10 +155,7 @@ class SQLiteBaselineTarget(Target):
 
     def _unpack(self, blobs: Sequence[bytes]) -> NDArray[np.float32]:
         joined = np.frombuffer(b"".join(blobs), dtype=np.float32)
-        return joined.reshape(len(blobs), self._embedder.dimensions)
-
-    def _embed(self, contents: Sequence[Any]) -> NDArray[np.float32]:
-        return self._embedder.embed([render(leaves_of(content)) for content in contents])
+        return joined.reshape(len(blobs), self.dimensions)
 
     def _matrix(self, agent_id: str) -> tuple[list[int], NDArray[np.float32]]:
         cached = self._vectors.get(agent_id)

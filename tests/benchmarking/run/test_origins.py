@@ -25,7 +25,7 @@ from memory.benchmarking.targets.base import Capabilities, Target
 
 class Mine(Target):
     name = "mine"
-    capabilities = Capabilities(search=False, update=False, persistence=False)
+    capabilities = Capabilities(search_by=None, update=False, persistence=False)
     def open(self, folder, settings=None): self.kept = {}
     def close(self): pass
     def add(self, items, place=None):

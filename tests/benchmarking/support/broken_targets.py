@@ -137,7 +137,7 @@ class DictionaryThatClaimsPersistence(LightTarget):
     """Keeps everything in RAM, and declares that it survives the process."""
 
     name = "dictionary"
-    capabilities = Capabilities(search=False, update=False)
+    capabilities = Capabilities(search_by=None, update=False)
 
 
 class ChangesContent(LightTarget):

@@ -11,7 +11,7 @@ from memory.benchmarking.targets.base import WHOLE, Capabilities, Found, Item, S
 
 class LightTarget(Target):
     name = "light"
-    capabilities = Capabilities(search=False, update=False, persistence=False)
+    capabilities = Capabilities(search_by=None, update=False, persistence=False)
 
     def open(self, folder: Path, settings: Settings | None = None) -> None:
         self._kept: dict[tuple[str, str], Any] = {}
