@@ -8,11 +8,11 @@ built from them without reading the content.
 from __future__ import annotations
 
 import re
-import zlib
 from array import array
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
+from zlib import crc32
 
 import Stemmer
 
@@ -25,6 +25,8 @@ KIND = "\0kind"
 _TERM_MASK = ATTRIBUTE_BIT - 1
 _CACHE_WORDS = 200_000
 """Words whose terms are cached, about 25 MB when full: more than the vocabulary of most agents together."""
+_LONGEST_CACHED = 40
+"""Characters of the longest part of a text whose terms are cached: longer ones are rarely repeated."""
 _MAX_ATTRIBUTE_TEXT = 200
 """Characters of an attribute's text that its term depends on: a bound on the cost of a long text."""
 
@@ -47,7 +49,7 @@ def term_of(word: str) -> int:
     if term is None:
         with _stemmer_lock:
             stem = _stemmer.stemWord(word)
-        term = zlib.crc32(stem.encode("utf-8", "surrogatepass")) & _TERM_MASK
+        term = crc32(stem.encode("utf-8", "surrogatepass")) & _TERM_MASK
         if len(_terms) >= _CACHE_WORDS:
             _terms.clear()
         _terms[word] = term
@@ -75,6 +77,34 @@ def terms_of_text(text: str) -> list[int]:
     return [known.get(word) or term_of(word) for word in words_of(text)]
 
 
+_encoded: dict[str, bytes] = {}
+"""The terms of texts between two spaces, as they are stored. A full cache is replaced by an empty one."""
+
+
+def _encoded_terms(text: str) -> bytes:
+    """Return the terms of a text as they are stored.
+
+    No word has a space in it. So the terms of a text are those of the parts between its spaces, and most of
+    these are cached: this takes a quarter of the time of splitting the text into words."""
+    parts = text.split(" ")
+    try:
+        return b"".join(map(_encoded.__getitem__, parts))
+    except KeyError:
+        return b"".join(map(_encoded_part, parts))
+
+
+def _encoded_part(part: str) -> bytes:
+    global _encoded
+    found = _encoded.get(part)
+    if found is None:
+        found = array("I", terms_of_text(part)).tobytes()
+        if len(part) <= _LONGEST_CACHED:
+            if len(_encoded) >= _CACHE_WORDS:
+                _encoded = {}
+            _encoded[part] = found
+    return found
+
+
 def terms_of_memory(
     leaves: Leaves,
     kind: str,
@@ -87,25 +117,38 @@ def terms_of_memory(
     `metadata_texts` are searched like the content; so is the date of `timestamp`, if there is one.
     Filters compare `leaves` (the scalars of the content) and `metadata_leaves`.
     """
-    terms: list[int] = []
-    is_structured = len(leaves) != 1 or leaves[0][0] != ""
-    for path, value in leaves:
-        if path:
-            terms.extend(terms_of_text(path))
-        if isinstance(value, str):
-            terms.extend(terms_of_text(value))
-        elif isinstance(value, int):
-            terms.append(term_of(str(value).lower()))
-    for text in metadata_texts:
-        terms.extend(terms_of_text(text))
+    if len(leaves) == 1 and leaves[0][0] == "":
+        is_structured, words = False, [_words_of_value(leaves[0][1])]
+    else:
+        is_structured, words = True, []
+        for path, value in leaves:
+            if path:
+                words.append(_encoded_terms(path))
+            if type(value) is not float:
+                words.append(_words_of_value(value))
+    words += [_encoded_terms(text) for text in metadata_texts]
     if timestamp is not None:
-        terms.extend(terms_of_text(date_words(timestamp)))
-    terms.append(attribute_term(KIND, kind))
+        words.append(_encoded_terms(date_words(timestamp)))
+    attributes = [attribute_term(KIND, kind)]
     if metadata_leaves:
-        terms.extend(attribute_terms(metadata_leaves))
+        attributes += attribute_terms(metadata_leaves)
     if is_structured:
-        terms.extend(attribute_terms(leaves))
-    return array("I", terms).tobytes()
+        attributes += attribute_terms(leaves)
+    words.append(array("I", attributes).tobytes())
+    return b"".join(words)
+
+
+def _words_of_value(value: Scalar) -> bytes:
+    if isinstance(value, str):
+        return _encoded_terms(value)
+    if isinstance(value, int):
+        return _encoded_word(str(value).lower())
+    return b""
+
+
+@lru_cache(maxsize=4096)
+def _encoded_word(word: str) -> bytes:
+    return array("I", [term_of(word)]).tobytes()
 
 
 def date_words(timestamp: float) -> str:
@@ -119,7 +162,13 @@ def date_words(timestamp: float) -> str:
 
 def attribute_terms(leaves: Leaves) -> set[int]:
     """Return one term for each distinct path and value."""
-    return {attribute_term(path, value) for path, value in leaves}
+    return {
+        # The usual case of `attribute_term`, without its calls: a state has dozens of these.
+        crc32(b"%.3g" % (value + 0.0), _path_crc(path)) | ATTRIBUTE_BIT
+        if type(value) is float
+        else attribute_term(path, value)
+        for path, value in leaves
+    }
 
 
 def attribute_term(path: str, value: Scalar) -> int:
@@ -137,14 +186,16 @@ def attribute_term(path: str, value: Scalar) -> int:
             text = f"{float(value) + 0.0:.3g}"  # adding 0.0 turns -0.0 into 0.0
         except OverflowError:
             text = "huge"
-    return _attribute(path, text)
+    return crc32(text.encode(), _path_crc(path)) | ATTRIBUTE_BIT
 
 
 @lru_cache(maxsize=4096)
 def _text_attribute(path: str, value: str) -> int:
     """Cached: many memories share their speaker, kind or session."""
-    return _attribute(path, "s" + value)
+    return crc32(f"s{value}".encode("utf-8", "surrogatepass"), _path_crc(path)) | ATTRIBUTE_BIT
 
 
-def _attribute(path: str, text: str) -> int:
-    return zlib.crc32(f"{path}\0{text}".encode("utf-8", "surrogatepass")) | ATTRIBUTE_BIT
+@lru_cache(maxsize=4096)
+def _path_crc(path: str) -> int:
+    """Return the CRC of a path and a separator. The CRC of a value continues it."""
+    return crc32(f"{path}\0".encode("utf-8", "surrogatepass"))
