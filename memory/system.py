@@ -717,12 +717,11 @@ class AgentMemorySystem:
 
     def _store_one(self, new: NewMemory) -> str:
         """Do what `_store_all` does, for one memory. The loops there would add a tenth of the time."""
-        rows = self._intake.rows([new])
-        row = rows[0]
+        row = self._intake.row(new)
         agent = row.agent
         version = self._entry_cache.version(agent)
         try:
-            seq = self._store.add(rows)[0]
+            seq = self._store.add((row,))[0]
         except CodecRetired:  # another process has replaced a dictionary: encode with the new one
             self._codecs.load()
             return self._store_one(new)

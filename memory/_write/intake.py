@@ -89,6 +89,17 @@ class Intake:
             for item, codes in zip(checked, encoded, strict=True)
         ]
 
+    def row(self, new: NewMemory) -> Row:
+        """Return the row of one memory, or raise InvalidMemory. `rows` takes a quarter longer for one."""
+        item = self._check(new, new.timestamp is not None)
+        if new.vector is None:
+            vectors = self._embedder.embed([render(item.leaves)])
+        else:
+            vectors = check_vector(new.vector, self._embedder.dimensions)[None, :]
+        (codes,) = self._codecs.vectors_for(item.tier, vectors, quick=True)
+        id_ = new.id if new.id is not None else new_ids(1)[0]
+        return self._row(item, id_, codes, self._clock.now())
+
     def _check(self, new: NewMemory, dated: bool) -> _Checked:
         check_name("agent_id", new.agent_id)
         if new.id is not None:
