@@ -87,7 +87,7 @@ class SQLiteWriter:
 
         def insert(connection: sqlite3.Connection) -> None:
             nonlocal agent_no, seq
-            if row.body_codec >= _FIRST_STORED_CODEC or row.vector_codec >= _FIRST_STORED_CODEC:
+            if max(row.body_codec, row.vector_codec, row.terms_codec) >= _FIRST_STORED_CODEC:
                 _refuse_replaced(connection, _stored_codecs([row]))
             agent_no, seq = self._reserve(connection, agent, 1)
             try:
