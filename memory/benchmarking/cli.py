@@ -15,6 +15,7 @@ from memory.benchmarking.commands import (
     ab,
     baseline,
     calibrate,
+    check,
     compare,
     data,
     history,
@@ -28,7 +29,9 @@ from memory.benchmarking.errors import EXIT_FAILED, EXIT_INTERRUPTED
 from memory.benchmarking.text.terminal import replace_unencodable
 from memory.errors import AgentMemoryError
 
-_COMMANDS = (run, ab, compare, baseline, history, calibrate, selftest, listing, results, view, data)
+_COMMANDS = (
+    run, check, ab, compare, baseline, history, calibrate, selftest, listing, results, view, data,
+)  # fmt: skip
 
 
 class _Parser(argparse.ArgumentParser):
@@ -44,7 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
 
     parser = _Parser(
         prog="membench",
-        description="Measure agent memories: retrieval quality, latency, throughput, disk and RAM.",
+        description="Measure agent memories: quality, latency, throughput, space, and what they promise.",
         epilog="Start with `membench run --profile quick`. `membench COMMAND --help` explains a command.",
     )
     parser.add_argument("--version", action="version", version=f"membench {__version__}")

@@ -26,7 +26,7 @@ __all__ = ["BenchmarkReport", "BenchmarkResult", "BenchmarkRunner", "benchmark",
 
 ORDER = (
     "storage", "compression", "memory_transition", "retrieval", "scalability", "integration", "quality",
-    "agent_execution", "memory_search", "context_build",
+    "promises", "agent_execution", "memory_search", "context_build",
 )  # fmt: skip
 """The categories in the order of the specification. Others come after them."""
 

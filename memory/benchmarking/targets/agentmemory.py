@@ -47,6 +47,9 @@ class AgentMemoryTarget(Target):
         threads=True,
         processes=True,
         vector_queries=True,
+        caller_ids=True,
+        erasure="maintain",
+        detects_damage=True,
         durability="process",
     )
     distributions = ("agentmemory-tiers",)
@@ -81,6 +84,7 @@ class AgentMemoryTarget(Target):
                     metadata=item.metadata,
                     kind=item.kind,
                     timestamp=item.timestamp,
+                    id=item.id,
                 )
                 for item in items
             ]
@@ -97,6 +101,7 @@ class AgentMemoryTarget(Target):
             metadata=item.metadata,
             kind=item.kind,
             timestamp=item.timestamp,
+            id=item.id,
         )
 
     def get(self, agent_id: str, ids: Sequence[str]) -> list[Any]:

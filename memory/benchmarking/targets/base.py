@@ -65,6 +65,8 @@ class Item:
     """What sort of memory it is, such as "message"."""
     timestamp: float | None = None
     """Seconds since 1970 when it happened; None for now."""
+    id: str | None = None
+    """The id to store it under, only for targets with `caller_ids`; None lets the target choose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,13 @@ class Capabilities:
     """Contents come back as they were stored. False for a system that rewrites them."""
     update: bool = True
     """Has `update`."""
+    caller_ids: bool = False
+    """Stores a memory under the id that the caller gives (`Item.id`)."""
+    erasure: Literal["delete", "maintain"] | None = None
+    """When no byte of a deleted text is left in any file: when `delete` returns, after `maintain`, or
+    None if the system does not promise it."""
+    detects_damage: bool = False
+    """Damaged bytes in its files are reported, or have no effect; they are never served as content."""
     persistence: bool = True
     """A folder that was closed and opened again holds the same memories."""
     durability: Durability | None = None

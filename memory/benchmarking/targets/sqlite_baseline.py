@@ -6,9 +6,12 @@ vectors of an agent, which stay in RAM once read. It has no tiers, no compressio
 
 from __future__ import annotations
 
+import itertools
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,19 +47,22 @@ class SQLiteBaselineTarget(Target):
         self._db = sqlite3.connect(folder / "baseline.db", isolation_level=None, check_same_thread=False)
         self._db.executescript(f"PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; {_TABLE}")
         self._vectors: dict[str, tuple[list[int], NDArray[np.float32]]] = {}
+        # SQLite would give the number of a deleted last row again. The time is above all numbers given.
+        (last,) = self._db.execute("SELECT ifnull(max(number), 0) FROM memories").fetchone()
+        self._numbers = itertools.count(max(last + 1, time.time_ns()))
 
     def close(self) -> None:
         self._db.close()
 
     def add(self, items: Sequence[Item], place: str | None = None) -> list[str]:
         vectors = self.embed([item.content for item in items])
-        self._db.execute("BEGIN")
-        try:
+        with self._transaction():
             numbers = [
                 self._db.execute(
-                    "INSERT INTO memories (agent, step, importance, metadata, content, vector)"
-                    " VALUES (?, ?, ?, ?, ?, ?)",
+                    "INSERT INTO memories (number, agent, step, importance, metadata, content, vector)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
                     (
+                        next(self._numbers),
                         item.agent_id,
                         item.step,
                         item.importance,
@@ -67,10 +73,6 @@ class SQLiteBaselineTarget(Target):
                 ).lastrowid
                 for item, vector in zip(items, vectors, strict=True)
             ]
-            self._db.execute("COMMIT")
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
         self._drop_cached_vectors(*{item.agent_id for item in items})
         return [str(number) for number in numbers]
 
@@ -91,8 +93,10 @@ class SQLiteBaselineTarget(Target):
     def search_vector(
         self, agent_id: str, vector: NDArray[np.float32], k: int, place: str | None = None
     ) -> list[Found]:
+        if not np.isfinite(vector).all():
+            raise ValueError("the vector holds NaN or infinity")
         numbers, matrix = self._matrix(agent_id)
-        if not numbers:
+        if not numbers or k < 1:
             return []
         scores = matrix @ vector
         top = np.argpartition(-scores, min(k, len(scores)) - 1)[:k]
@@ -114,14 +118,13 @@ class SQLiteBaselineTarget(Target):
         return changed == 1
 
     def delete(self, agent_id: str, ids: Sequence[str]) -> int:
-        self._db.execute("BEGIN")
-        deleted = sum(
-            self._db.execute(
-                "DELETE FROM memories WHERE number = ? AND agent = ?", (id_, agent_id)
-            ).rowcount
-            for id_ in ids
-        )
-        self._db.execute("COMMIT")
+        with self._transaction():
+            deleted = sum(
+                self._db.execute(
+                    "DELETE FROM memories WHERE number = ? AND agent = ?", (id_, agent_id)
+                ).rowcount
+                for id_ in ids
+            )
         self._drop_cached_vectors(agent_id)
         return deleted
 
@@ -156,6 +159,17 @@ class SQLiteBaselineTarget(Target):
     def _unpack(self, blobs: Sequence[bytes]) -> NDArray[np.float32]:
         joined = np.frombuffer(b"".join(blobs), dtype=np.float32)
         return joined.reshape(len(blobs), self.dimensions)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:  # SQLite itself rolls back when the disk is full
+                self._db.execute("ROLLBACK")
+            raise
 
     def _matrix(self, agent_id: str) -> tuple[list[int], NDArray[np.float32]]:
         cached = self._vectors.get(agent_id)

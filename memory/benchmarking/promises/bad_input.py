@@ -1,0 +1,174 @@
+"""Bad input gets a clear error or a sensible answer: never a crash, never silent nonsense."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from memory.benchmarking.promises.model import Outcome, check, judge, not_promised, promise
+from memory.benchmarking.promises.trial import ANN, Trial
+from memory.benchmarking.targets.base import Item, Target
+
+Try = Callable[[Target], Any]
+
+
+def _tried(trial: Trial, tries: dict[str, tuple[Try, Callable[[Any], bool]]]) -> Outcome:
+    """Carry out calls; each must raise, or return something for which its predicate holds."""
+    target = trial.open()
+    trial.store(target, ANN, [trial.text() for _ in range(12)])
+    nonsense: dict[str, str] = {}
+    raised = 0
+    for name, (act, is_sensible) in tries.items():
+        try:
+            answer = act(target)
+        except Exception:
+            raised += 1
+            continue
+        if not is_sensible(answer):
+            nonsense[name] = repr(answer)[:80]
+    # The store must still work, whatever the calls have done.
+    text = trial.text()
+    id_ = target.add_one(Item(ANN, text))
+    works = not trial.capabilities.get or target.get(ANN, [id_]) == [text]
+    evidence = f"{len(tries)} calls: {raised} raised an error, {len(nonsense)} gave nonsense"
+    if nonsense:
+        name, answer = next(iter(nonsense.items()))
+        evidence += f" (first: {name} returned {answer})"
+    if not works:
+        evidence += "; afterwards the store no longer works"
+    return judge(
+        not nonsense and works,
+        evidence,
+        {"calls": len(tries), "raised": raised, "nonsense": len(nonsense)},
+        [f"# {next(iter(nonsense), 'the store no longer works afterwards')}"],
+    )
+
+
+def _no_hits(answer: Any) -> bool:
+    return len(answer) == 0
+
+
+with promise("bad input does no harm"):
+
+    @check()
+    def unknown_ids_are_no_error(trial: Trial) -> Outcome:
+        """Reading, updating and deleting ids that do not exist."""
+        tries: dict[str, tuple[Try, Callable[[Any], bool]]] = {
+            "delete of an unknown id": (lambda t: t.delete(ANN, ["no such id"]), lambda n: n == 0),
+            "delete_all of an unknown agent": (lambda t: t.delete_all("nobody"), lambda n: n == 0),
+        }
+        if trial.capabilities.get:
+            tries["get of an unknown id"] = (lambda t: t.get(ANN, ["no such id"]), lambda a: a == [None])
+            tries["get of an id with syntax"] = (
+                lambda t: t.get(ANN, ["' OR 1=1 --"]),
+                lambda a: a == [None],
+            )
+            tries["get of an empty id"] = (lambda t: t.get(ANN, [""]), lambda a: a == [None])
+        if trial.capabilities.update:
+            tries["update of an unknown id"] = (lambda t: t.update(ANN, "no such id", "x"), lambda a: not a)
+        if trial.capabilities.search:
+            tries["search of an unknown agent"] = (lambda t: t.search("nobody", "x", 5), _no_hits)
+        return _tried(trial, tries)
+
+    @check()
+    def odd_searches_are_answered(trial: Trial) -> Outcome:
+        """k of 0, k above the size, an empty query, a very long one, one with syntax."""
+        if not trial.capabilities.search:
+            return not_promised("the system can't search")
+        most = 12
+        return _tried(
+            trial,
+            {
+                "k = 0": (lambda t: t.search(ANN, "harbour", 0), _no_hits),
+                "k = -1": (lambda t: t.search(ANN, "harbour", -1), _no_hits),
+                "k above the size": (lambda t: t.search(ANN, "harbour", 1000), lambda a: len(a) <= most),
+                "an empty query": (lambda t: t.search(ANN, "", 5), lambda a: len(a) <= 5),
+                "a query of 100,000 characters": (
+                    lambda t: t.search(ANN, "harbour " * 12_500, 5),
+                    lambda a: len(a) <= 5,
+                ),
+                "a query with syntax": (
+                    lambda t: t.search(ANN, "\"' OR * NEAR( ) AND NOT -x: ^~ {}[]\\", 5),
+                    lambda a: len(a) <= 5,
+                ),
+                "a query of control characters": (
+                    lambda t: t.search(ANN, "\x00\x01\n\t", 5),
+                    lambda a: len(a) <= 5,
+                ),
+            },
+        )
+
+    @check()
+    def wrong_vectors_are_refused(trial: Trial) -> Outcome:
+        """A vector of the wrong length, with NaN, with infinity, of zeros."""
+        if not trial.capabilities.vector_queries:
+            return not_promised("the system can't be searched by a vector")
+        import numpy as np
+
+        target = trial.open()
+        size = target.dimensions
+        trial.close(target)
+        good = np.ones(size, np.float32) / np.float32(size**0.5)
+        with_nan, infinite = good.copy(), good.copy()
+        with_nan[3], infinite[3] = np.nan, np.inf
+        return _tried(
+            trial,
+            {
+                "a vector that is too short": (lambda t: t.search_vector(ANN, good[:-1], 5), _no_hits),
+                "a vector that is too long": (
+                    lambda t: t.search_vector(ANN, np.append(good, good), 5),
+                    _no_hits,
+                ),
+                "a vector with NaN": (lambda t: t.search_vector(ANN, with_nan, 5), _no_hits),
+                "a vector with infinity": (lambda t: t.search_vector(ANN, infinite, 5), _no_hits),
+                # Every memory is equally far from it, so any hits are sensible.
+                "a vector of zeros": (lambda t: t.search_vector(ANN, 0 * good, 5), lambda a: len(a) <= 5),
+            },
+        )
+
+    @check()
+    def wrong_types_are_refused(trial: Trial) -> Outcome:
+        """Arguments of wrong types."""
+        never: Callable[[Any], bool] = lambda answer: False  # noqa: E731 - a predicate among predicates
+        wrong: Any = object()
+        return _tried(
+            trial,
+            {
+                "a content that is not JSON": (lambda t: t.add_one(Item(ANN, wrong)), never),
+                "an agent that is None": (lambda t: t.add_one(Item(None, "x")), never),  # type: ignore[arg-type]
+                "ids that are a number": (lambda t: t.delete(ANN, 5), never),  # type: ignore[arg-type]
+                "k as text": (lambda t: len(t.search(ANN, "harbour", "five")), never)  # type: ignore[arg-type]
+                if trial.capabilities.search
+                else (lambda t: t.delete(ANN, None), never),  # type: ignore[arg-type]
+            },
+        )
+
+    @check()
+    def a_closed_store_refuses_calls(trial: Trial) -> Outcome:
+        """Calls after `close` raise; nothing is acknowledged into nowhere."""
+        folder = trial.folder()
+        target = trial.open(folder)
+        (id_,) = target.add([Item(ANN, "before")])
+        trial.close(target)
+        accepted = []
+        calls: dict[str, Callable[[], Any]] = {
+            "add": lambda: target.add_one(Item(ANN, "after")),
+            "delete": lambda: target.delete(ANN, [id_]),
+        }
+        for name, act in calls.items():
+            try:
+                act()
+            except Exception:
+                continue
+            accepted.append(name)
+        lost = 0
+        if accepted and trial.capabilities.persistence:
+            # A system that opens itself again is fine, if what it accepted is there.
+            again = trial.open(folder)
+            lost = sum(again.count().values()) != 1 - ("delete" in accepted) + ("add" in accepted)
+        return judge(
+            not accepted or (trial.capabilities.persistence and not lost),
+            f"accepted after close: {', '.join(accepted) or 'nothing'}" + ("; it was lost" if lost else ""),
+            {"calls": len(calls), "accepted": len(accepted), "lost": int(lost)},
+            ("target.close()", 'target.add_one(Item("ann", "after"))   # expected: an error'),
+        )

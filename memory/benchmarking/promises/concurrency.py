@@ -1,0 +1,125 @@
+"""Many at once: threads and processes that share a store lose nothing and never hang."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from memory.benchmarking.promises.actor import ActorFailed
+from memory.benchmarking.promises.model import Outcome, check, judge, not_promised, promise
+from memory.benchmarking.promises.trial import Trial
+from memory.benchmarking.targets.base import Item
+
+_THREADS = 8
+_PROCESSES = 4
+_SHARED = "shared"
+
+
+def _report(who: str, operations: int, lost: int, wrong: int, errors: list[str]) -> Outcome:
+    evidence = f"{who}, {operations:,} operations: {lost} lost, {wrong} wrong, {len(errors)} errors"
+    if errors:
+        evidence += f" (first: {errors[0]})"
+    return judge(
+        lost + wrong + len(errors) == 0,
+        evidence,
+        {"operations": operations, "lost": lost, "wrong": wrong, "errors": len(errors)},
+        (
+            f"# in {who} at once",
+            'id_ = target.add_one(Item("shared", text))',
+            'target.get("shared", [id_])   # expected: [text]',
+        ),
+    )
+
+
+with promise("many may use it at once"):
+
+    @check({"quick": 45.0, "standard": 120.0, "full": 600.0})
+    def threads_lose_nothing(trial: Trial) -> Outcome:
+        """Eight threads add, update, delete, read and search; each compares with its own model."""
+        if not (trial.capabilities.threads and trial.capabilities.get):
+            return not_promised("only one thread may use an open store")
+        target = trial.open()
+        steps = trial.size(40, 100, 500)
+        models: list[dict[str, Any]] = [{} for _ in range(_THREADS)]
+        errors: list[str] = []
+        texts = [[trial.text() for _ in range(steps)] for _ in range(_THREADS)]
+        wrong = [0] * _THREADS
+
+        def work(number: int) -> None:
+            mine = models[number]
+            own = f"agent {number}"
+            try:
+                for step, text in enumerate(texts[number]):
+                    agent = _SHARED if step % 3 == 0 else own
+                    id_ = target.add_one(Item(agent, text))
+                    mine[id_] = (agent, text)
+                    if step % 4 == 1 and trial.capabilities.update:
+                        target.update(agent, id_, f"{text} again")
+                        mine[id_] = (agent, f"{text} again")
+                    if step % 5 == 4:
+                        target.delete(agent, [id_])
+                        del mine[id_]
+                        wrong[number] += target.get(agent, [id_]) != [None]
+                    elif target.get(agent, [id_]) != [mine[id_][1]]:
+                        wrong[number] += 1
+                    if step % 10 == 9 and trial.capabilities.search:
+                        target.search(agent, text, 5)
+            except Exception as problem:
+                errors.append(f"{type(problem).__name__}: {problem}"[:200])
+
+        threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(_THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        lost = 0
+        for mine in models:
+            for id_, (agent, text) in mine.items():
+                content = target.get(agent, [id_])[0]
+                lost += content is None
+                wrong[0] += content is not None and content != text
+        return _report(f"{_THREADS} threads", _THREADS * steps, lost, sum(wrong), errors)
+
+    @check({"quick": 45.0, "standard": 120.0, "full": 600.0})
+    def processes_lose_nothing(trial: Trial) -> Outcome:
+        """Four processes add to one agent and to their own."""
+        if not (trial.capabilities.processes and trial.capabilities.persistence and trial.capabilities.get):
+            return not_promised("only one process may open the store at a time")
+        folder = trial.folder()
+        steps = trial.size(30, 100, 300)
+        actors = [trial.actor(folder) for _ in range(_PROCESSES)]
+        plans: list[list[tuple[int, str, str]]] = []
+        errors: list[str] = []
+        lost = wrong = 0
+        try:
+            for number, actor in enumerate(actors):
+                actor.call("open")
+                plans.append([])
+                for step in range(steps):
+                    agent, text = _SHARED if step % 2 else f"agent {number}", trial.text()
+                    command = actor.send("add", agent, [(f"{number}/{step}", text)])
+                    plans[-1].append((command, agent, text))
+            stored: list[tuple[str, str, str]] = []
+            for actor, plan in zip(actors, plans, strict=True):
+                actor.call("count")
+                for command, agent, text in plan:
+                    answer = actor.answers[command]
+                    if isinstance(answer, list):
+                        stored.append((agent, answer[0], text))
+                    else:
+                        errors.append(str(answer.get("error", answer)))
+            for actor in actors:  # every process sees what all of them have stored
+                for agent in {agent for agent, _, _ in stored}:
+                    own = [(id_, text) for owner, id_, text in stored if owner == agent]
+                    contents = actor.call("get", agent, [id_ for id_, _ in own])
+                    lost += sum(content is None for content in contents)
+                    wrong += sum(
+                        content is not None and content != text
+                        for content, (_, text) in zip(contents, own, strict=True)
+                    )
+        except ActorFailed as problem:
+            errors.append(str(problem))
+        finally:
+            for actor in actors:
+                actor.close()
+        return _report(f"{_PROCESSES} processes", _PROCESSES * steps, lost, wrong, errors)

@@ -1,0 +1,245 @@
+"""When the disk fails: full, read-only, or with flipped bytes. Silent wrong content is the worst answer."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from memory.benchmarking.measure.resources import disk_bytes
+from memory.benchmarking.promises.actor import ActorFailed
+from memory.benchmarking.promises.model import Outcome, check, judge, not_promised, not_tried, promise
+from memory.benchmarking.promises.trial import ANN, Trial
+from memory.benchmarking.targets.base import Item
+
+_ROOM = 4_000_000
+"""Bytes that the small disk has beyond an empty store."""
+_MOST_WRITES = 20_000
+_IN_RAM = "the system keeps nothing in files"
+
+
+class _NoMount(Exception):
+    """No file system can be mounted here."""
+
+
+@contextmanager
+def _small_disk(place: Path, size: int) -> Iterator[Path]:
+    """Mount a small file system in RAM; it is gone afterwards."""
+    place.mkdir()
+    options = f"size={size},mode=0777"
+    try:
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], capture_output=True, check=False
+        )
+    except FileNotFoundError:
+        raise _NoMount from None
+    if done.returncode:
+        raise _NoMount
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], capture_output=True, check=False)
+
+
+def _empty_store_bytes(trial: Trial) -> int:
+    folder = trial.folder()
+    target = trial.open(folder)
+    target.add_one(Item(ANN, trial.text()))
+    size = disk_bytes(folder)
+    trial.close(target)
+    return max(size, disk_bytes(folder))
+
+
+with promise("a failing disk is noticed"):
+
+    @check({"quick": 60.0, "standard": 120.0, "full": 300.0})
+    def a_full_disk_is_an_error_and_loses_nothing(trial: Trial) -> Outcome:
+        """Writes on a small file system until it is full; what was acknowledged must still be there."""
+        if not (trial.capabilities.persistence and trial.capabilities.get):
+            return not_promised(_IN_RAM)
+        size = 2 * _empty_store_bytes(trial) + _ROOM
+        try:
+            with _small_disk(trial.scratch / "disk", size) as disk:
+                return _fill(trial, disk / "store")
+        except _NoMount:
+            return not_tried("no small file system can be mounted here (it needs root)")
+
+    @check()
+    def a_read_only_folder_refuses_writes(trial: Trial) -> Outcome:
+        """A write into a store on a read-only file system raises."""
+        if not trial.capabilities.persistence:
+            return not_promised(_IN_RAM)
+        size = 2 * _empty_store_bytes(trial) + _ROOM
+        try:
+            with _small_disk(trial.scratch / "disk", size) as disk:
+                return _write_read_only(trial, disk)
+        except _NoMount:
+            return not_tried("no small file system can be mounted here (it needs root)")
+
+    @check({"quick": 60.0, "standard": 180.0, "full": 900.0})
+    def damaged_files_are_not_served_as_truth(trial: Trial) -> Outcome:
+        """Bytes are flipped in the files of a closed store, which is then opened and read."""
+        if not (trial.capabilities.persistence and trial.capabilities.get):
+            return not_promised(_IN_RAM)
+        return _flip(trial, trial.size(12, 40, 200))
+
+
+def _fill(trial: Trial, folder: Path) -> Outcome:
+    folder.mkdir()
+    acknowledged: list[tuple[str, str]] = []
+    problem = ""
+    with trial.actor(folder) as writer:
+        try:
+            writer.call("open")
+            while len(acknowledged) < _MOST_WRITES:
+                batch = [(str(n), trial.text(40)) for n in range(20)]
+                ids = writer.call("add", ANN, batch)
+                acknowledged += [(id_, text) for id_, (_, text) in zip(ids, batch, strict=True)]
+        except ActorFailed as raised:
+            problem = str(raised)
+    lost = wrong = 0
+    opened = ""
+    # With room again, as after an administrator has cleaned up.
+    subprocess.run(
+        ["mount", "-o", "remount,size=2000m", str(folder.parent)], capture_output=True, check=False
+    )
+    with trial.actor(folder) as reader:
+        try:
+            reader.call("open")
+            for start in range(0, len(acknowledged), 200):
+                part = acknowledged[start : start + 200]
+                contents = reader.call("get", ANN, [id_ for id_, _ in part])
+                for content, (_, text) in zip(contents, part, strict=True):
+                    lost += content is None
+                    wrong += content is not None and content != text
+        except ActorFailed as raised:
+            opened = str(raised)
+    full = "no error" if not problem else f"the error was: {problem[:120]}"
+    evidence = f"{len(acknowledged):,} memories acknowledged, {full}; {lost} lost, {wrong} wrong"
+    if opened:
+        evidence += f"; afterwards, with room again: {opened[:120]}"
+    return judge(
+        lost + wrong == 0 and not opened and bool(problem),
+        evidence,
+        {"acknowledged": len(acknowledged), "lost": lost, "wrong": wrong, "unusable": int(bool(opened))},
+        (
+            "target.add(items)   # until the disk is full",
+            'target.get("ann", ids)   # expected: all acknowledged ones',
+        ),
+    )
+
+
+def _write_read_only(trial: Trial, disk: Path) -> Outcome:
+    folder = disk / "store"
+    folder.mkdir()
+    text = trial.text()
+    target = trial.open(folder)
+    (id_,) = target.add([Item(ANN, text)])
+    trial.close(target)
+    done = subprocess.run(["mount", "-o", "remount,ro", str(disk)], capture_output=True, check=False)
+    if done.returncode:
+        return not_tried("a file system can't be made read-only here")
+    said = "a write was acknowledged"
+    reads = ""
+    with trial.actor(folder) as actor:
+        try:
+            actor.call("open")
+            if trial.capabilities.get:
+                reads = (
+                    "; reading works"
+                    if actor.call("get", ANN, [id_]) == [text]
+                    else "; reading gives nothing"
+                )
+            actor.call("add", ANN, [("new", trial.text())])
+        except ActorFailed as raised:
+            said = f"refused: {str(raised)[:120]}"
+    accepted = said.startswith("a write")
+    return judge(
+        not accepted,
+        said + reads,
+        {"accepted": int(accepted)},
+        (
+            "# the folder is on a read-only file system",
+            'target.add_one(Item("ann", "a text"))   # expected: an error',
+        ),
+    )
+
+
+def _flip(trial: Trial, flips: int) -> Outcome:
+    whole = trial.folder()
+    target = trial.open(whole)
+    texts = [trial.text() for _ in range(trial.size(60, 100, 200))]
+    ids = trial.store(target, ANN, texts)
+    target.maintain()
+    trial.close(target)
+    counts = {"correct": 0, "clear_error": 0, "silent_wrong": 0, "silent_missing": 0, "hung_or_crashed": 0}
+    first = ""
+    for number in range(flips):
+        copy = trial.scratch / f"damaged-{number}"
+        shutil.copytree(whole, copy)
+        where = _flip_one_byte(copy, trial.random)
+        answer = _read_damaged(trial, copy, ids, texts)
+        counts[answer] += 1
+        if answer not in ("correct", "clear_error"):
+            first = first or f"{answer.replace('_', ' ')} after a flip in {where}"
+        shutil.rmtree(copy, ignore_errors=True)
+    evidence = (
+        f"{flips} flipped bytes: {counts['correct']} without effect, {counts['clear_error']} clear errors, "
+        f"{counts['silent_wrong']} silently wrong, {counts['silent_missing']} silently missing, "
+        f"{counts['hung_or_crashed']} hung or crashed" + (f" (first: {first})" if first else "")
+    )
+    harm = counts["silent_wrong"] + counts["silent_missing"] + counts["hung_or_crashed"]
+    return judge(
+        harm == 0,
+        evidence,
+        {"flips": flips, **counts},
+        (
+            "# one byte of a file was changed",
+            'target.get("ann", [id_])   # expected: the text, or an error',
+        ),
+        promised=trial.capabilities.detects_damage,
+    )
+
+
+def _flip_one_byte(folder: Path, rng: random.Random) -> str:
+    """Change one random byte of all files of a store; return the name of the file."""
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.stat().st_size]
+    file = rng.choices(files, [file.stat().st_size for file in files])[0]
+    place = rng.randrange(file.stat().st_size)
+    with open(file, "r+b") as opened:
+        opened.seek(place)
+        old = opened.read(1)[0]
+        opened.seek(place)
+        opened.write(bytes([old ^ (1 << rng.randrange(8))]))
+        opened.flush()
+        os.fsync(opened.fileno())
+    return file.relative_to(folder).as_posix()
+
+
+def _read_damaged(trial: Trial, folder: Path, ids: list[str], texts: list[str]) -> str:
+    with trial.actor(folder) as reader:
+        try:
+            reader.call("open")
+            contents = []
+            raised = False
+            for id_ in ids:
+                try:
+                    contents += reader.call("get", ANN, [id_])
+                except ActorFailed as problem:
+                    if "did not return" in str(problem) or "has ended" in str(problem):
+                        raise
+                    raised = True
+                    contents.append(...)
+        except ActorFailed as problem:
+            crashed = "did not return" in str(problem) or "has ended" in str(problem)
+            return "hung_or_crashed" if crashed else "clear_error"
+    wrong = [content for content, text in zip(contents, texts, strict=True) if content not in (text, ...)]
+    if any(content is not None for content in wrong):
+        return "silent_wrong"
+    if wrong:
+        return "silent_missing"
+    return "clear_error" if raised else "correct"

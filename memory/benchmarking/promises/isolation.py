@@ -1,0 +1,147 @@
+"""Isolation: nobody reads, finds or deletes what belongs to another agent."""
+
+from __future__ import annotations
+
+from memory.benchmarking.promises.model import Outcome, check, judge, not_promised, promise
+from memory.benchmarking.promises.trial import ANN, BOB, Trial
+from memory.benchmarking.targets.base import Item, Target
+
+_SYNTAX = (
+    "ann", "ann/", "ann/notes", "ann:notes", "ann.notes", "ann|notes", "ann,bob", "ann;", "ann#1", "ann*",
+    "ann%", "ann_", "ann?", "*", "%", "_", "a' OR '1'='1", "ann'; DROP TABLE memories; --", 'ann" OR ""="',
+    '{"$ne": null}', "ann == 'bob'", "ann AND bob", "NOT ann", "../ann", "ann\\", "ann\n", " ann", "ann ",
+    "0", "1", "null", "None", "true", "[]",
+)  # fmt: skip
+_TWINS = (
+    "ann", "Ann", "ANN", "a", "an", "annn", "é", "e\u0301", "K", "\u212a", "ﬁ", "fi", "ß", "ss", "а",
+    "a\u200b", "ann\u0000b", "日本", "日本語", "🎈", "İ", "i\u0307",
+)  # fmt: skip
+_LONG = 10_000
+_K = 10
+
+
+def _store_for_each(
+    trial: Trial, target: Target, agents: tuple[str, ...]
+) -> tuple[dict[str, tuple[str, str]], int]:
+    """Store one memory for every agent; return agent to (id, text), and how many agents were refused."""
+    stored: dict[str, tuple[str, str]] = {}
+    refused = 0
+    for agent in agents:
+        text = trial.text()
+        try:
+            stored[agent] = (target.add_one(Item(agent, text)), text)
+        except Exception:
+            refused += 1  # a clear refusal keeps agents apart too
+    target.flush()
+    return stored, refused
+
+
+def _crossings(trial: Trial, target: Target, agents: tuple[str, ...]) -> Outcome:
+    stored, refused = _store_for_each(trial, target, agents)
+    foreign, missing, first = 0, 0, ""
+    for agent, (id_, text) in stored.items():
+        others = {other_text: other for other, (_, other_text) in stored.items() if other != agent}
+        contents = list(target.get(agent, [id_])) if trial.capabilities.get else []
+        if contents and contents != [text]:
+            missing += 1
+            first = first or f"{agent!r} does not read its own memory"
+        seen = []
+        if trial.capabilities.get:
+            for other, (other_id, _) in stored.items():
+                if other != agent and other_id != id_:
+                    seen += [content for content in target.get(agent, [other_id]) if content is not None]
+        if trial.capabilities.search:
+            hits = target.search(agent, text, _K)
+            seen += [hit.content for hit in hits]
+            if text not in [hit.content for hit in hits]:
+                missing += 1
+                first = first or f"{agent!r} does not find its own memory"
+        for content in seen:
+            if content in others:
+                foreign += 1
+                first = first or f"{agent!r} sees the memory of {others[content]!r}"
+    figures = {"agents": len(stored), "refused": refused, "foreign": foreign, "missing": missing}
+    evidence = (
+        f"{len(stored)} agents, {refused} refused: {foreign} memories of others seen, "
+        f"{missing} own ones not found" + (f" (first: {first})" if first else "")
+    )
+    code = (
+        f"# {first}",
+        'target.add_one(Item("ann", "mine"))',
+        'target.search("ann/", "mine", 10)   # expected: []',
+    )
+    return judge(foreign + missing == 0, evidence, figures, code)
+
+
+with promise("agents are isolated"):
+
+    @check()
+    def names_with_syntax_stay_apart(trial: Trial) -> Outcome:
+        """Agents whose names hold separators, wildcards, SQL or filter syntax."""
+        return _crossings(trial, trial.open(), _SYNTAX)
+
+    @check()
+    def similar_names_stay_apart(trial: Trial) -> Outcome:
+        """Agents whose names are prefixes, other cases or Unicode twins of each other."""
+        return _crossings(trial, trial.open(), _TWINS)
+
+    @check()
+    def long_names_stay_apart(trial: Trial) -> Outcome:
+        """Agents with names of 10,000 characters that differ in the last one."""
+        return _crossings(trial, trial.open(), tuple("x" * (_LONG - 1) + end for end in "abc"))
+
+    @check()
+    def contents_that_name_others_stay_apart(trial: Trial) -> Outcome:
+        """Contents that name another agent, or look like a query for its memories."""
+        if not trial.capabilities.search:
+            return not_promised("the system can't search")
+        target = trial.open()
+        secret = f"the code of ann is {trial.token()}"
+        trial.store(target, ANN, [secret])
+        trial.store(target, BOB, ["ann", "agent_id: ann", "user_id = 'ann'", '{"agent": "ann"}'])
+        queries = (
+            secret,
+            "ann",
+            "agent_id: ann",
+            "user_id:ann",
+            '* OR agent == "ann"',
+            "what is the code of ann?",
+        )
+        found = [
+            query for query in queries if secret in [hit.content for hit in target.search(BOB, query, _K)]
+        ]
+        return judge(
+            not found,
+            f"{len(queries)} queries of bob, {len(found)} found the secret of ann",
+            {"queries": len(queries), "foreign": len(found)},
+            [f'target.search("bob", {query!r}, 10)' for query in found[:1]],
+        )
+
+    @check({"quick": 45.0, "standard": 180.0, "full": 600.0})
+    def a_small_agent_gets_its_k_hits(trial: Trial) -> Outcome:
+        """One agent owns 99 % of the rows; the others still get k of k hits."""
+        if not trial.capabilities.search:
+            return not_promised("the system can't search")
+        target = trial.open()
+        small = trial.size(5, 20, 100)
+        k = min(_K, trial.capabilities.max_k or _K)
+        trial.store(target, "large", [trial.text() for _ in range(99 * small * k)])
+        texts = {f"small {number}": [trial.text() for _ in range(k)] for number in range(small)}
+        for agent, own in texts.items():
+            trial.store(target, agent, own)
+        missing = foreign = 0
+        for agent, own in texts.items():
+            hits = target.search(agent, own[0], k)
+            foreign += sum(hit.content not in own for hit in hits)
+            missing += k - len({hit.id for hit in hits if hit.content in own})
+        wanted = small * k
+        return judge(
+            missing + foreign == 0,
+            f"{small} agents with {k} of {100 * wanted:,} rows each: {missing} of {wanted} hits missing, "
+            f"{foreign} of others",
+            {"wanted": wanted, "missing": missing, "foreign": foreign},
+            (
+                f"# an agent has {k} memories among {100 * wanted:,}",
+                f'len(target.search("small 0", "a text of its own", {k}))   # expected: {k}',
+            ),
+        )
