@@ -50,7 +50,8 @@ def _gone(trial: Trial, count: int, how: str) -> Outcome:
         trial.close(target)
         target = trial.open(folder)
         found["after opening again"] = len(_still_there(target, ANN, ids, texts))
-        lost += _missing(target, ANN, own_ids, kept_own) + _missing(target, BOB, other_ids, others)
+        after = _missing(target, ANN, own_ids, kept_own) + _missing(target, BOB, other_ids, others)
+        lost = max(lost, after)
     still = sum(found.values())
     where = ", ".join(f"{number} {when}" for when, number in found.items())
     evidence = (

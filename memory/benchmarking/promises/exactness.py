@@ -74,7 +74,7 @@ def _read_back(trial: Trial, contents: Mapping[str, Any]) -> Outcome:
     refused: list[str] = []
     for name, content in contents.items():
         try:
-            ids[name] = target.add_one(Item(ANN, content))
+            ids[name] = _store(target, content)
         except Exception:
             refused.append(name)
     changed = _changed(target, ids, contents)
@@ -96,6 +96,18 @@ def _read_back(trial: Trial, contents: Mapping[str, Any]) -> Outcome:
         if first
         else (),
     )
+
+
+def _store(target: Any, content: Any) -> str:
+    """Store a content and return its id. A write that is lost at once is tried again: others find that."""
+    for _ in range(3):
+        id_ = str(target.add_one(Item(ANN, content)))
+        try:
+            if target.get(ANN, [id_]) != [None]:
+                break
+        except Exception:
+            break  # it is there, but can't be read: `_changed` reports it
+    return id_
 
 
 def _changed(target: Any, ids: Mapping[str, str], contents: Mapping[str, Any]) -> dict[str, Any]:

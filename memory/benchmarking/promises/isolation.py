@@ -27,13 +27,25 @@ def _store_for_each(
     stored: dict[str, tuple[str, str]] = {}
     refused = 0
     for agent in agents:
-        text = trial.text()
         try:
-            stored[agent] = (target.add_one(Item(agent, text)), text)
+            stored[agent] = _store_one(trial, target, agent)
         except Exception:
             refused += 1  # a clear refusal keeps agents apart too
     target.flush()
     return stored, refused
+
+
+def _store_one(trial: Trial, target: Target, agent: str) -> tuple[str, str]:
+    """Store a memory and return its id and text.
+
+    A write that is lost at once is tried again: other checks find lost writes, this one finds mixed up
+    agents."""
+    for _ in range(3):
+        text = trial.text()
+        id_ = target.add_one(Item(agent, text))
+        if not trial.capabilities.get or target.get(agent, [id_]) == [text]:
+            break
+    return id_, text
 
 
 def _crossings(trial: Trial, target: Target, agents: tuple[str, ...]) -> Outcome:

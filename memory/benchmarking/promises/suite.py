@@ -76,6 +76,8 @@ def run_check(check: Check, target: str, scratch: Path, profile: str, seed: int)
         return Outcome("broken", f"hung: it did not end within {limit:g} s", {"hung": 1}, _how(check))
     finally:
         _end_group(process)
+        assert process.stdout is not None
+        process.stdout.close()
         shutil.rmtree(folder, ignore_errors=True)
     if process.returncode or not output:
         how = (

@@ -1,0 +1,133 @@
+"""The checks find every fault that they should find, and call nothing broken that is kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from membench import membench
+
+from memory.benchmarking.bench import Bench
+from memory.benchmarking.benchmarks.promises import BENCHMARKS, benchmark_deletion
+from memory.benchmarking.promises.suite import PROMISES, all_checks, checks_of, run_check
+from memory.benchmarking.promises.trial import Trial
+
+FAULTY = Path(__file__).parents[1] / "support" / "faulty_targets.py"
+DELETES = {
+    "deleted_one_by_one_is_gone",
+    "deleted_in_a_batch_is_gone",
+    "delete_all_deletes_all_of_one_agent",
+}
+KILLED = "a_killed_process_loses_nothing"
+FOUND_BY = {
+    "DropsWrites": {KILLED, "the_same_thread_reads_it", "the_same_thread_finds_it"},
+    "ForgetsAtRestart": {KILLED},
+    "LeaksAcrossAgents": {"names_with_syntax_stay_apart", "similar_names_stay_apart"},
+    "ResurrectsDeletes": {KILLED, *DELETES},
+    "ReadsStale": {"the_same_thread_finds_it"},
+    "CutsHits": {"a_small_agent_gets_its_k_hits"},
+    "CorruptsUnicode": {"any_text_is_read_back"},
+    "StopsDeletingAt100": {"delete_all_deletes_all_of_one_agent"},
+    "DeletesEverybody": {"delete_all_deletes_all_of_one_agent"},
+}
+"""For each fault, the checks that must call a promise broken; all others must not."""
+WITH_PROCESSES = {
+    KILLED,
+    "a_full_disk_is_an_error_and_loses_nothing",
+    "damaged_files_are_not_served_as_truth",
+}
+"""Checks that start processes for the SQLite baseline; `make promises` runs these for every fault too."""
+
+
+def status_of(name: str, target: str, folder: Path) -> str:
+    """Run one check in this process."""
+    folder.mkdir()
+    trial = Trial(target, folder, "quick", seed=1)
+    try:
+        return all_checks()[name].run(trial).status
+    finally:
+        trial.end()
+
+
+@pytest.mark.parametrize("fault", FOUND_BY)
+def test_a_fault_is_found_by_the_right_checks_and_no_others(fault: str, tmp_path: Path) -> None:
+    target = f"{FAULTY}:{fault}"
+    names = [name for name in all_checks() if name not in WITH_PROCESSES]
+    broken = {name for name in names if status_of(name, target, tmp_path / name) == "broken"}
+    assert broken == FOUND_BY[fault] - WITH_PROCESSES
+
+
+@pytest.mark.parametrize("fault", [name for name, found in FOUND_BY.items() if KILLED in found])
+def test_a_kill_shows_what_was_acknowledged_and_not_stored(fault: str, tmp_path: Path) -> None:
+    outcome = run_check(all_checks()[KILLED], f"{FAULTY}:{fault}", tmp_path, "quick", seed=1)
+    assert outcome.status == "broken"
+    assert "target.get" in outcome.code
+    assert outcome.figures["lost"] + outcome.figures["back"] > 0
+
+
+def test_a_hanging_system_costs_only_its_check(tmp_path: Path) -> None:
+    check = all_checks()["deleted_in_a_batch_is_gone"]
+    short = type(check)(**{**vars(check), "seconds": {"quick": 5.0}})
+    outcome = run_check(short, f"{FAULTY}:Hangs", tmp_path, "quick", seed=1)
+    assert (outcome.status, outcome.evidence) == ("broken", "hung: it did not end within 5 s")
+    assert not list(tmp_path.iterdir()), "nothing is left behind"
+
+
+def test_a_crashing_system_costs_only_its_check(tmp_path: Path) -> None:
+    check = all_checks()["odd_searches_are_answered"]
+    outcome = run_check(check, f"{FAULTY}:Crashes", tmp_path, "quick", seed=1)
+    assert (outcome.status, outcome.evidence) == ("broken", "crashed with SIGABRT")
+
+
+@pytest.mark.parametrize("target", ["agentmemory", "sqlite-baseline"])
+def test_our_own_targets_keep_what_they_promise(target: str, tmp_path: Path) -> None:
+    names = [name for name in all_checks() if name not in WITH_PROCESSES and "process" not in name]
+    found = {name: status_of(name, target, tmp_path / name) for name in names}
+    assert {name for name, status in found.items() if status == "broken"} == set()
+    assert sum(status == "kept" for status in found.values()) >= 18
+
+
+@pytest.mark.parametrize("name", sorted(WITH_PROCESSES))
+def test_our_memory_survives_kills_full_disks_and_flips(name: str, tmp_path: Path) -> None:
+    outcome = run_check(all_checks()[name], "agentmemory", tmp_path, "quick", seed=2)
+    assert outcome.status in ("kept", "not tried"), outcome.evidence
+
+
+def test_every_check_belongs_to_a_promise_and_every_promise_to_a_benchmark() -> None:
+    assert {check.promise for check in all_checks().values()} == set(PROMISES) == set(BENCHMARKS)
+    assert len(all_checks()) >= 30
+    assert all(check.question.endswith(".") for check in all_checks().values())
+    assert all(checks_of(promise) for promise in PROMISES)
+
+
+def test_a_benchmark_reports_the_figures_of_each_check() -> None:
+    found = benchmark_deletion(
+        "quick", ["deleted_one_by_one_is_gone"], bench=Bench(target="sqlite-baseline")
+    )
+    assert found["kept_share"] == 1.0
+    group = found["deleted_one_by_one_is_gone"]
+    assert (group["kept"], group["status"], group["still_found"]) == (1.0, "kept", 0)
+
+
+def test_check_prints_evidence_and_code_and_exits_with_2(tmp_path: Path) -> None:
+    name = "delete_all_deletes_all_of_one_agent"
+    target = f"{FAULTY}:DeletesEverybody"
+    done = membench("check", "--target", target, "--only", name, cwd=tmp_path)
+    assert done.code == 2
+    assert "BROKEN" in done.out
+    assert "20 memories of others gone" in " ".join(done.out.split())
+    assert 'target.delete_all("ann")' in done.out
+    assert membench("check", "--only", name, cwd=tmp_path).code == 0
+
+
+def test_check_prints_json(tmp_path: Path) -> None:
+    done = membench("check", "--only", "any_text_is_read_back", "--json", cwd=tmp_path)
+    (outcome,) = json.loads(done.out)["agentmemory"]
+    assert (outcome["status"], outcome["promise"]) == ("kept", "contents are exact")
+
+
+def test_an_unknown_check_is_an_error_that_names_the_nearest(tmp_path: Path) -> None:
+    done = membench("check", "--only", "any_text_is_read", cwd=tmp_path)
+    assert done.code == 1
+    assert "any_text_is_read_back" in done.err
