@@ -21,7 +21,7 @@ from memory.clock import Clock
 from memory.compression import TierCodecs
 from memory.config import MemoryConfig
 from memory.entry import Tier
-from memory.errors import CodecRetired, StoreCorrupt
+from memory.errors import CodecRetired, EraseIncomplete, StoreCorrupt
 from memory.storage import MemoryStore, Move, Row
 
 _log = logging.getLogger(__name__)
@@ -31,6 +31,9 @@ _SAMPLED_AGENTS = 64
 """Codecs are fitted on rows of at most about this many agents."""
 _COUNT_AGAIN_SHARE = 16
 """If there were too few memories for fitting, count again after 1/16 more memories were stored."""
+
+_ERASE_ATTEMPTS = 3
+"""How often `erase` replaces dictionaries: another process may delete or fit at the same time."""
 
 Embed: TypeAlias = Callable[[object], NDArray[np.float32]]
 """Returns the unit vector of a content."""
@@ -136,7 +139,7 @@ class Transitions:
             return False
         # The number of memories ever stored: not less than the current number, and much faster to read.
         total = self._store.stored_total()
-        if self._codecs.plan(total, strict=strict) is None or total < self._count_again_at:
+        if self._codecs.plan(total, strict=strict) is None or (total < self._count_again_at and not strict):
             return False
         memories = sum(self._store.counts().values())
         plan = self._codecs.plan(memories, strict=strict)
@@ -198,11 +201,31 @@ class Transitions:
                     return False
         return True
 
-    def give_back_space(self, pause: Pause) -> None:
-        """Return free pages of the file to the file system, if there are enough of them."""
+    def give_back_space(self, pause: Pause, *, in_background: bool = False) -> None:
+        """Return free pages of the file to the file system, and erase what was deleted."""
         for _ in self._store.shrink():
             if not pause():
                 return
+        self._store.erase_in_maintenance(in_background=in_background)
+
+    def erase(self, wait_seconds: float) -> None:
+        """Remove all bytes of deleted memories from the files, or raise EraseIncomplete.
+
+        wait_seconds: how long to wait for readers that need the old bytes
+        """
+        dictionaries: list[int] = []
+        for _ in range(_ERASE_ATTEMPTS):
+            self.fit_codecs(strict=True)
+            self.settle(lambda: True)
+            dictionaries = self._codecs.dictionaries_of_deleted()
+            if not dictionaries:
+                break
+        self._store.erase(wait_seconds)
+        if dictionaries:
+            raise EraseIncomplete(
+                f"the memories are deleted, but dictionary {dictionaries[0]} may hold words of them, and "
+                "damaged memories still need it: delete what check() names, then call again with erase=True"
+            )
 
     def _move(self, agent: str, seqs: Sequence[int], source: Tier) -> int:
         target = _BELOW[source]

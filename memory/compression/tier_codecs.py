@@ -244,17 +244,32 @@ class TierCodecs:
         """Return whether a stored vector can be decoded, which is not possible if its codec is damaged."""
         return stored[2] is not None or stored[0] not in self._damaged
 
+    def dictionaries_of_deleted(self) -> list[int]:
+        """Return the numbers of the stored dictionaries that may hold text of deleted memories."""
+        return [
+            codec.number
+            for codec in self.load()
+            if (_is_content(codec) or _is_terms(codec))
+            and (
+                codec.deleted
+                or codec.is_damaged
+                or not codec.is_writable
+                or codec.purpose == _OLD_DICTIONARY
+            )
+        ]
+
     # -- fitting ------------------------------------------------------------------------------
 
     def plan(self, memories: int, *, strict: bool = False) -> Plan | None:
         """Return what `fit` should do if there are this many memories; None for nothing.
 
-        strict: replace a dictionary after the first deletion of one of its samples
+        strict: replace a dictionary after the first deletion of one of its samples, or if it may have been
+            trained on deleted memories
         """
         stored = self.load()
         newest = max((codec for codec in stored if _is_content(codec)), key=_number, default=None)
         if newest is None or newest.is_damaged or newest.purpose == _OLD_DICTIONARY:
-            dictionaries = memories >= SAMPLES_NEEDED
+            dictionaries = memories >= SAMPLES_NEEDED or (strict and newest is not None)
         else:
             grown = newest.trained_on < _TRAINED_ENOUGH and memories >= _GROWTH * newest.trained_on
             allowed = 0 if strict else LEAST_MEMORIES - 1

@@ -401,5 +401,18 @@ class MemoryStore(Protocol):
         Every slice is a short transaction of its own. The caller may stop after any of them."""
 
     @abstractmethod
+    def erase(self, wait_seconds: float) -> None:
+        """Remove all bytes of deleted and replaced rows and codecs from all files of the store.
+
+        Waits that long for readers that need the old bytes; then raises `EraseIncomplete`. This may rewrite
+        the whole file."""
+
+    @abstractmethod
+    def erase_in_maintenance(self, *, in_background: bool = False) -> None:
+        """Do what `erase` does as far as it is cheap and needs no waiting; the rest is for the next time.
+
+        in_background: write less, because this is called often"""
+
+    @abstractmethod
     def close(self) -> None:
         """Release files and connections; may be called twice."""

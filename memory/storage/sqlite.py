@@ -14,6 +14,7 @@ from memory.errors import StoreCorrupt, StoreError, StoreFull, StoreReadOnly, St
 from memory.storage._agent_numbers import AgentNumbers
 from memory.storage._backup import back_up
 from memory.storage._checker import Checker
+from memory.storage._eraser import Eraser
 from memory.storage._log_owner import has_foreign_log, move_leftovers_aside, move_log_aside, stamp
 from memory.storage._new_files import locked_folder, make_folder
 from memory.storage._reader import SQLiteReader
@@ -134,6 +135,9 @@ class SQLiteStore:
         self.setting = writer.setting
 
         self.shrink = Shrinker(self._connections).shrink
+        eraser = Eraser(self._connections)
+        self.erase = eraser.erase
+        self.erase_in_maintenance = eraser.erase_in_maintenance
         self.check = Checker(path, self._connections, reader).check
         self.back_up = partial(back_up, self._connections)
 
