@@ -168,22 +168,20 @@ class Transitions:
         """Encode memories of im and ltm again if they do not have their final form.
 
         These are memories that were stored directly in ltm and, after the fit of a codec, all memories. At
-        the end, delete the replaced codecs, which no memory uses any more."""
+        the end, delete the replaced codecs, except for those that a damaged memory still uses."""
         if self._config.read_only:
             return
         stored = self._codecs.load()
         newest = max((codec.number for codec in stored), default=0)
         replaced = [codec.number for codec in stored if not codec.is_writable]
-        unreadable = len(self._unreadable)
         for agent, first, last in self._store.unsettled():
             for tier in (Tier.IM, Tier.LTM):
                 if not self._settle(agent, tier, first - 1, pause):
                     return
             if not self._store.settle(agent, last, newest):
                 return
-        if len(self._unreadable) == unreadable:  # a damaged row may still need its dictionary
-            for number in replaced:
-                self._store.retire_codec(number)
+        for number in replaced:
+            self._store.retire_codec(number)
 
     def _settle(self, agent: str, tier: Tier, after_seq: int, pause: Pause) -> bool:
         """Encode an agent's rows of a tier again. Return False if `pause` stopped the work."""

@@ -55,6 +55,8 @@ class Eraser:
         mark = self._mark()
         if mark is None:
             return
+        # Truncate the log first: while a reader needs it, a rewrite would only make it larger.
+        self._truncate_log(wait_seconds)
         try:
             self._connections.rewrite()
         except StoreError as problem:
@@ -62,6 +64,11 @@ class Eraser:
                 f"the memories are deleted, but the file could not be rewritten without them ({problem}): "
                 "call again with erase=True"
             ) from problem
+        self._truncate_log(wait_seconds)
+        self._set_mark(mark, None)
+
+    def _truncate_log(self, wait_seconds: float) -> None:
+        # Ask again and again instead of letting SQLite wait: it would block all writers meanwhile.
         deadline = time.monotonic() + wait_seconds
         while not self._connections.checkpoint().is_truncated:
             if time.monotonic() > deadline:
@@ -71,7 +78,6 @@ class Eraser:
                     "and call again with erase=True"
                 )
             time.sleep(_POLL_SECONDS)
-        self._set_mark(mark, None)
 
     def erase_in_maintenance(self, *, in_background: bool = False) -> None:
         mark = None if self._connections.read_only else self._mark()
@@ -80,9 +86,10 @@ class Eraser:
         may_rewrite = self._may_rewrite(in_background)
         if mark.startswith(_LOG_DONE) and not may_rewrite:
             return
-        is_rewritten = may_rewrite and self._rewrite()
-        if self._connections.checkpoint().is_truncated:
-            self._set_mark(mark, None if is_rewritten else _LOG_DONE + mark.removeprefix(_LOG_DONE))
+        if not self._connections.checkpoint().is_truncated:
+            return
+        is_rewritten = may_rewrite and self._rewrite() and self._connections.checkpoint().is_truncated
+        self._set_mark(mark, None if is_rewritten else _LOG_DONE + mark.removeprefix(_LOG_DONE))
 
     def _may_rewrite(self, in_background: bool) -> bool:
         (pages,), (size,) = map(self._connections.fetch_one, ("PRAGMA page_count", "PRAGMA page_size"))
@@ -121,3 +128,4 @@ class Eraser:
                 )
 
         self._connections.write(change)
+        self._connections.checkpoint()

@@ -390,7 +390,10 @@ class SQLiteWriter:
             )
             mark_deleted(connection)
 
-        self._connections.write(retire)
+        # No new row can refer to a replaced codec, so this need not be in the same transaction.
+        in_use = "SELECT 1 FROM memories WHERE ? IN (body_codec, terms_codec, vector_codec) LIMIT 1"
+        if self._connections.fetch_one(in_use, (number,)) is None:
+            self._connections.write(retire)
 
     def setting(self, name: str, default: str | None = None) -> str | None:
         found = self._connections.fetch("SELECT value FROM settings WHERE name = ?", (name,))

@@ -4,7 +4,7 @@ A store keeps rows. It does not embed, compress, rank or decide. To write a new 
 `MemoryStore` and run it through `tests/storage/conformance.py`, whose docstring shows how.
 
 Terms:
-- An agent is a name. It exists from its first `add` until `delete` or `delete_agent` removes its last row.
+- An agent is a name. It exists from its first `add` until its last row is deleted or evicted.
   For an unknown agent, reads return nothing and changes count 0.
 - A row belongs to one agent and has an `id` that is unique among the agent's rows. It is in one tier.
 - `add` gives every row a `seq`: a number that grows from 1 for each agent and is never used again, not
@@ -332,7 +332,7 @@ class MemoryStore(Protocol):
 
     @abstractmethod
     def retire_codec(self, number: int) -> None:
-        """Delete a replaced codec that no row uses. Its number is not used again."""
+        """Delete a replaced codec, unless a row still uses it. Its number is not used again."""
 
     @abstractmethod
     def stored_total(self) -> int:
