@@ -368,7 +368,7 @@ class AgentMemorySystem:
                 id=id,
                 timestamp=entry.created_at,
                 # The vector depends only on the content: keep it unless the content changes.
-                vector=self._finest_vector(old) if content is UNSET else None,
+                vector=self._transitions.vectors_of([old])[0] if content is UNSET else None,
             )
             row = msgspec.structs.replace(self._intake.rows([new], [old.dated])[0], stored_at=old.stored_at)
             # If another thread or process has changed or moved the memory meanwhile, start again.
@@ -651,7 +651,7 @@ class AgentMemorySystem:
 
         def check_row(row: Row) -> None:
             self._reader.decode(row)
-            self._finest_vector(row)
+            self._codecs.to_float32([(row.vector_codec, row.vector, row.fine)])
 
         intact, problems = self._store.check(check_row)
         return CheckReport(intact, tuple(problems))
@@ -684,6 +684,7 @@ class AgentMemorySystem:
         """Write the memories of all agents, or of one agent, to a file. Return the number of memories.
 
         The file has one JSON object per line, and a checksum at the end. Only its owner can read the file.
+        If the codec of a memory's vector is damaged, the content is embedded again.
         Raises `TransferFailed` if the file can't be written.
         """
         if agent_id is not None:
@@ -692,7 +693,7 @@ class AgentMemorySystem:
             return transfer.export_rows(
                 Path(path),
                 (
-                    (row, self._reader.decode(row), self._finest_vector(row))
+                    (row, self._reader.decode(row), self._transitions.vectors_of([row])[0])
                     for row in self._store.all_rows(agent_id)
                 ),
                 embedder=self._embedder_name,
@@ -803,10 +804,6 @@ class AgentMemorySystem:
                     self._entry_cache.save_read_counts(_COUNTS_PER_SAVE)
                 except StoreError as problem:  # the caller's memory is stored, so its call must not fail
                     _log.warning(_COUNTS_LOST, problem)
-
-    def _finest_vector(self, row: Row) -> NDArray[np.float32]:
-        vector: NDArray[np.float32] = self._codecs.to_float32([(row.vector_codec, row.vector, row.fine)])[0]
-        return vector
 
     def _force(self, tier: Tier, percentage: float, agent_id: str | None) -> TransitionReport:
         share = check_number("percentage", percentage)

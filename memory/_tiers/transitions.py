@@ -154,11 +154,14 @@ class Transitions:
             except StoreCorrupt as problem:
                 _log.warning("memory %r of %r is not used for fitting: %s", row.id, row.agent, problem)
         rows = [row for row, _ in readable]
+        with_vector = [row for row in rows if self._codecs.has_vector(_stored_vector(row))]
+        if len(with_vector) < self._codecs.vectors_needed(plan.tiers):
+            with_vector = rows  # the others are embedded again
         self._codecs.fit(
             plan,
             memories,
             [(row.agent, row.seq) for row in rows],
-            self._vectors_of([row for row in rows if self._codecs.has_vector(_stored_vector(row))]),
+            self.vectors_of(with_vector),
             [body for _, body in readable],
             self._codecs.raw_terms([(row.terms, row.terms_codec) for row in rows]),
         )
@@ -265,7 +268,7 @@ class Transitions:
             return []
 
     def _encode(self, rows: Sequence[Row], target: Tier) -> list[Move]:
-        vectors = self._codecs.vectors_for(target, self._vectors_of(rows))
+        vectors = self._codecs.vectors_for(target, self.vectors_of(rows))
         raw_terms = self._codecs.raw_terms([(row.terms, row.terms_codec) for row in rows])
         moves = []
         for row, (vector_codec, vector, fine), terms in zip(rows, vectors, raw_terms, strict=True):
@@ -288,7 +291,7 @@ class Transitions:
             )
         return moves
 
-    def _vectors_of(self, rows: Sequence[Row]) -> NDArray[np.float32]:
+    def vectors_of(self, rows: Sequence[Row]) -> NDArray[np.float32]:
         """Return the vectors of rows. If the codec of a vector is damaged, embed the content again."""
         vectors = self._codecs.to_float32([_stored_vector(row) for row in rows])
         for number, row in enumerate(rows):
