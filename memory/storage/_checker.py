@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from memory.errors import StoreError
+from memory.storage._log_damage import damaged_logs
 from memory.storage._reader import SQLiteReader
 from memory.storage._rows import in_parts
 from memory.storage.base import Row
@@ -27,7 +28,7 @@ class Checker:
     def check(self, check_row: Callable[[Row], None]) -> tuple[int, list[str]]:
         problems: list[str] = []
         intact = 0
-        for part in (self._structure, self._keys, self._codecs):
+        for part in (self._logs, self._structure, self._keys, self._codecs):
             try:
                 problems += part()
             except StoreError as problem:
@@ -46,6 +47,12 @@ class Checker:
             except StoreError as problem:
                 problems.append(f"agent {agent!r}: {problem}")
         return intact, list(dict.fromkeys(problems))
+
+    def _logs(self) -> list[str]:
+        logs = [] if self._path is None else damaged_logs(self._path)
+        return [
+            f"{log} is a damaged log whose last commits are lost: delete it to accept that" for log in logs
+        ]
 
     def _structure(self) -> list[str]:
         found = self._connections.fetch(f"PRAGMA integrity_check({_MAX_STRUCTURE_PROBLEMS})")
