@@ -139,7 +139,7 @@ class SQLiteStore:
         eraser = Eraser(self._connections)
         self.erase = eraser.erase
         self.erase_in_maintenance = eraser.erase_in_maintenance
-        self.check = Checker(path, self._connections, reader).check
+        self.check = Checker(path, self._connections, reader, self._refresh_versions).check
         self.back_up = partial(back_up, self._connections)
 
     def close(self) -> None:
