@@ -4,8 +4,9 @@
 
 Each trial copies a memory with all tiers, dictionaries and a fitted vector codec, changes one byte in
 one of its files, and uses the memory in a child process: it reads every memory with `get`, searches, lists,
-checks, maintains, exports, and reads every memory again. The byte lies in the database, in a log that a
-killed process left, in the file of versions, in a dictionary or in a vector codec, in turns.
+checks, maintains, exports, and reads every memory again. The byte lies in the database (closed, or left by
+a killed process), in the log of a killed process, in the file of versions, in a dictionary or in a vector
+codec, in turns.
 
 An error of `memory.errors` is a good answer, a wrong memory is not. What counts as a failure:
 
@@ -72,14 +73,17 @@ class Flips:
     def __init__(self, folder: Path, seed: int) -> None:
         self.random = random.Random(seed)
         self.folder = folder
-        self.model = folder / "model"
+        self.model = folder / "killed"
         self.model.mkdir()
+        self.closed = folder / "closed"
+        """The same memory, closed: everything is in the database."""
         self.memories = [_new_memory(number, self.random) for number in range(_MEMORIES)]
         self._fill()
         self.offsets = {
             "dictionary": self._offsets_of("purpose LIKE 'content%' OR purpose LIKE 'search terms%'"),
             "codec": self._offsets_of("purpose LIKE '%vectors%'"),
         }
+        self.trials = 0
         self.outcomes: Counter[str] = Counter()
         self.failures: list[str] = []
 
@@ -107,11 +111,20 @@ class Flips:
         with sqlite3.connect(f"file:{self.model}/memory.db?mode=ro&immutable=1", uri=True) as connection:
             purposes = [purpose for (purpose,) in connection.execute("SELECT purpose FROM codecs")]
         assert len(purposes) == 4, purposes  # one of them is reserved
+        shutil.copytree(self.model, self.closed)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                open_small(self.closed / "memory.db").close()
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+        assert not (self.closed / "memory.db-wal").exists()
 
     def _offsets_of(self, condition: str) -> list[int]:
         """Return where bytes of codecs lie in the database. Long values are split into pages."""
-        content = (self.model / "memory.db").read_bytes()
-        connection = sqlite3.connect(f"file:{self.model}/memory.db?mode=ro&immutable=1", uri=True)
+        content = (self.closed / "memory.db").read_bytes()
+        connection = sqlite3.connect(f"file:{self.closed}/memory.db?mode=ro&immutable=1", uri=True)
         found = [data for (data,) in connection.execute(f"SELECT data FROM codecs WHERE {condition}")]
         connection.close()
         offsets = []
@@ -125,7 +138,9 @@ class Flips:
     def trial(self, target: str) -> None:
         """Flip one byte and use the memory in a child process."""
         folder = self.folder / "trial"
-        shutil.copytree(self.model, folder)
+        self.trials += 1
+        is_closed = target in self.offsets or (target == "database" and self.trials % 2)
+        shutil.copytree(self.closed if is_closed else self.model, folder)
         try:
             name = {"log": "memory.db-wal", "pulse": "memory.db-pulse"}.get(target, "memory.db")
             content = bytearray((folder / name).read_bytes())
