@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart test test-lowest install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate view-speed peers screenshots interrupts
+.PHONY: bench quickstart test test-lowest install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate view-speed peers screenshots interrupts erasure flips forks
 
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
@@ -73,6 +73,19 @@ view-speed: $(INSTALLED) browser
 # Interrupts at random moments: nothing may leak, hang or get lost (docs/promises.md). About half an hour.
 interrupts: $(INSTALLED)
 	$(BIN)/python scripts/interrupts.py
+
+# Deletes 1,000 memories in every way and tier: no byte of them may be left in any file (docs/promises.md). A minute.
+erasure: $(INSTALLED)
+	$(BIN)/python scripts/erasure.py
+	$(BIN)/python scripts/erasure.py --erase
+
+# Changes 1,000 bytes of a memory's files: nothing may be wrong in silence (docs/promises.md). About five minutes.
+flips: $(INSTALLED)
+	$(BIN)/python scripts/flips.py
+
+# Forks 40 times in each of 200 programs whose threads use the memory: none may hang. About ten minutes.
+forks: $(INSTALLED)
+	$(BIN)/python scripts/forks.py
 
 # Retrieval quality on LoCoMo and SciFact (docs/performance.md).
 quality: $(INSTALLED)

@@ -84,6 +84,7 @@ class AgentMemory:
         importance: float | UnsetType = UNSET,
         kind: str | UnsetType = UNSET,
         step: int | UnsetType | None = UNSET,
+        erase: bool = False,
     ) -> bool:
         """Change the given fields of a memory; return False if there is no such memory."""
         return self.system.update(
@@ -94,15 +95,20 @@ class AgentMemory:
             importance=importance,
             kind=kind,
             step=step,
+            erase=erase,
         )
 
-    def delete(self, id: str) -> bool:
+    def delete(self, id: str, *, erase: bool = False) -> bool:
         """Delete one memory; return False if there is no such memory."""
-        return self.system.delete(self.agent_id, id)
+        return self.system.delete(self.agent_id, id, erase=erase)
 
-    def delete_all(self) -> int:
+    def delete_many(self, ids: Sequence[str], *, erase: bool = False) -> int:
+        """Delete memories in one commit; return how many existed."""
+        return self.system.delete_many(self.agent_id, ids, erase=erase)
+
+    def delete_all(self, *, erase: bool = False) -> int:
         """Delete all memories of this agent; return how many there were."""
-        return self.system.delete_all(self.agent_id)
+        return self.system.delete_all(self.agent_id, erase=erase)
 
     def search(
         self,

@@ -16,6 +16,7 @@
     │   ├── CodecRetired
     │   ├── StoreClosed
     │   ├── StoreReplaced
+    │   ├── EraseIncomplete
     │   └── EmbedderMismatch
     ├── CodecError (ValueError)
     │   ├── InvalidVector
@@ -101,6 +102,10 @@ class StoreClosed(StoreError):
 
 class StoreReplaced(StoreError):
     """The file was deleted, moved or replaced by another one while it was open. Nothing was written."""
+
+
+class EraseIncomplete(StoreError):
+    """The memories are deleted, but bytes of them are still in a file. Call again with `erase=True`."""
 
 
 class EmbedderMismatch(StoreError):

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from memory._base.checks import (
     check_count,
+    check_flag,
     check_name,
     check_names,
     check_number,
@@ -323,12 +324,32 @@ class AgentMemorySystem:
         importance: float | UnsetType = UNSET,
         kind: str | UnsetType = UNSET,
         step: int | UnsetType | None = UNSET,
+        erase: bool = False,
     ) -> bool:
         """Change the given fields of a memory; return False if there is no such memory.
 
         A given field replaces the whole old value. The memory keeps its tier, its age and its position in
         the order of storing.
+
+        Args:
+            erase: remove the old values from all files before the call returns; see `delete`.
         """
+        check_flag("erase", erase)
+        changed = self._update(agent_id, id, content, metadata, importance, kind, step)
+        if erase:
+            self._erase()
+        return changed
+
+    def _update(
+        self,
+        agent_id: str,
+        id: str,
+        content: Any,
+        metadata: Mapping[str, Any] | UnsetType | None,
+        importance: float | UnsetType,
+        kind: str | UnsetType,
+        step: int | UnsetType | None,
+    ) -> bool:
         while True:
             record = self._reader.find_record(agent_id, id)
             rows = self._store.rows(agent_id, [record.seq]) if record else []
@@ -347,7 +368,7 @@ class AgentMemorySystem:
                 id=id,
                 timestamp=entry.created_at,
                 # The vector depends only on the content: keep it unless the content changes.
-                vector=self._finest_vector(old) if content is UNSET else None,
+                vector=self._transitions.vectors_of([old])[0] if content is UNSET else None,
             )
             row = msgspec.structs.replace(self._intake.rows([new], [old.dated])[0], stored_at=old.stored_at)
             # If another thread or process has changed or moved the memory meanwhile, start again.
@@ -357,22 +378,41 @@ class AgentMemorySystem:
             except CodecRetired:
                 self._codecs.load()
 
-    def delete(self, agent_id: str, id: str) -> bool:
-        """Delete one memory; return False if there is no such memory."""
+    def delete(self, agent_id: str, id: str, *, erase: bool = False) -> bool:
+        """Delete one memory; return False if there is no such memory.
+
+        Args:
+            erase: remove its bytes from all files before the call returns. Otherwise maintenance does this
+                later. Erasing rewrites the whole file, and encodes all memories again if a dictionary was
+                trained on the deleted one. It also erases what earlier calls have deleted.
+
+        With `erase`, raises `EraseIncomplete` if the bytes could not be erased: the memory is deleted then,
+        but for example a reader has used the log for longer than `busy_timeout_seconds`.
+        """
         check_name("id", id)
-        return self.delete_many(agent_id, [id]) == 1
+        return self.delete_many(agent_id, [id], erase=erase) == 1
 
-    def delete_many(self, agent_id: str, ids: Sequence[str]) -> int:
-        """Delete memories in one commit; return how many existed."""
+    def delete_many(self, agent_id: str, ids: Sequence[str], *, erase: bool = False) -> int:
+        """Delete memories in one commit; return how many existed. `delete` describes `erase`."""
         check_name("agent_id", agent_id)
-        return self._store.delete(agent_id, check_names("ids", ids))
+        check_flag("erase", erase)
+        deleted = self._store.delete(agent_id, check_names("ids", ids))
+        if erase:
+            self._erase()
+        return deleted
 
-    def delete_all(self, agent_id: str) -> int:
-        """Delete all memories of one agent; return how many there were."""
+    def delete_all(self, agent_id: str, *, erase: bool = False) -> int:
+        """Delete all memories of one agent; return how many there were. `delete` describes `erase`."""
         check_name("agent_id", agent_id)
+        check_flag("erase", erase)
         deleted = self._store.delete_agent(agent_id)
         self.drop_caches(agent_id)
+        if erase:
+            self._erase()
         return deleted
+
+    def _erase(self) -> None:
+        self._transitions.erase(self.config.busy_timeout_seconds)
 
     # -- reading and searching ----------------------------------------------------------------
 
@@ -611,7 +651,7 @@ class AgentMemorySystem:
 
         def check_row(row: Row) -> None:
             self._reader.decode(row)
-            self._finest_vector(row)
+            self._codecs.to_float32([(row.vector_codec, row.vector, row.fine)])
 
         intact, problems = self._store.check(check_row)
         return CheckReport(intact, tuple(problems))
@@ -644,6 +684,7 @@ class AgentMemorySystem:
         """Write the memories of all agents, or of one agent, to a file. Return the number of memories.
 
         The file has one JSON object per line, and a checksum at the end. Only its owner can read the file.
+        If the codec of a memory's vector is damaged, the content is embedded again.
         Raises `TransferFailed` if the file can't be written.
         """
         if agent_id is not None:
@@ -652,7 +693,7 @@ class AgentMemorySystem:
             return transfer.export_rows(
                 Path(path),
                 (
-                    (row, self._reader.decode(row), self._finest_vector(row))
+                    (row, self._reader.decode(row), self._transitions.vectors_of([row])[0])
                     for row in self._store.all_rows(agent_id)
                 ),
                 embedder=self._embedder_name,
@@ -762,10 +803,6 @@ class AgentMemorySystem:
                     self._entry_cache.save_read_counts(_COUNTS_PER_SAVE)
                 except StoreError as problem:  # the caller's memory is stored, so its call must not fail
                     _log.warning(_COUNTS_LOST, problem)
-
-    def _finest_vector(self, row: Row) -> NDArray[np.float32]:
-        vector: NDArray[np.float32] = self._codecs.to_float32([(row.vector_codec, row.vector, row.fine)])[0]
-        return vector
 
     def _force(self, tier: Tier, percentage: float, agent_id: str | None) -> TransitionReport:
         share = check_number("percentage", percentage)

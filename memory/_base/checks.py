@@ -45,6 +45,12 @@ def check_names(field: str, values: Iterable[object]) -> list[str]:
     return names  # type: ignore[return-value]
 
 
+def check_flag(field: str, value: object) -> None:
+    """Raise InvalidMemory for a value that is not True or False."""
+    if not isinstance(value, bool):
+        raise InvalidMemory(f"{field} is {short(value)}: use True or False")
+
+
 def check_count(field: str, value: object) -> int:
     """Return a whole number ≥ 0."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:

@@ -137,7 +137,7 @@ class MaintenanceThread:
                 if not self._stopped.is_set:
                     self._transitions.fit_codecs()
                     self._transitions.settle(pause)
-                    self._transitions.give_back_space(pause)
+                    self._transitions.give_back_space(pause, in_background=True)
         except Exception as problem:
             if isinstance(problem, StoreClosed) and self._stopped.is_set:
                 return  # a signal handler closed the memory, and could not wait for this thread

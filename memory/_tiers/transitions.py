@@ -21,7 +21,7 @@ from memory.clock import Clock
 from memory.compression import TierCodecs
 from memory.config import MemoryConfig
 from memory.entry import Tier
-from memory.errors import CodecRetired, StoreCorrupt
+from memory.errors import CodecRetired, EraseIncomplete, StoreCorrupt
 from memory.storage import MemoryStore, Move, Row
 
 _log = logging.getLogger(__name__)
@@ -31,6 +31,9 @@ _SAMPLED_AGENTS = 64
 """Codecs are fitted on rows of at most about this many agents."""
 _COUNT_AGAIN_SHARE = 16
 """If there were too few memories for fitting, count again after 1/16 more memories were stored."""
+
+_ERASE_ATTEMPTS = 3
+"""How often `erase` replaces dictionaries: another process may delete or fit at the same time."""
 
 Embed: TypeAlias = Callable[[object], NDArray[np.float32]]
 """Returns the unit vector of a content."""
@@ -136,7 +139,7 @@ class Transitions:
             return False
         # The number of memories ever stored: not less than the current number, and much faster to read.
         total = self._store.stored_total()
-        if self._codecs.plan(total, strict=strict) is None or total < self._count_again_at:
+        if self._codecs.plan(total, strict=strict) is None or (total < self._count_again_at and not strict):
             return False
         memories = sum(self._store.counts().values())
         plan = self._codecs.plan(memories, strict=strict)
@@ -151,11 +154,14 @@ class Transitions:
             except StoreCorrupt as problem:
                 _log.warning("memory %r of %r is not used for fitting: %s", row.id, row.agent, problem)
         rows = [row for row, _ in readable]
+        with_vector = [row for row in rows if self._codecs.has_vector(_stored_vector(row))]
+        if len(with_vector) < self._codecs.vectors_needed(plan.tiers):
+            with_vector = rows  # the others are embedded again
         self._codecs.fit(
             plan,
             memories,
             [(row.agent, row.seq) for row in rows],
-            self._vectors_of([row for row in rows if self._codecs.has_vector(_stored_vector(row))]),
+            self.vectors_of(with_vector),
             [body for _, body in readable],
             self._codecs.raw_terms([(row.terms, row.terms_codec) for row in rows]),
         )
@@ -165,22 +171,20 @@ class Transitions:
         """Encode memories of im and ltm again if they do not have their final form.
 
         These are memories that were stored directly in ltm and, after the fit of a codec, all memories. At
-        the end, delete the replaced codecs, which no memory uses any more."""
+        the end, delete the replaced codecs, except for those that a damaged memory still uses."""
         if self._config.read_only:
             return
         stored = self._codecs.load()
         newest = max((codec.number for codec in stored), default=0)
         replaced = [codec.number for codec in stored if not codec.is_writable]
-        unreadable = len(self._unreadable)
         for agent, first, last in self._store.unsettled():
             for tier in (Tier.IM, Tier.LTM):
                 if not self._settle(agent, tier, first - 1, pause):
                     return
             if not self._store.settle(agent, last, newest):
                 return
-        if len(self._unreadable) == unreadable:  # a damaged row may still need its dictionary
-            for number in replaced:
-                self._store.retire_codec(number)
+        for number in replaced:
+            self._store.retire_codec(number)
 
     def _settle(self, agent: str, tier: Tier, after_seq: int, pause: Pause) -> bool:
         """Encode an agent's rows of a tier again. Return False if `pause` stopped the work."""
@@ -198,11 +202,31 @@ class Transitions:
                     return False
         return True
 
-    def give_back_space(self, pause: Pause) -> None:
-        """Return free pages of the file to the file system, if there are enough of them."""
+    def give_back_space(self, pause: Pause, *, in_background: bool = False) -> None:
+        """Return free pages of the file to the file system, and erase what was deleted."""
         for _ in self._store.shrink():
             if not pause():
                 return
+        self._store.erase_in_maintenance(in_background=in_background)
+
+    def erase(self, wait_seconds: float) -> None:
+        """Remove all bytes of deleted memories from the files, or raise EraseIncomplete.
+
+        wait_seconds: how long to wait for readers that need the old bytes
+        """
+        dictionaries: list[int] = []
+        for _ in range(_ERASE_ATTEMPTS):
+            self.fit_codecs(strict=True)
+            self.settle(lambda: True)
+            dictionaries = self._codecs.dictionaries_of_deleted()
+            if not dictionaries:
+                break
+        self._store.erase(wait_seconds)
+        if dictionaries:
+            raise EraseIncomplete(
+                f"the memories are deleted, but dictionary {dictionaries[0]} may hold words of them, and "
+                "damaged memories still need it: delete what check() names, then call again with erase=True"
+            )
 
     def _move(self, agent: str, seqs: Sequence[int], source: Tier) -> int:
         target = _BELOW[source]
@@ -244,7 +268,7 @@ class Transitions:
             return []
 
     def _encode(self, rows: Sequence[Row], target: Tier) -> list[Move]:
-        vectors = self._codecs.vectors_for(target, self._vectors_of(rows))
+        vectors = self._codecs.vectors_for(target, self.vectors_of(rows))
         raw_terms = self._codecs.raw_terms([(row.terms, row.terms_codec) for row in rows])
         moves = []
         for row, (vector_codec, vector, fine), terms in zip(rows, vectors, raw_terms, strict=True):
@@ -267,7 +291,7 @@ class Transitions:
             )
         return moves
 
-    def _vectors_of(self, rows: Sequence[Row]) -> NDArray[np.float32]:
+    def vectors_of(self, rows: Sequence[Row]) -> NDArray[np.float32]:
         """Return the vectors of rows. If the codec of a vector is damaged, embed the content again."""
         vectors = self._codecs.to_float32([_stored_vector(row) for row in rows])
         for number, row in enumerate(rows):

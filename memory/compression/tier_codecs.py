@@ -50,6 +50,9 @@ INT8 = 1
 _OLD_DICTIONARY = "zstd dictionary"  # the purpose of the only dictionary in files of format 1
 _CONTENT = "content dictionary"
 _TERMS = "search terms"
+_INSTEAD_OF = "instead of"
+"""The purpose of a codec without data. It makes maintenance encode all memories again, because the codec
+that it names is damaged."""
 _MAX_SAMPLES = 2000
 """The most memories that dictionaries are trained on. More memories did not improve the compression."""
 _GROWTH = 8
@@ -68,6 +71,8 @@ class Plan(msgspec.Struct, frozen=True):
     tiers: tuple[Tier, ...]
     samples: int
     """How many memories `fit` gets as samples."""
+    damaged: tuple[int, ...] = ()
+    """Numbers of damaged vector codecs. All memories that use one are embedded again."""
 
 
 class TierCodecs:
@@ -234,7 +239,7 @@ class TierCodecs:
 
     def has_final_form(self, tier: Tier, body_codec: int, terms_codec: int, vector_codec: int) -> bool:
         """Return whether a row of im or ltm is encoded with the tier's current codecs."""
-        if body_codec != self._bodies.newest:
+        if body_codec != self._bodies.newest or vector_codec in self._damaged:
             return False
         return tier is Tier.IM or (
             terms_codec == self._terms_in_use and vector_codec == self._in_use[Tier.LTM]
@@ -244,17 +249,32 @@ class TierCodecs:
         """Return whether a stored vector can be decoded, which is not possible if its codec is damaged."""
         return stored[2] is not None or stored[0] not in self._damaged
 
+    def dictionaries_of_deleted(self) -> list[int]:
+        """Return the numbers of the stored dictionaries that may hold text of deleted memories."""
+        return [
+            codec.number
+            for codec in self.load()
+            if (_is_content(codec) or _is_terms(codec))
+            and (
+                codec.deleted
+                or codec.is_damaged
+                or not codec.is_writable
+                or codec.purpose == _OLD_DICTIONARY
+            )
+        ]
+
     # -- fitting ------------------------------------------------------------------------------
 
     def plan(self, memories: int, *, strict: bool = False) -> Plan | None:
         """Return what `fit` should do if there are this many memories; None for nothing.
 
-        strict: replace a dictionary after the first deletion of one of its samples
+        strict: replace a dictionary after the first deletion of one of its samples, or if it may have been
+            trained on deleted memories
         """
         stored = self.load()
         newest = max((codec for codec in stored if _is_content(codec)), key=_number, default=None)
         if newest is None or newest.is_damaged or newest.purpose == _OLD_DICTIONARY:
-            dictionaries = memories >= SAMPLES_NEEDED
+            dictionaries = memories >= SAMPLES_NEEDED or (strict and newest is not None)
         else:
             grown = newest.trained_on < _TRAINED_ENOUGH and memories >= _GROWTH * newest.trained_on
             allowed = 0 if strict else LEAST_MEMORIES - 1
@@ -265,10 +285,22 @@ class TierCodecs:
             for tier, codec in self._wanted.items()
             if self._is_pending(tier) and memories >= codec.min_fit_vectors
         )
-        if not dictionaries and not tiers:
+        damaged = tuple(
+            codec.number
+            for codec in stored
+            if codec.number in self._damaged
+            and codec.is_writable
+            and not (_is_content(codec) or _is_terms(codec))
+        )
+        if not dictionaries and not tiers and not damaged:
             return None
-        needed = max((self._wanted[tier].min_fit_vectors for tier in tiers), default=0)
-        return Plan(dictionaries, tiers, min(max(_MAX_SAMPLES, needed), memories))
+        return Plan(
+            dictionaries, tiers, min(max(_MAX_SAMPLES, self.vectors_needed(tiers)), memories), damaged
+        )
+
+    def vectors_needed(self, tiers: Sequence[Tier]) -> int:
+        """Return how many vectors are needed to fit the codecs of these tiers."""
+        return max((self._wanted[tier].min_fit_vectors for tier in tiers), default=0)
 
     def fit(
         self,
@@ -285,6 +317,7 @@ class TierCodecs:
         vectors, bodies, terms: the data of the samples, uncompressed
         """
         stored = self.load()
+        abandoned = set(plan.damaged)
         if plan.dictionaries:
             self._train(stored, memories, samples, bodies, terms)
         for tier in plan.tiers:
@@ -295,10 +328,17 @@ class TierCodecs:
             except CodecNeedsMoreData:
                 continue
             purpose = self._purpose(tier)
-            damaged = [old.number for old in stored if old.is_damaged and old.purpose.startswith(purpose)]
+            damaged = [number for number in plan.damaged if self._is_for(stored, number, purpose)]
             again = f" again {max(damaged)}" if damaged else ""
             self._store.save_codec(purpose + again, codec.save(), replaces=damaged)
+            abandoned.difference_update(damaged)
+        for number in abandoned:  # there are too few memories, or the configuration names another codec
+            self._store.save_codec(f"{_INSTEAD_OF} {number}", b"", replaces=[number])
         self.load()
+
+    @staticmethod
+    def _is_for(stored: Sequence[StoredCodec], number: int, purpose: str) -> bool:
+        return any(codec.number == number and codec.purpose.startswith(purpose) for codec in stored)
 
     def _train(
         self,
@@ -351,6 +391,8 @@ class TierCodecs:
         try:
             if codec.is_damaged:
                 raise StoreCorrupt("its checksum does not match")
+            if codec.purpose.startswith(_INSTEAD_OF):
+                return
             if _is_content(codec):
                 if not self._bodies.has_codec(codec.number):
                     self._bodies.add_dictionary(codec.number, codec.data)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from hashlib import blake2b
 
 
 class AgentNumbers(dict[str, int]):
     """The numbers of agents by name. A process reads each number once, because it never changes."""
+
+    _name_key: bytes | None = None
 
     def look_up(self, connection: sqlite3.Connection, agent: str) -> int | None:
         """Return an agent's number, None for an agent that never stored anything.
@@ -19,3 +22,10 @@ class AgentNumbers(dict[str, int]):
                 return None
             number = self[agent] = int(found[0])
         return number
+
+    def pseudonym(self, connection: sqlite3.Connection, agent: str) -> bytes:
+        """Return the hash of an agent's name under the key of this file: the name of a removed agent."""
+        if self._name_key is None:
+            found = connection.execute("SELECT value FROM settings WHERE name = 'identity'").fetchone()
+            self._name_key = found[0].encode() if found else b""
+        return blake2b(agent.encode(), key=self._name_key, digest_size=16).digest()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from memory.errors import StoreError
+from memory.storage._log_damage import damaged_logs
 from memory.storage._reader import SQLiteReader
 from memory.storage._rows import in_parts
 from memory.storage.base import Row
@@ -19,7 +20,15 @@ _ROWS_AT_ONCE = 200
 class Checker:
     """The method `check` of `MemoryStore`, which documents it."""
 
-    def __init__(self, path: Path | None, connections: Connections, reader: SQLiteReader) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        connections: Connections,
+        reader: SQLiteReader,
+        check_versions: Callable[[], None],
+    ) -> None:
+        """`check_versions` raises StoreError if the file of the versions can't be used."""
+        self._check_versions = check_versions
         self._path = path
         self._connections = connections
         self._reader = reader
@@ -27,7 +36,7 @@ class Checker:
     def check(self, check_row: Callable[[Row], None]) -> tuple[int, list[str]]:
         problems: list[str] = []
         intact = 0
-        for part in (self._structure, self._keys, self._codecs):
+        for part in (self._versions, self._logs, self._structure, self._keys, self._codecs):
             try:
                 problems += part()
             except StoreError as problem:
@@ -46,6 +55,17 @@ class Checker:
             except StoreError as problem:
                 problems.append(f"agent {agent!r}: {problem}")
         return intact, list(dict.fromkeys(problems))
+
+    def _versions(self) -> list[str]:
+        # Its content is not checked: it has random numbers only. A wrong number makes caches stale.
+        self._check_versions()
+        return []
+
+    def _logs(self) -> list[str]:
+        logs = [] if self._path is None else damaged_logs(self._path)
+        return [
+            f"{log} is a damaged log whose last commits are lost: delete it to accept that" for log in logs
+        ]
 
     def _structure(self) -> list[str]:
         found = self._connections.fetch(f"PRAGMA integrity_check({_MAX_STRUCTURE_PROBLEMS})")

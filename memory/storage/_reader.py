@@ -229,9 +229,18 @@ class SQLiteReader:
         return {tier: 0 for tier in Tier} | {Tier(tier): count for tier, count in found}
 
     def evicted(self, agent: str | None = None) -> int:
-        where, values = ("", ()) if agent is None else (" WHERE name = ?", (agent,))
-        ((total,),) = self._connections.fetch(f"SELECT TOTAL(forgotten) FROM agents{where}", values)
-        return int(total)
+        def read(connection: sqlite3.Connection) -> int:
+            if agent is None:
+                found = connection.execute("SELECT TOTAL(forgotten) FROM agents")
+            else:
+                # An agent whose last memory was evicted has no name any more.
+                names = (agent, self._agent_numbers.pseudonym(connection, agent))
+                found = connection.execute(
+                    "SELECT TOTAL(forgotten) FROM agents WHERE name IN (?, ?)", names
+                )
+            return int(found.fetchone()[0])
+
+        return self._connections.read(read)
 
     def bytes_on_disk(self) -> int:
         if self._path is None:

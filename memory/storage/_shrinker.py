@@ -37,11 +37,9 @@ class Shrinker:
     def shrink(self) -> Iterator[int]:
         if self._connections.read_only:
             return
-        if self._connections.log_holds_deleted and self._connections.checkpoint() == 0:
-            self._connections.log_holds_deleted = False
         if not self._is_worth_it():
             return
-        while self._connections.checkpoint() <= _MAX_LOG_PAGES:
+        while self._connections.checkpoint().pages_left <= _MAX_LOG_PAGES:
             for _ in range(_SLICES_A_CHECKPOINT):
                 returned = self._return_slice()
                 if returned == 0:

@@ -6,7 +6,6 @@ import sqlite3
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from hashlib import blake2b
 from itertools import compress
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -17,6 +16,7 @@ from memory._base.yielding import yield_gil
 from memory.entry import Tier
 from memory.errors import CodecRetired, IdConflict
 from memory.storage._agent_numbers import AgentNumbers
+from memory.storage._eraser import mark_deleted
 from memory.storage._recent_rows import RecentRows
 from memory.storage._rows import (
     INSERTED_COLUMNS,
@@ -64,7 +64,6 @@ class SQLiteWriter:
         self._recent_rows = recent_rows
         self._refresh_versions = refresh_versions
         self._samples = SampleSets()
-        self._name_key: bytes | None = None
 
     def add(self, rows: Sequence[Row]) -> list[int | None]:
         if not rows:
@@ -147,10 +146,7 @@ class SQLiteWriter:
         self._refresh_versions()
         try:
             try:
-                result = self._connections.write(work, frees_space=frees_space)
-                if frees_space:
-                    self._connections.log_holds_deleted = True
-                return result
+                return self._connections.write(work, frees_space=frees_space)
             finally:
                 self._versions.end_all()
         finally:  # again, in case an interrupt stopped the first call
@@ -216,6 +212,7 @@ class SQLiteWriter:
             if not row.is_final:
                 _mark_unsettled(connection, {row.agent: agent_no}, [row], [old.seq])
             self._log(connection, agent_no, ChangeKind.REPLACED, None, [old.seq])
+            mark_deleted(connection)
             return True
 
         return self._change(old.agent, change)
@@ -252,6 +249,7 @@ class SQLiteWriter:
             ).fetchone()
             if removed:
                 self._count_samples(connection, agent_no, None)
+                mark_deleted(connection)
             self._log(connection, agent_no, ChangeKind.CLEARED, None, [last_seq])
             self._remove_agent(connection, agent, agent_no)
             return removed
@@ -329,6 +327,7 @@ class SQLiteWriter:
             connection.execute(
                 "UPDATE agents SET forgotten = forgotten + ? WHERE no = ?", (removed, agent_no)
             )
+            self._remove_agent(connection, agent, agent_no)
             return removed
 
         return self._change(agent, change)
@@ -411,8 +410,12 @@ class SQLiteWriter:
                 " WHERE number = ?",
                 (RETIRED, number),
             )
+            mark_deleted(connection)
 
-        self._connections.write(retire)
+        # No new row can refer to a replaced codec, so this need not be in the same transaction.
+        in_use = "SELECT 1 FROM memories WHERE ? IN (body_codec, terms_codec, vector_codec) LIMIT 1"
+        if self._connections.fetch_one(in_use, (number,)) is None:
+            self._connections.write(retire)
 
     def setting(self, name: str, default: str | None = None) -> str | None:
         found = self._connections.fetch("SELECT value FROM settings WHERE name = ?", (name,))
@@ -494,7 +497,8 @@ class SQLiteWriter:
     def _restore_name(self, connection: sqlite3.Connection, agent: str) -> None:
         """Give an agent that comes back its name and its old number; see `_remove_agent`."""
         connection.execute(
-            "UPDATE agents SET name = ? WHERE name = ?", (agent, self._pseudonym(connection, agent))
+            "UPDATE agents SET name = ? WHERE name = ?",
+            (agent, self._agent_numbers.pseudonym(connection, agent)),
         )
 
     def _remove_agent(self, connection: sqlite3.Connection, agent: str, agent_no: int) -> None:
@@ -509,16 +513,9 @@ class SQLiteWriter:
         if left is None:
             (last,) = connection.execute(
                 "UPDATE agents SET name = ? WHERE no = ? RETURNING last_change",
-                (self._pseudonym(connection, agent), agent_no),
+                (self._agent_numbers.pseudonym(connection, agent), agent_no),
             ).fetchone()
             connection.execute("DELETE FROM changes WHERE agent = ? AND number < ?", (agent_no, last))
-
-    def _pseudonym(self, connection: sqlite3.Connection, agent: str) -> bytes:
-        """Return the hash of an agent's name under the key of this file."""
-        if self._name_key is None:
-            found = connection.execute("SELECT value FROM settings WHERE name = 'identity'").fetchone()
-            self._name_key = found[0].encode() if found else b""
-        return blake2b(agent.encode(), key=self._name_key, digest_size=16).digest()
 
     def _count_samples(
         self, connection: sqlite3.Connection, agent_no: int, seqs: Sequence[int] | None
@@ -551,6 +548,7 @@ class SQLiteWriter:
         if seqs:
             self._count_samples(connection, agent_no, seqs)
             self._log(connection, agent_no, ChangeKind.DELETED, None, seqs)
+            mark_deleted(connection)
         return len(seqs)
 
     @staticmethod

@@ -4,7 +4,7 @@ A store keeps rows. It does not embed, compress, rank or decide. To write a new 
 `MemoryStore` and run it through `tests/storage/conformance.py`, whose docstring shows how.
 
 Terms:
-- An agent is a name. It exists from its first `add` until `delete` or `delete_agent` removes its last row.
+- An agent is a name. It exists from its first `add` until its last row is deleted or evicted.
   For an unknown agent, reads return nothing and changes count 0.
 - A row belongs to one agent and has an `id` that is unique among the agent's rows. It is in one tier.
 - `add` gives every row a `seq`: a number that grows from 1 for each agent and is never used again, not
@@ -332,7 +332,7 @@ class MemoryStore(Protocol):
 
     @abstractmethod
     def retire_codec(self, number: int) -> None:
-        """Delete a replaced codec that no row uses. Its number is not used again."""
+        """Delete a replaced codec, unless a row still uses it. Its number is not used again."""
 
     @abstractmethod
     def stored_total(self) -> int:
@@ -399,6 +399,19 @@ class MemoryStore(Protocol):
         """Return unused space to the operating system, if there is much; yield the bytes of each slice.
 
         Every slice is a short transaction of its own. The caller may stop after any of them."""
+
+    @abstractmethod
+    def erase(self, wait_seconds: float) -> None:
+        """Remove all bytes of deleted and replaced rows and codecs from all files of the store.
+
+        Waits that long for readers that need the old bytes; then raises `EraseIncomplete`. This may rewrite
+        the whole file."""
+
+    @abstractmethod
+    def erase_in_maintenance(self, *, in_background: bool = False) -> None:
+        """Do what `erase` does as far as it is cheap and needs no waiting; the rest is for the next time.
+
+        in_background: write less, because this is called often"""
 
     @abstractmethod
     def close(self) -> None:

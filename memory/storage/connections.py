@@ -90,8 +90,6 @@ class Connections:
         self._single = single or path is None
         self._usable_in_child = usable_in_child
         self.read_only = mode == "ro"
-        self.log_holds_deleted = False
-        """Whether this process has deleted rows since the log was last truncated; the log has them."""
         self._special = self._single or self.read_only
         self._after_checkpoint = after_checkpoint
         self._unusable: Callable[[], Exception] | None = None
@@ -342,12 +340,29 @@ class Connections:
                 self._writer.close()
                 self._writer = None
 
-    def checkpoint(self) -> int:
-        """Copy the log into the file and truncate both, as far as that is possible without waiting.
+    def rewrite(self) -> None:
+        """Write all pages of the file anew, without remains of deleted rows. Other writers wait.
 
-        Returns how many pages stay in the log because a reader still needs an older state."""
+        Raises StoreCorrupt, and rewrites nothing, if the structure of the file is damaged."""
+        with self.lock:
+            try:
+                connection = self._writing_connection()
+                if self._path is not None:
+                    self._changed_at()
+                # A damaged file may have rows that only a recovery tool finds.
+                ((found,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
+                if found != "ok":
+                    damage = sqlite3.DatabaseError(found)
+                    damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+                    raise damage
+                connection.execute("VACUUM")
+            except self._errors.translated as problem:
+                self.raise_translated(problem)
+
+    def checkpoint(self) -> Checkpoint:
+        """Copy the log into the file and truncate both, as far as that is possible without waiting."""
         if self._path is None:
-            return 0
+            return Checkpoint(0, True)
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -358,10 +373,10 @@ class Connections:
             (timeout,) = connection.execute("PRAGMA busy_timeout").fetchone()
             connection.execute("PRAGMA busy_timeout = 0")
             try:
-                [(_, logged, done)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                [(busy, logged, done)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             finally:
                 connection.execute(f"PRAGMA busy_timeout = {timeout}")
-            return int(logged - done)
+            return Checkpoint(int(logged - done), busy == 0)
         except sqlite3.Error as problem:
             self.raise_translated(problem)
         finally:
@@ -556,6 +571,15 @@ class _Connection(sqlite3.Connection):
     """The thread that began the last read transaction."""
     is_free = True
     """Whether that thread has finished using this connection."""
+
+
+class Checkpoint(NamedTuple):
+    """What a checkpoint has done."""
+
+    pages_left: int
+    """How many pages were not copied into the file, because a reader still needs an older state."""
+    is_truncated: bool
+    """Whether the log is empty now. It is not if a reader or a writer was using it."""
 
 
 class _FileState(NamedTuple):

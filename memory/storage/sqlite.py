@@ -14,6 +14,8 @@ from memory.errors import StoreCorrupt, StoreError, StoreFull, StoreReadOnly, St
 from memory.storage._agent_numbers import AgentNumbers
 from memory.storage._backup import back_up
 from memory.storage._checker import Checker
+from memory.storage._eraser import Eraser
+from memory.storage._log_damage import keep_damaged_log
 from memory.storage._log_owner import has_foreign_log, move_leftovers_aside, move_log_aside, stamp
 from memory.storage._new_files import locked_folder, make_folder
 from memory.storage._reader import SQLiteReader
@@ -134,7 +136,10 @@ class SQLiteStore:
         self.setting = writer.setting
 
         self.shrink = Shrinker(self._connections).shrink
-        self.check = Checker(path, self._connections, reader).check
+        eraser = Eraser(self._connections)
+        self.erase = eraser.erase
+        self.erase_in_maintenance = eraser.erase_in_maintenance
+        self.check = Checker(path, self._connections, reader, self._refresh_versions).check
         self.back_up = partial(back_up, self._connections)
 
     def close(self) -> None:
@@ -223,6 +228,8 @@ def _prepare_file(path: Path, read_only: bool) -> None:
             if read_only:
                 raise StoreReadOnly(f"{path}-wal is the log of another file: open {path} without read_only")
             move_log_aside(path, f"is not the log of {path.name} as it is now")
+        elif not is_open(path):
+            keep_damaged_log(path, read_only=read_only)
         check_file(path)
     except sqlite3.Error as problem:
         raise StoreReadOnly(f"{path} can't be created: {problem}") from None

@@ -1113,7 +1113,7 @@ class DurableConformance(_Base):
         store.close()
         again = open_store()
         assert everything(again) == [moved(stored[0], move_of(stored[0].seq), Tier.LTM), stored[1]]
-        assert again.agents() == ["ann", "bob"]
+        assert again.agents() == ["ann"]
         assert {agent: again.state(agent) for agent in again.agents()} == states
         assert (again.evicted(), again.evicted("bob")) == (1, 1)
         assert again.importance_inputs("ann", Tier.IM) == [(stored[1].seq, 1.0, 1_000.5, 3)]

@@ -237,6 +237,74 @@ def test_check_names_a_damaged_memory_and_counts_the_rest(open_small: OpenMemory
         assert "29 memories are intact, 1 problems" in str(report)
 
 
+def test_check_reports_a_versions_file_that_cannot_be_used(open_small: OpenMemory, path: Path) -> None:
+    memory = open_small(path=path)
+    memory.add("ann", "first", id="1")
+    pulse = Path(f"{path}-pulse")
+    pulse.write_bytes(os.urandom(pulse.stat().st_size))
+    assert memory.check().ok, "any content of the file is valid"
+    pulse.unlink()
+    pulse.mkdir()
+    report = memory.check()
+    assert (report.ok, report.intact) == (False, 1)
+    assert "memory.db-pulse can't be used" in report.problems[0]
+    pulse.rmdir()
+    assert memory.check().ok
+
+
+@pytest.mark.parametrize("where", ["page", "salts", "checksum", "header"])
+def test_a_damaged_log_is_kept_and_reported(
+    open_small: OpenMemory, path: Path, caplog: pytest.LogCaptureFixture, where: str
+) -> None:
+    """SQLite reads a log up to its first wrong byte. It would drop the rest in silence."""
+    crash(path, "+a 20")
+    log = Path(f"{path}-wal")
+    content = bytearray(log.read_bytes())
+    frame = 32 + (24 + 4096) * 30
+    content[{"page": frame + 500, "salts": frame + 9, "checksum": frame + 17, "header": 17}[where]] ^= 4
+    log.write_bytes(content)
+    with caplog.at_level(logging.WARNING):
+        memory = open_small(path=path)
+    assert "memory.db-wal is damaged: its last" in caplog.text
+    (copy,) = path.parent.glob("memory.db-wal.damaged-*")
+    assert copy.read_bytes() == content
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    found = ids_in(memory)
+    stored = [f"a{n}" for n in range(20)]
+    assert found in [sorted(stored[:count]) for count in range(19)]
+    report = memory.check()
+    assert (report.ok, report.intact, len(report.problems)) == (False, len(found), 1)
+    assert copy.name in report.problems[0]
+    copy.unlink()
+    assert memory.check().ok
+
+
+def test_the_end_of_a_log_without_a_commit_is_not_damage(open_small: OpenMemory, path: Path) -> None:
+    crash(path, "+a 20")
+    log = Path(f"{path}-wal")
+    with log.open("ab") as file:  # a commit of which the process wrote only a part
+        file.write(log.read_bytes()[32 : 32 + 24 + 4096][:3000])
+    with open_small(path=path) as memory:
+        assert len(ids_in(memory)) == 20
+        assert memory.check().ok
+
+
+def test_a_read_only_memory_only_warns_of_a_damaged_log(
+    open_small: OpenMemory, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    crash(path, "+a 20")
+    log = Path(f"{path}-wal")
+    content = bytearray(log.read_bytes())
+    content[50_000] ^= 1
+    log.write_bytes(content)
+    Path(f"{path}-shm").unlink()
+    before = names_in(path.parent)
+    with caplog.at_level(logging.WARNING), pytest.raises(StoreReadOnly):
+        open_small(path=path, read_only=True)
+    assert "is damaged: its last" in caplog.text
+    assert names_in(path.parent) == before
+
+
 # -- the file of the versions -----------------------------------------------------------------
 
 

@@ -282,7 +282,7 @@ def test_one_maintenance_removes_deleted_text_from_all_files(tmp_path: Path) -> 
     store.delete("ann", ["7", "8"])
     held = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert words[7].encode() in held, "the log still has it"
-    list(store.shrink())
+    store.erase_in_maintenance()
     held = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert [word for word in words if word.encode() not in held] == words[7:9]
     store.close()

@@ -19,7 +19,7 @@ from subprocesses import PATIENCE, run_python, start_python
 from threads import until_done
 
 from memory import AgentMemorySystem, MemoryConfig
-from memory.storage import _shrinker, schema
+from memory.storage import _eraser, _shrinker, schema
 
 OpenMemory = Callable[..., AgentMemorySystem]
 
@@ -193,6 +193,13 @@ def test_a_memory_in_ram_shrinks_too(open_small: OpenMemory) -> None:
 # -- files that keep their size ---------------------------------------------------------------
 
 
+@pytest.fixture
+def too_large_to_rewrite(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maintenance rewrites small files after a deletion, so that they have no free pages at all."""
+    monkeypatch.setattr(_eraser, "_MAX_REWRITE_BYTES", 0)
+
+
+@pytest.mark.usefixtures("too_large_to_rewrite")
 def test_a_file_in_steady_use_keeps_its_size(open_small: OpenMemory, path: Path) -> None:
     """The next memories reuse the free pages. Up to one free page in eight, none is returned."""
     memory = open_small(stm={"memory_limit": None})
@@ -208,6 +215,7 @@ def test_a_file_in_steady_use_keeps_its_size(open_small: OpenMemory, path: Path)
         assert free > 64
 
 
+@pytest.mark.usefixtures("too_large_to_rewrite")
 def test_a_file_of_the_first_versions_works_and_keeps_its_size(
     open_small: OpenMemory, file_with_gaps: Path
 ) -> None:
@@ -219,6 +227,7 @@ def test_a_file_of_the_first_versions_works_and_keeps_its_size(
         memory.delete_all("bob")
         memory._transitions.fit_codecs()
         memory._transitions.settle()
+        memory._store.erase_in_maintenance()
     before = file_with_gaps.read_bytes()
     with open_small(path=file_with_gaps, stm={"memory_limit": None}) as memory:
         memory.maintain()
