@@ -156,8 +156,10 @@ def _row(each: Difference, sources: Sequence[Source]) -> Markup:
 def _path(each: Difference) -> str:
     now, before = path_words(each.path), path_words(each.base_path)
     text = now if now == before else f"{before} ⟷ {now.partition(': ')[2] or now}"
-    classes = dict.fromkeys(filter(None, each.durability))
-    return f"{text}, durability {' ⟷ '.join(classes)}" if classes else text
+    for name in dict.fromkeys((*each.kinds[0], *each.kinds[1])):
+        both = dict.fromkeys(side[name] for side in each.kinds if name in side)
+        text += f", {name} {' ⟷ '.join(both)}"
+    return text
 
 
 def _figure(found: Figure, unit: str) -> str:

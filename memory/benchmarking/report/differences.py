@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +11,7 @@ import msgspec
 
 from memory.benchmarking.errors import DamagedResult
 from memory.benchmarking.model.answers import Answers, read_answers
-from memory.benchmarking.model.durability import durability_of
+from memory.benchmarking.model.figure_kinds import kinds_of
 from memory.benchmarking.model.loaded_result import LoadedResult
 from memory.benchmarking.model.paths import join, leaf_of, read_path, where_of
 from memory.benchmarking.model.records import Figure, Result
@@ -61,8 +61,8 @@ class Difference:
     source: int
     headline: HeadlineVerdict
     between_targets: bool
-    durability: tuple[str, str] = ("", "")
-    """The durability classes of the base and of the source; empty if the figure measures no writes."""
+    kinds: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
+    """What stands beside the base's figure and the source's: durability, kind of search."""
 
     @property
     def ratio(self) -> float:
@@ -121,10 +121,10 @@ def differences(
                 if headlines or verdict.change.verdict is not None:
                     figures = base.result.metrics[before], other.result.metrics[path]
                     between_targets = by_pair[pair].between_targets
-                    durable = durability_of(base.result, before), durability_of(other.result, path)
+                    kinds = kinds_of(base.result, before), kinds_of(other.result, path)
                     found.append(
                         Difference(
-                            each.name, path, before, *figures, *pair, verdict, between_targets, durable
+                            each.name, path, before, *figures, *pair, verdict, between_targets, kinds
                         )
                     )
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from memory.benchmarking.metrics import Metric
-from memory.benchmarking.model.durability import durability_of
+from memory.benchmarking.model.figure_kinds import kinds_of
 from memory.benchmarking.model.paths import leaf_of, read_path, split_leaf
 from memory.benchmarking.model.records import Figure, Run
 from memory.benchmarking.report.charts import Chart
@@ -214,11 +214,11 @@ def _headline_row(
             element("td", bounds or NOTHING, class_="n"),
         ]
     what = path_words(path) if path else NOTHING
-    classes = {
-        durability_of(result.result, result.headline): None for _, result in each.results if result.headline
-    }
-    if any(classes):
-        what += f", durability {' and '.join(filter(None, classes))}"
+    kinds: dict[str, dict[str, None]] = {}
+    for _, result in each.results:
+        for name, kind in kinds_of(result.result, result.headline).items():
+            kinds.setdefault(name, {})[kind] = None
+    what += "".join(f", {name} {' and '.join(found)}" for name, found in kinds.items())
     if path and leads_to is not None:
         what = element("a", what, href=leads_to(each))
     better = element("td", _BETTER[metric.better], class_="soft")

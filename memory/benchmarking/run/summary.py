@@ -10,10 +10,16 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from memory.benchmarking.errors import BenchmarkError
-from memory.benchmarking.model.durability import SURVIVES, durability_of
+from memory.benchmarking.model.figure_kinds import (
+    different_kinds,
+    durability_of,
+    kinds_of,
+    kinds_text,
+    search_by_of,
+)
 from memory.benchmarking.model.files import DEFAULT_FOLDER, read_result_of
 from memory.benchmarking.model.paths import NO_FIGURES, leaf_of
-from memory.benchmarking.model.records import Result, ResultRef, Run, target_info_of
+from memory.benchmarking.model.records import Result, ResultRef, Run
 from memory.benchmarking.run.previous_runs import SincePrevious, verdicts_since_previous
 from memory.benchmarking.text.display import (
     NOTHING,
@@ -62,8 +68,7 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
     for ref, result in zip(run.results, results, strict=True):
         name = _name(run, ref)
         rows.append((name, *_cells(ref, result, since)))
-        durability = durability_of(result, ref.headline)
-        paths.append(f"{ref.headline}, durability: {durability}" if durability else ref.headline)
+        paths.append(f"{ref.headline}{kinds_text(kinds_of(result, ref.headline))}")
         for path, reason in result.metadata.get("not_available", {}).items():
             if reason == NO_FIGURES:
                 warnings.append(f"WARNING: {name}: {reason}")
@@ -80,7 +85,7 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
             print(line, file=stream)
             if path:
                 print(style.dim(f"  {clean(path)}"), file=stream)
-    for note in (*notes, *_durability_notes(results), *_counts(since), *_target_changes(since), *problem):
+    for note in (*notes, *different_kinds(results), *_counts(since), *_target_changes(since), *problem):
         print(style.dim(paragraph(clean(note), width)), file=stream)
     _print_failures(run, folder, style, stream)
     if warnings:
@@ -164,22 +169,6 @@ def _counts(since: Mapping[CaseKey, SincePrevious]) -> Iterator[str]:
         yield f"since {', '.join(run_ids)}: {counts} (membench compare lists them)"
 
 
-def _durability_notes(results: Sequence[Result]) -> Iterator[str]:
-    """Yield a warning where targets of different durability classes were measured side by side."""
-    classes: dict[str, list[str]] = {}
-    for result in results:
-        info = target_info_of(result)
-        if result.metadata.get("write_figures") and info.durability:
-            names = classes.setdefault(info.durability, [])
-            if info.name not in names:
-                names.append(info.name)
-    if len(classes) > 1:
-        yield "writes do not promise the same: " + "; ".join(
-            f"those of {', '.join(names)} survive {SURVIVES[durability]} ({durability})"
-            for durability, names in classes.items()
-        )
-
-
 def _target_changes(since: Mapping[CaseKey, SincePrevious]) -> Iterator[str]:
     """Yield where the previous run measured another version of a target."""
     for change in dict.fromkeys(change for case in since.values() for change in case.target_changes):
@@ -226,6 +215,7 @@ def summary_for_machines(folder: Path, run: Run, *, interrupted: bool) -> dict[s
                 "high": figure and figure.high,
                 "unit": result.units[leaf_of(ref.headline)].unit if figure else None,
                 "durability": durability_of(result, ref.headline) or None,
+                "search_by": search_by_of(result, ref.headline) or None,
                 "not_available": result.metadata.get("not_available", {}),
                 "change": _change_for_machines(ref, since),
             }

@@ -136,8 +136,8 @@ def test_wrong_answers_are_not_measured(target: str, parallel: int) -> None:
 
 def test_wrong_answers_in_a_process_are_not_measured(tmp_path: Path) -> None:
     with ProcessPool(place_of("Forgetful"), 1) as pool, pool.opened(tmp_path, 1):
-        pool.prepare(["agent 0"], "seed")
-        with pytest.raises(AssertionError, match="other content to agent 0 than it stored"):
+        pool.prepare(["agent_0"], "seed")
+        with pytest.raises(AssertionError, match="other content to agent_0 than it stored"):
             pool.run_pass(Measurements())
 
 

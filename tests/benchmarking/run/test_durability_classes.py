@@ -10,7 +10,7 @@ from membench import membench, only_run
 from result_builders import figure, make_result, make_run
 
 from memory.benchmarking.errors import BrokenBenchmark
-from memory.benchmarking.model.durability import durability_of
+from memory.benchmarking.model.figure_kinds import durability_of
 from memory.benchmarking.model.files import read_result
 from memory.benchmarking.model.records import Result
 from memory.benchmarking.targets.base import Capabilities
