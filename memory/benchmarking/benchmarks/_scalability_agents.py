@@ -27,7 +27,6 @@ from typing import IO, Any, Protocol, Self
 import msgspec
 
 from memory.benchmarking.bench import Bench
-from memory.benchmarking.benchmarks.scalability import AGENT_K, AGENT_TURNS
 from memory.benchmarking.errors import BrokenBenchmark
 from memory.benchmarking.measure.resources import ProcessTree
 from memory.benchmarking.measure.timing import wall_ns
@@ -35,6 +34,10 @@ from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
 
 KINDS = {"S": "store", "R": "read", "F": "search"}
+TURNS = "SSRSSRFSSRFSSRSSRF"
+"""The operations of an agent in one pass: 10 stores, 5 reads, 3 searches."""
+K = 5
+"""How many memories each search requests."""
 
 
 @dataclass
@@ -101,7 +104,7 @@ class Work:
                     raise AssertionError(f"{target.name} returned other content to {agent} than it stored")
             else:
                 start = clock()
-                hits = target.search(agent, argument, AGENT_K)
+                hits = target.search(agent, argument, K)
                 keep[turn](clock() - start)
                 known = {id_ for id_, _ in ids[agent]}
                 missed = not hits and not target.capabilities.delayed_search
@@ -153,7 +156,7 @@ class WorkerPool(Protocol):
 class ThreadPool:
     """Threads that share one open target; the calling thread is one of them."""
 
-    def __init__(self, target: Target, workers: int, turns: str = AGENT_TURNS) -> None:
+    def __init__(self, target: Target, workers: int, turns: str = TURNS) -> None:
         self._target = target
         self._workers = workers
         self._turns = turns
@@ -205,7 +208,7 @@ class ProcessPool:
     `most` is how many are started: the most workers that `opened` may ask for.
     """
 
-    def __init__(self, target_name: str, most: int, turns: str = AGENT_TURNS) -> None:
+    def __init__(self, target_name: str, most: int, turns: str = TURNS) -> None:
         self._turns = turns
         self._processes = [
             subprocess.Popen(

@@ -411,6 +411,15 @@ _OLDER = 200
     found_at_once_rate=SHARE,
     found_rate=SHARE,
     profiles={"quick": {"memories": 20}},
+    charts=[
+        BarChart(
+            "How long a new memory can't be found",
+            metric=["searchable_after_ms", "slowest_searchable_after_ms"],
+            names=["metric"],
+            label="time until it is found",
+            renamed={"searchable after": "median", "slowest searchable after": "slowest"},
+        )
+    ],
 )
 def benchmark_search_delay(
     memories: Count = 50, bench: Bench | None = None, **kwargs: Any

@@ -37,10 +37,6 @@ _MB = 1e6
 
 _MAX_PROCESSES_PER_CORE = 4
 """The most processes per core: more would measure the scheduler."""
-AGENT_TURNS = "SSRSSRFSSRFSSRSSRF"
-"""The operations of an agent in one pass: 10 stores, 5 reads, 3 searches."""
-AGENT_K = 5
-"""How many memories each search of an agent requests."""
 _PERCENTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
 
 
@@ -97,6 +93,8 @@ def benchmark_agent_scaling(
         agent_counts: how many agents there are
         parallel_operations: how many threads or processes work at the same time
     """
+    from memory.benchmarking.benchmarks._scalability_agents import K
+
     bench = bench or Bench()
     counts, workers = sorted(set(agent_counts)), sorted(set(parallel_operations))
     found: dict[str, Any] = {
@@ -106,15 +104,17 @@ def benchmark_agent_scaling(
     for cells in found.values():
         if isinstance(cells, dict):
             _add_efficiencies(cells, counts, workers)
-            if reason := bench.no_get() or bench.no_search(AGENT_K):
+            if reason := bench.no_get() or bench.no_search(K):
                 _drop_mixed(cells, reason)
     return found
 
 
 def _turns(bench: Bench) -> str:
     """Return the operations of an agent that the target can do."""
-    left_out = "R" * bool(bench.no_get()) + "F" * bool(bench.no_search(AGENT_K))
-    return "".join(turn for turn in AGENT_TURNS if turn not in left_out)
+    from memory.benchmarking.benchmarks._scalability_agents import TURNS, K
+
+    left_out = "R" * bool(bench.no_get()) + "F" * bool(bench.no_search(K))
+    return "".join(turn for turn in TURNS if turn not in left_out)
 
 
 def _drop_mixed(cells: Mapping[str, Any], reason: str) -> None:
