@@ -130,6 +130,31 @@ def differences(
     return found
 
 
+def not_compared(
+    gathered: Sequence[GatheredResults], compared: Iterable[Compared]
+) -> Iterator[tuple[str, int, str]]:
+    """Yield the headline figures that `differences` leaves out: benchmark, source and reason."""
+    by_pair = {pair: each for each in compared for pair in each.pairs}
+    for each in gathered:
+        results = dict(each.results)
+        for pair in (pair for pair in _pairs(each) if pair in by_pair):
+            base, other = (results[number] for number in pair)
+            metrics = by_pair[pair].by_path.get((each.category, each.benchmark, other.target), {})
+            verdict = headline_verdict(other.headline, metrics)
+            if not other.headline or not base.headline:
+                missing = base if not base.headline else other
+                why = next(iter(missing.not_available.values()), "it has no figures")
+                yield each.name, pair[1], f"n/a, {why}"
+            elif _base_path(base, other.headline) is None:
+                yield each.name, pair[1], f"{other.headline} is another figure than {base.headline}"
+            elif verdict is None or not _has_ratio(verdict.change):
+                yield (
+                    each.name,
+                    pair[1],
+                    f"{other.headline} has no ratio to {base.headline}",
+                )
+
+
 def clear_ones(found: Iterable[Difference]) -> list[Difference]:
     """Return the differences that are regressions or improvements, the largest first."""
     return sorted((each for each in found if each.is_clear), key=lambda each: -abs(math.log(each.ratio)))

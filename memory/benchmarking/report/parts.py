@@ -136,13 +136,14 @@ def failures(run: Run) -> Markup | None:
     return element(
         "div",
         element("p", element("strong", f"{count(len(run.failures), 'round')} failed"), class_="bad"),
-        shown if len(alike) <= UNFOLDED else _folded("All errors", shown),
-        _folded("All failed rounds", element("ul", everywhere)) if everywhere else None,
+        shown if len(alike) <= UNFOLDED else folded("All errors", shown),
+        folded("All failed rounds", element("ul", everywhere)) if everywhere else None,
         class_="note bad",
     )
 
 
-def _folded(summary: str, content: Child) -> Markup:
+def folded(summary: str, content: Child) -> Markup:
+    """Return content that is shown after a click on its summary."""
     return element("details", element("summary", summary), content)
 
 
@@ -266,7 +267,7 @@ def all_figures(each: GatheredResults, sources: Sequence[Source], judged: Judged
         better = metric.better if metric.better != "neither" else NOTHING
         rows.append(element("tr", element("th", leaf, scope="row"), cells, element("td", better)))
     shown = table(head, rows, f"All figures of {each.name}", range(1, 1 + len(titles)))
-    return _folded(f"All {count(len(by_path), 'figure')}" if len(by_path) > 1 else "1 figure", shown)
+    return folded(f"All {count(len(by_path), 'figure')}" if len(by_path) > 1 else "1 figure", shown)
 
 
 def span_of(chart: Chart) -> int:
@@ -300,13 +301,13 @@ def verdict_tables(comparison: Comparison) -> Markup:
             parts += [title, verdict_table(found[:MOST_VERDICTS], f"Figures that {verdict}")]
             if len(found) > MOST_VERDICTS:
                 parts.append(
-                    _folded(f"{len(found) - MOST_VERDICTS} more",
+                    folded(f"{len(found) - MOST_VERDICTS} more",
                             verdict_table(found[MOST_VERDICTS:], f"More figures that {verdict}"))
                 )  # fmt: skip
     inconclusive = in_order(comparison, "inconclusive")
     if inconclusive:
         shown = verdict_table(inconclusive[:200], "Inconclusive figures")
-        parts.append(_folded(f"{count(len(inconclusive), 'figure')} inconclusive", shown))
+        parts.append(folded(f"{count(len(inconclusive), 'figure')} inconclusive", shown))
     return join(parts)
 
 

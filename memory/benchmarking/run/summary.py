@@ -17,9 +17,14 @@ from memory.benchmarking.model.figure_kinds import (
     kinds_text,
     search_by_of,
 )
-from memory.benchmarking.model.files import DEFAULT_FOLDER, read_result_of
+from memory.benchmarking.model.files import DEFAULT_FOLDER, ResultFile, read_result_of
+from memory.benchmarking.model.loaded_result import LoadedResult
 from memory.benchmarking.model.paths import NO_FIGURES, leaf_of
 from memory.benchmarking.model.records import Result, ResultRef, Run
+from memory.benchmarking.report.gather import gather
+from memory.benchmarking.report.matrix import Matrix, make_matrix, matrix_notes
+from memory.benchmarking.report.matrix_text import matrix_text
+from memory.benchmarking.report.sources import Source
 from memory.benchmarking.run.previous_runs import SincePrevious, verdicts_since_previous
 from memory.benchmarking.text.display import (
     NOTHING,
@@ -36,6 +41,10 @@ from memory.benchmarking.verdicts.evidence import CaseKey
 from memory.benchmarking.verdicts.headlines import HeadlineVerdict, headline_verdict
 from memory.benchmarking.verdicts.words import ORDER, change_text
 
+MOST_LISTED = 2
+"""With more targets than this, only the matrix is printed, and not a line for each result."""
+MOST_OTHER_REASONS = 8
+"""With several targets, more reasons than this are counted and not printed."""
 _DIM, _BOLD, _RED, _CYAN, _PLAIN = "\033[2m", "\033[1m", "\033[31m", "\033[36m", "\033[0m"
 
 
@@ -77,7 +86,8 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
         for found in result_notes(result):
             if found.is_warning:
                 warnings.append(f"WARNING: {name} {found.where}: {found.short}")
-    if rows:
+    matrix = _matrix(folder, run, results) if len(run.targets) > 1 else None
+    if rows and len(run.targets) <= MOST_LISTED:
         headers = ("benchmark", "figure", "95 % interval", "since the last run")
         head, *lines = table_rows(rows, headers, right=(1,), width=width, wrap=True)
         print(style.bold(head), file=stream)
@@ -85,6 +95,13 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
             print(line, file=stream)
             if path:
                 print(style.dim(f"  {clean(path)}"), file=stream)
+    if matrix is not None:
+        print(
+            ("\n" if rows and len(run.targets) <= MOST_LISTED else "") + matrix_text(matrix, width),
+            file=stream,
+        )
+        known = [f"({number}) {reason}" for reason, number in matrix.reasons.items()]
+        notes = [*matrix_notes(matrix, run), *known, *_other_reasons(notes, matrix)]
     for note in (*notes, *different_kinds(results), *_counts(since), *_target_changes(since), *problem):
         print(style.dim(paragraph(clean(note), width)), file=stream)
     _print_failures(run, folder, style, stream)
@@ -100,6 +117,29 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
     if run.results:
         more = f"more: membench results show {shlex.quote(_reference(folder))}"
         print(style.dim(clean(more)), file=stream)
+
+
+def _matrix(folder: Path, run: Run, results: Sequence[Result]) -> Matrix:
+    """Return the matrix of a run's headlines, with a column for each target."""
+    sources = [Source(_target_name(run, target), run.id, run, target) for target in run.targets]
+    loaded = [
+        (
+            run.targets.index(ref.target),
+            LoadedResult(
+                ResultFile(result.timestamp, folder / ref.file, ref.category, ref.benchmark, run.id), result
+            ),
+        )
+        for ref, result in zip(run.results, results, strict=True)
+    ]
+    return make_matrix(gather(loaded), sources)
+
+
+def _other_reasons(notes: Sequence[str], matrix: Matrix) -> list[str]:
+    """Return the notes on missing figures that the matrix does not explain, if they are few."""
+    others = [note for note in notes if not any(note.endswith(reason) for reason in matrix.reasons)]
+    if len(others) <= MOST_OTHER_REASONS:
+        return others
+    return [f"{len(others)} other figures are n/a: membench results show gives the reasons"]
 
 
 def _name(run: Run, ref: ResultRef) -> str:
