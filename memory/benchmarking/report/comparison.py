@@ -73,7 +73,8 @@ def comparison_page(
         environment_section(runs.values()),
         how_to_read(),
     ]
-    bar = [("#differences", "differences"), *links(gathered, runs, has_baseline=False)]
+    first = [("#matrix", "targets")] if compares_targets(sources) else []
+    bar = [*first, ("#differences", "differences"), *links(gathered, runs, has_baseline=False)]
     return document(title, body, bar)
 
 

@@ -17,6 +17,7 @@ from memory.benchmarking.model.paths import join, leaf_of, read_path, where_of
 from memory.benchmarking.model.records import Figure, Result
 from memory.benchmarking.report.charts import Axis, Chart, Line, Panel, Point
 from memory.benchmarking.report.gather import GatheredResults
+from memory.benchmarking.report.matrix import is_same_figure
 from memory.benchmarking.report.sources import Source
 from memory.benchmarking.verdicts.compare import StoredSide, compare_sides, run_label
 from memory.benchmarking.verdicts.evidence import CaseKey, CaseResult
@@ -113,6 +114,8 @@ def differences(
         for pair in (pair for pair in _pairs(each) if pair in by_pair):
             base, other = (results[number] for number in pair)
             metrics = by_pair[pair].by_path.get((each.category, each.benchmark, other.target), {})
+            if headlines and not is_same_figure(base.headline, other.headline):
+                continue
             for path in [other.headline] if headlines else metrics:
                 verdict = headline_verdict(path, metrics)
                 before = _base_path(base, path)
@@ -144,6 +147,9 @@ def not_compared(
             if not other.headline or not base.headline:
                 missing = base if not base.headline else other
                 why = next(iter(missing.not_available.values()), "it has no figures")
+                yield each.name, pair[1], f"n/a, {why}"
+            elif not is_same_figure(base.headline, other.headline):
+                why = next(iter((*other.not_available.values(), *base.not_available.values())), "no figure")
                 yield each.name, pair[1], f"n/a, {why}"
             elif _base_path(base, other.headline) is None:
                 yield each.name, pair[1], f"{other.headline} is another figure than {base.headline}"

@@ -141,7 +141,7 @@ def _cell(result: LoadedResult | None, path: str, failed: str) -> Cell:
     if result is None:
         return Cell(missing=FAILED, reason=failed) if failed else Cell(missing=NOT_RUN)
     own = result.headline
-    if leaf_of(own) != leaf_of(path):
+    if not is_same_figure(own, path):
         return Cell(missing=NOT_AVAILABLE, reason=_reason(result.not_available, path))
     return Cell(
         result.result.metrics[own],
@@ -150,6 +150,15 @@ def _cell(result: LoadedResult | None, path: str, failed: str) -> Cell:
         search_by=search_by_of(result.result, own),
         unlike=read_path(own).parameters != read_path(path).parameters,
     )
+
+
+def is_same_figure(one: str, other: str) -> bool:
+    """Return whether two headlines are the same figure, whatever the tier and the parameters.
+
+    A result without the declared headline has another one in its place, which must not be compared.
+    """
+    first, second = read_path(one), read_path(other)
+    return (first.metric, first.part) == (second.metric, second.part)
 
 
 def _reason(reasons: Mapping[str, str], path: str) -> str:

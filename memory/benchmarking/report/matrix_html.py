@@ -65,7 +65,7 @@ def _row(row: Row, matrix: Matrix, reasons: Mapping[str, int]) -> Markup:
     link = element(
         "a", row.benchmark.replace("_", " "), href=f"#{anchor(f'{row.category}.{row.benchmark}')}"
     )
-    what = ", ".join(filter(None, (path_words(row.path), _BETTER[row.metric.better])))
+    what = ", ".join(filter(None, (path_words(row.path, tier=False), _BETTER[row.metric.better])))
     cells = [
         _cell(cell, row.metric, column.name, number, reasons)
         for number, (cell, column) in enumerate(zip(row.cells, matrix.columns, strict=True))

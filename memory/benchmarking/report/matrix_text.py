@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from memory.benchmarking.report.matrix import Cell, Column, Matrix, Row
 from memory.benchmarking.text.display import clean, figure_text, shorten, text_width
@@ -16,7 +17,8 @@ _LONGEST_NAME = 18
 def matrix_text(matrix: Matrix, width: int | None = None) -> str:
     """Return the matrix; if it is too wide, as several blocks with some of the targets each."""
     most = min(width or WIDTH, WIDTH)
-    labels = ["", "writes survive", "search by", *(_label(row) for row in matrix.rows)]
+    names = Counter(row.benchmark for row in matrix.rows)
+    labels = ["", "writes survive", "search by", *(_label(row, names) for row in matrix.rows)]
     first = max(map(text_width, labels))
     columns = [_column(matrix, number) for number in range(len(matrix.columns))]
     blocks = []
@@ -35,7 +37,15 @@ def matrix_text(matrix: Matrix, width: int | None = None) -> str:
 
 
 def _blocks(widths: Sequence[int], room: int) -> list[list[int]]:
-    """Return the columns of each block: as many as fit into the room, and at least one."""
+    """Return the columns of each block: as few blocks as fit into the room, and about equally wide ones."""
+    fewest = len(_filled(widths, room))
+    return next(
+        found for most in range(1, room + max(widths) + 3) if len(found := _filled(widths, most)) <= fewest
+    )
+
+
+def _filled(widths: Sequence[int], room: int) -> list[list[int]]:
+    """Fill one block after the other; a block has at least one column."""
     blocks: list[list[int]] = []
     used = 0
     for number, width in enumerate(widths):
@@ -47,9 +57,11 @@ def _blocks(widths: Sequence[int], room: int) -> list[list[int]]:
     return blocks
 
 
-def _label(row: Row) -> str:
+def _label(row: Row, names: Mapping[str, int]) -> str:
+    """Return the name of a benchmark, with its category only if two have the same name."""
     arrow = {"higher": " ↑", "lower": " ↓"}.get(row.metric.better, "")
-    return clean(f"{row.category}.{row.benchmark}{arrow}")
+    category = f"{row.category}." if names[row.benchmark] > 1 else ""
+    return clean(f"{category}{row.benchmark}{arrow}")
 
 
 def _column(matrix: Matrix, number: int) -> list[str]:

@@ -201,7 +201,7 @@ def _benchmark(each: GatheredResults, sources: Sequence[Source], judged: Judged)
         # Many targets make long charts and lists. The matrix is the overview; these are to look things up.
         folded("Charts and figures", (charts_and_notes, tables)) if many else (charts_and_notes, tables),
         id=anchor(each.name),
-        class_=f"benchmark span{max(1, columns)}",
+        class_=f"benchmark span{1 if many else max(1, columns)}",
     )
 
 

@@ -78,12 +78,14 @@ def count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def path_words(path: str) -> str:
-    """Return a path for people: `median: stm, single` for `stm/single/p50_ms`."""
+def path_words(path: str, *, tier: bool = True) -> str:
+    """Return a path for people: `median: stm, single` for `stm/single/p50_ms`.
+
+    `tier` is whether the tier is shown.
+    """
     place = read_path(path)
-    where = words(
-        place.tier, place.part, *place.parameters.values(), names=("", "", *place.parameters)
-    )  # fmt: skip
+    names = ("", "", *place.parameters)
+    where = words(place.tier if tier else None, place.part, *place.parameters.values(), names=names)
     name = short_name(place.metric)
     return f"{name}: {where}" if where else name
 

@@ -96,10 +96,8 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
             if path:
                 print(style.dim(f"  {clean(path)}"), file=stream)
     if matrix is not None:
-        print(
-            ("\n" if rows and len(run.targets) <= MOST_LISTED else "") + matrix_text(matrix, width),
-            file=stream,
-        )
+        text = matrix_text(matrix, width)
+        print(f"\n{text}" if len(run.targets) <= MOST_LISTED else text, file=stream)
         known = [f"({number}) {reason}" for reason, number in matrix.reasons.items()]
         notes = [*matrix_notes(matrix, run), *known, *_other_reasons(notes, matrix)]
     for note in (*notes, *different_kinds(results), *_counts(since), *_target_changes(since), *problem):
