@@ -142,7 +142,7 @@ def _cell(result: LoadedResult | None, path: str, failed: str) -> Cell:
         return Cell(missing=FAILED, reason=failed) if failed else Cell(missing=NOT_RUN)
     own = result.headline
     if not is_same_figure(own, path):
-        return Cell(missing=NOT_AVAILABLE, reason=_reason(result.not_available, path))
+        return Cell(missing=NOT_AVAILABLE, reason=_reason(result, path))
     return Cell(
         result.result.metrics[own],
         own,
@@ -161,11 +161,13 @@ def is_same_figure(one: str, other: str) -> bool:
     return (first.metric, first.part) == (second.metric, second.part)
 
 
-def _reason(reasons: Mapping[str, str], path: str) -> str:
+def _reason(result: LoadedResult, path: str) -> str:
     """Return the reason that fits a path best: of the path, of a group around it, of the same metric."""
+    reasons = result.not_available
     around = [why for where, why in reasons.items() if not where or path == where or f"{where}/" in path]
     alike = [why for where, why in reasons.items() if leaf_of(where) == leaf_of(path)]
-    return next(iter([*around, *alike, *reasons.values()]), "it has no such figure")
+    other = f"its headline is another figure: {result.headline}" if result.headline else "it has no figures"
+    return next(iter([*around, *alike]), other)
 
 
 # -- the best ---------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def test_a_comparison_of_two_classes_says_so(two_classes: Path) -> None:
     )  # fmt: skip
     assert done.code == 0, done.err
     page = (two_classes / "page.html").read_text()
-    assert "writes do not promise the same" in page
+    assert "Writes do not promise the same" in page
     assert "durability process ⟷ machine" in page
 
 

@@ -45,7 +45,7 @@ def test_the_kind_is_shown_beside_the_figure(two_kinds: Path) -> None:
     membench("results", "report", "--output-dir", "out", "--output", "page.html", cwd=two_kinds)
     page = (two_kinds / "page.html").read_text()
     assert "search by both and vector" in page
-    assert "searches do not compare the same" in page
+    assert "Searches do not compare the same" in page
 
 
 def test_a_comparison_of_two_kinds_says_so(two_kinds: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_comparison_of_two_kinds_says_so(two_kinds: Path) -> None:
     )  # fmt: skip
     assert done.code == 0, done.err
     page = (two_kinds / "page.html").read_text()
-    assert "searches do not compare the same" in page
+    assert "Searches do not compare the same" in page
     assert "search by both ⟷ vector" in page
 
 
