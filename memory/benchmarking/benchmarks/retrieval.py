@@ -31,7 +31,7 @@ def _add(bench: Bench, target: Target, agent: str, contents: Sequence[Any], plac
 @declare(
     headline="all/size_*/p50_ms",
     vector_figures="*",
-    expected_seconds={"quick": 0.7, "standard": 4.5, "full": 30.0},
+    expected_seconds={"quick": 0.8, "standard": 6.0, "full": 40.0},
     reports=[*TIMED, "growth_exponent"],
     profiles={
         "quick": {"data_volumes": [100, 500], "queries": 20},

@@ -251,7 +251,7 @@ _FIRST_USE = 200
         },
         "standard": {"num_memories": 5000, "data_complexity_levels": [1]},
     },
-    expected_seconds={"quick": 0.7, "standard": 14.0, "full": 240.0},
+    expected_seconds={"quick": 4.0, "standard": 30.0, "full": 300.0},
     charts=[
         BarChart(
             "Space that one memory takes",
