@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memory.benchmarking.errors import LostWrites
+from memory.benchmarking.errors import LostWrites, NotSupported
 from memory.benchmarking.measure.timing import Timing, time_calls
 from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.targets import DEFAULT, load_target, make_target
@@ -95,18 +95,23 @@ class Acknowledged:
 
     def check(self, target: Target, when: str = "") -> None:
         """Read the sample back; raise `LostWrites` with the count if a memory is missing or changed."""
+        capabilities = target.capabilities
+        if not capabilities.get:
+            if not capabilities.search:
+                raise NotSupported(f"{target.name} can neither read by id nor search: nothing is checked")
+            target.flush()
         by_agent: dict[str, list[tuple[str, Any]]] = {}
         for agent, id_, content in self.sample:
             by_agent.setdefault(agent, []).append((id_, content))
         missing = changed = 0
         for agent, memories in by_agent.items():
-            if target.capabilities.get:
+            if capabilities.get:
                 answers = target.get(agent, [id_ for id_, _ in memories])
             else:
                 answers = [_found_by_search(target, agent, *memory) for memory in memories]
             for (_, content), answer in zip(memories, answers, strict=True):
                 missing += answer is None
-                changed += answer is not None and answer != content and target.capabilities.exact
+                changed += answer is not None and answer != content and capabilities.exact
         if missing or changed:
             lost = [f"{missing:,} missing"] * bool(missing) + [f"{changed:,} changed"] * bool(changed)
             raise LostWrites(
@@ -117,8 +122,14 @@ class Acknowledged:
 
 
 def _found_by_search(target: Target, agent: str, id_: str, content: Any) -> Any:
-    """Return the content that a search for `content` finds under this id; None if it does not find it."""
-    hits = target.search(agent, content, _HITS_READ_BACK)
+    """Return the content that a search for `content` finds under this id; None if it does not find it.
+
+    If there are more equal memories than hits, any of them is accepted.
+    """
+    k = min(_HITS_READ_BACK, target.capabilities.max_k or _HITS_READ_BACK)
+    hits = target.search(agent, content, k)
+    if len(hits) == k and all(hit.content == content for hit in hits):
+        return content
     return next((hit.content for hit in hits if hit.id == id_), None)
 
 
@@ -168,6 +179,35 @@ class Bench:
     def capabilities(self) -> Capabilities:
         """What the target under test can do."""
         return load_target(self.target_name).capabilities
+
+    def no_search(self, k: int = 1) -> str:
+        """Return why the target can't search for `k` hits; empty if it can."""
+        if not self.capabilities.search:
+            return f"{self.system} has no search"
+        most = self.capabilities.max_k
+        if most is not None and k > most:
+            return f"{self.system} returns at most {most:,} hits of a search, and this needs {k:,}"
+        return ""
+
+    def no_vector_search(self, k: int = 1) -> str:
+        """Return why the target can't be searched by a vector for `k` hits; empty if it can."""
+        if not self.capabilities.vector_queries:
+            return f"{self.system} can't be searched by a vector"
+        return self.no_search(k)
+
+    def no_get(self) -> str:
+        """Return why the target can't read memories by id; empty if it can."""
+        return "" if self.capabilities.get else f"{self.system} can't read memories by id"
+
+    @staticmethod
+    def require(reason: str) -> None:
+        """Raise `NotSupported`, so that the benchmark is n/a, unless the reason is empty.
+
+        Args:
+            reason: what `no_search`, `no_vector_search` or `no_get` returned.
+        """
+        if reason:
+            raise NotSupported(reason)
 
     @contextmanager
     def target(self, sample: Sequence[Item] = (), settings: Settings | None = None) -> Iterator[Target]:

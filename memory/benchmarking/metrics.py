@@ -102,6 +102,8 @@ class Declaration:
     notes: tuple[str, ...] = ()
     versus: Versus | None = None
     write_figures: str = ""
+    search_figures: str = ""
+    vector_figures: str = ""
 
     def metric(self, leaf: str) -> Metric:
         """Return how to read a figure of this benchmark."""
@@ -134,6 +136,8 @@ def declare(
     notes: Sequence[str] = (),
     versus: Versus | None = None,
     write_figures: str = "",
+    search_figures: str = "",
+    vector_figures: str = "",
     **metrics: Metric,
 ) -> Callable[[Function], Function]:
     """Declare everything about a benchmark that its signature and docstring do not say.
@@ -152,6 +156,9 @@ def declare(
         versus: a figure to set beside that of a reference method
         write_figures: which figures are those of writes, as patterns over paths with `|` between them. The
             target's durability is shown beside them.
+        search_figures: in the same form, the figures of `Target.search`. What the target compares (words,
+            vector or both) is shown beside them.
+        vector_figures: in the same form, the figures of `Target.search_vector`
         metrics: unit and direction of the metrics whose names do not say them
     """
 
@@ -168,6 +175,8 @@ def declare(
             tuple(notes),
             versus,
             write_figures,
+            search_figures,
+            vector_figures,
         )
         return function
 

@@ -471,7 +471,7 @@ def test_a_wide_interval_does_not_squeeze_the_figures(results: BenchmarkResults)
 
 
 def test_plots_and_pages_have_the_same_colours() -> None:
-    found = re.findall(r"--series-\d: light-dark\((#\w{6}),", asset("style.css"))
+    found = re.findall(r"--series-\d+: light-dark\((#\w{6}),", asset("style.css"))
     assert tuple(found) == COLOURS
 
 

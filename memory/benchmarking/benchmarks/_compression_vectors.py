@@ -21,9 +21,9 @@ FULL_BYTES = 4 * WordLlamaEmbedder.dimensions
 """Bytes of a vector as the embedder returns it."""
 
 
-def embedded(contents: Sequence[Any]) -> Floats:
-    """Return the vectors of the embedder that all targets use."""
-    embedder = ContentEmbedder(WordLlamaEmbedder())
+def embedded(contents: Sequence[Any], embedder: ContentEmbedder | None = None) -> Floats:
+    """Return the vectors of the embedder that all targets use: that of the bench, or the default one."""
+    embedder = embedder or ContentEmbedder(WordLlamaEmbedder())
     return embedder.embed([render(leaves_of(content)) for content in contents])
 
 

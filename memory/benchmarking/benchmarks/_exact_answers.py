@@ -18,8 +18,8 @@ _ROUNDING = 1e-6
 class ExactAnswers:
     """The `k` largest cosines between each question and all items; it does not keep the vectors."""
 
-    def __init__(self, questions: Sequence[str], k: int) -> None:
-        self._embedder = ContentEmbedder(WordLlamaEmbedder())
+    def __init__(self, questions: Sequence[str], k: int, embedder: ContentEmbedder | None = None) -> None:
+        self._embedder = embedder or ContentEmbedder(WordLlamaEmbedder())
         self._k = k
         self.queries = self._embed(questions)
         self._best = np.full((len(questions), k), -np.inf, np.float32)

@@ -28,7 +28,7 @@ import msgspec
 
 from memory.benchmarking.bench import Bench
 from memory.benchmarking.errors import BrokenBenchmark
-from memory.benchmarking.measure.resources import rss_bytes
+from memory.benchmarking.measure.resources import ProcessTree
 from memory.benchmarking.measure.timing import wall_ns
 from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
@@ -63,22 +63,25 @@ class Measurements:
 
 
 class Work:
-    """One worker's part of a pass, prepared in advance."""
+    """One worker's part of a pass, prepared in advance.
 
-    def __init__(self, target: Target, agents: Sequence[str], searches: bool, seed: str) -> None:
+    `turns` holds the operations of each agent, in order: S stores, R reads, F searches.
+    """
+
+    def __init__(self, target: Target, agents: Sequence[str], turns: str, seed: str) -> None:
         self._target = target
         rng = random.Random(seed)
         texts = sentences(MEMORIES, rng.getrandbits(32))
         queries = list(islice(sentences(QUERIES, rng.getrandbits(32)), 50))
         self._ids: dict[str, list[tuple[str, str]]] = {agent: [] for agent in agents}
         self._plan: list[tuple[str, str, Any]] = []
-        for turn in TURNS:
+        for turn in turns:
             for agent in agents:
                 if turn == "S":
                     self._plan.append((turn, agent, Item(agent, next(texts))))
                 elif turn == "R":
                     self._plan.append((turn, agent, rng.random()))
-                elif searches:
+                else:
                     self._plan.append((turn, agent, rng.choice(queries)))
         self.samples = {kind: array("q") for kind in KINDS.values()}
 
@@ -97,14 +100,15 @@ class Work:
                 start = clock()
                 answer = target.get_one(agent, id_)
                 keep[turn](clock() - start)
-                if answer != content:
+                if answer is None or (answer != content and target.capabilities.exact):
                     raise AssertionError(f"{target.name} returned other content to {agent} than it stored")
             else:
                 start = clock()
                 hits = target.search(agent, argument, K)
                 keep[turn](clock() - start)
                 known = {id_ for id_, _ in ids[agent]}
-                if not hits or not all(hit.id in known for hit in hits):
+                missed = not hits and not target.capabilities.delayed_search
+                if missed or not all(hit.id in known for hit in hits):
                     raise AssertionError(
                         f"{target.name} returned nothing to {agent}, or memories of another agent"
                     )
@@ -121,9 +125,10 @@ class Work:
 def warm_up(target: Target, agent: str) -> None:
     """Connect, and load everything that is loaded at first use."""
     id_ = target.add_one(Item(agent, "to load the embedder"))
-    target.get_one(agent, id_)
+    if target.capabilities.get:
+        target.get_one(agent, id_)
     if target.capabilities.search:
-        target.search(agent, "the embedder", K)
+        target.search(agent, "the embedder", 1)
     target.delete_all(agent)
 
 
@@ -151,16 +156,16 @@ class WorkerPool(Protocol):
 class ThreadPool:
     """Threads that share one open target; the calling thread is one of them."""
 
-    def __init__(self, target: Target, workers: int) -> None:
+    def __init__(self, target: Target, workers: int, turns: str = TURNS) -> None:
         self._target = target
         self._workers = workers
+        self._turns = turns
         self._works: list[Work] = []
-        warm_up(target, "warm-up")
+        warm_up(target, "warm_up")
 
     def prepare(self, agents: Sequence[str], seed: str) -> None:
-        searches = self._target.capabilities.search
         self._works = [
-            Work(self._target, part, searches, f"{seed} {number}")
+            Work(self._target, part, self._turns, f"{seed} {number}")
             for number, part in enumerate(distribute(agents, self._workers))
         ]
 
@@ -174,17 +179,18 @@ class ThreadPool:
                 problems.append(problem)
 
         threads = [threading.Thread(target=run, args=(work,), daemon=True) for work in self._works[1:]]
-        cpu, start = time.process_time(), time.perf_counter()
+        processes = ProcessTree()
+        cpu, start = processes.cpu_seconds(), time.perf_counter()
         for thread in threads:
             thread.start()
         run(self._works[0])
         for thread in threads:
             thread.join()
         measured.wall_seconds += time.perf_counter() - start
-        measured.cpu_seconds += time.process_time() - cpu
+        measured.cpu_seconds += processes.cpu_seconds() - cpu
         if problems:
             raise problems[0]
-        measured.rss_bytes = max(measured.rss_bytes, rss_bytes())
+        measured.rss_bytes = max(measured.rss_bytes, processes.rss_bytes())
         for work in self._works:
             measured.add(work.samples)
 
@@ -202,7 +208,8 @@ class ProcessPool:
     `most` is how many are started: the most workers that `opened` may ask for.
     """
 
-    def __init__(self, target_name: str, most: int) -> None:
+    def __init__(self, target_name: str, most: int, turns: str = TURNS) -> None:
+        self._turns = turns
         self._processes = [
             subprocess.Popen(
                 [sys.executable, "-m", __name__, target_name],
@@ -224,7 +231,7 @@ class ProcessPool:
     def prepare(self, agents: Sequence[str], seed: str) -> None:
         self._each(
             [
-                {"do": "prepare", "agents": part, "seed": f"{seed} {number}"}
+                {"do": "prepare", "agents": part, "turns": self._turns, "seed": f"{seed} {number}"}
                 for number, part in enumerate(distribute(agents, self._workers))
             ]
         )
@@ -299,13 +306,17 @@ def main() -> None:
             try:
                 if order["do"] == "open":
                     target = opened.enter_context(bench.open_target(Path(order["folder"])))
-                    warm_up(target, f"warm-up {order['number']}")
+                    warm_up(target, f"warm_up_{order['number']}")
                 elif order["do"] == "prepare" and target is not None:
-                    work = Work(target, order["agents"], target.capabilities.search, order["seed"])
+                    work = Work(target, order["agents"], order["turns"], order["seed"])
                 elif order["do"] == "go" and work is not None:
-                    cpu = time.process_time()
+                    processes = ProcessTree()
+                    cpu = processes.cpu_seconds()
                     work.run()
-                    answer = {"cpu_seconds": time.process_time() - cpu, "rss_bytes": rss_bytes()}
+                    answer = {
+                        "cpu_seconds": processes.cpu_seconds() - cpu,
+                        "rss_bytes": processes.rss_bytes(),
+                    }
                 elif order["do"] == "samples" and work is not None:
                     answer = {"samples": {kind: values.tolist() for kind, values in work.samples.items()}}
                 elif order["do"] == "stored" and work is not None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from memory.benchmarking.benchmarks._compression_vectors import Floats
 
 _CORPUS = "agent of the corpus"
-_SAMPLES = "agent of the samples"
+_SAMPLES = "agent_of_the_samples"
 _BATCH = 1000
 """Memories stored at once, and how many vectors or contents a coding is timed with."""
 

@@ -159,7 +159,7 @@ def _reading(
     gets: dict[str, Any] = {}
     finds: dict[str, Any] = {}
     for tier in ("stm", "im", "ltm"):
-        agent = f"agent of {tier}"
+        agent = f"agent_of_{tier}"
         ids = memory.add_many(
             [{"agent_id": agent, "content": content, "tier": tier} for content in contents]
         )
@@ -538,10 +538,10 @@ def _working_target(bench: Bench) -> Iterator[Target]:
     if bench.capabilities.transitions:
         settings = Settings(limits={"stm": 200, "im": 500}, background=True)
     with bench.target(settings=settings) as target:
-        target.add_one(Item("somebody else", {"said": "hello"}))
+        target.add_one(Item("somebody_else", {"said": "hello"}))
         if target.capabilities.search:
-            target.search("somebody else", "hello", 1)
-        target.delete_all("somebody else")
+            target.search("somebody_else", "hello", 1)
+        target.delete_all("somebody_else")
         yield target
 
 

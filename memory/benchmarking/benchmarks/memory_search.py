@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from memory.benchmarking.bench import Bench, not_available
 from memory.benchmarking.benchmarks._growing import growth_leaves
 from memory.benchmarking.benchmarks._spread import SPREAD, TIMED_WITH_SPREAD, spread_of, with_spread
-from memory.benchmarking.errors import NotSupported
 from memory.benchmarking.measure.interleaved import time_interleaved, turn_medians_us
 from memory.benchmarking.measure.resources import traced_peak_bytes
 from memory.benchmarking.measure.timing import wall_ns
@@ -107,6 +106,7 @@ def _by_vector(target: Target, agent: str, vector: Any) -> object:
 
 @_declare(
     headline="entries_*/search/p50_ms",
+    search_figures="*",
     profiles={"quick": {"entries": [10, 100], "iterations": 20}},
     expected_seconds={"quick": 0.2, "standard": 2.0, "full": 2.5},
     charts=_charts("Search by a few words"),
@@ -134,6 +134,7 @@ def benchmark_short_query(
 
 @_declare(
     headline="entries_*/search/p50_ms",
+    search_figures="*",
     profiles={"quick": {"entries": [10, 100], "iterations": 20}},
     expected_seconds={"quick": 0.2, "standard": 2.5, "full": 3.0},
     charts=_charts("Search by a paragraph"),
@@ -160,6 +161,7 @@ def benchmark_long_query(
 
 @_declare(
     headline="entries_*/no_match/p50_ms",
+    search_figures="*",
     profiles={"quick": {"entries": [10, 100], "iterations": 20}, "standard": {"entries": [10, 1000]}},
     expected_seconds={"quick": 0.2, "standard": 0.8, "full": 2.0},
     charts=_charts("Search without a match"),
@@ -175,7 +177,7 @@ def benchmark_no_match(
 
     Read `no_match_to_match`: above 1, a question about something unknown is slower to answer. A search by
     meaning still returns the nearest memories (`answers`), however distant they are. The two kinds are
-    timed in turns.
+    timed in turns, and include embedding the question.
 
     Args:
         entries: how many memories the agent has
@@ -192,6 +194,8 @@ def benchmark_no_match(
 
 @_declare(
     headline="entries_*/by_vector/p50_ms",
+    search_figures="*/by_text/*",
+    vector_figures="*/by_vector/*",
     profiles={"quick": {"entries": [10, 100], "iterations": 20}, "standard": {"entries": [10, 1000]}},
     expected_seconds={"quick": 0.2, "standard": 0.8, "full": 2.0},
     charts=_charts("Search by vector and by text"),
@@ -214,19 +218,18 @@ def benchmark_vector_search(
         iterations: how many searches of each kind are timed, each with another question
     """
     bench = bench or Bench()
-    if not bench.capabilities.vector_queries:
-        raise NotSupported(f"{bench.system} can't be searched by a vector")
+    bench.require(bench.no_vector_search(K))
     from memory.benchmarking.benchmarks._compression_vectors import embedded
 
     questions = list(islice(sentences(QUERIES, bench.seed + 1), _WARM_UP + iterations))
-    ways: Ways = {"by_vector": (_by_vector, list(embedded(questions))), "by_text": (_by_text, questions)}
+    vectors = list(embedded(questions, bench.embedder))
+    ways: Ways = {"by_vector": (_by_vector, vectors), "by_text": (_by_text, questions)}
     return _searches(bench, entries, ways, ratio="vector_to_text")
 
 
 def _searches(bench: Bench, entries: Sequence[int], ways: Ways, ratio: str = "") -> dict[str, Any]:
     """Time the ways to search, for each size; `ratio` names the first way's time ÷ the second's."""
-    if not bench.capabilities.search:
-        raise NotSupported(f"{bench.system} has no search")
+    bench.require(bench.no_search(K))
     first, (_, questions) = next(iter(ways)), list(ways.values())[-1]
     found: dict[str, Any] = {}
     with bench.target() as target:
@@ -261,7 +264,7 @@ def _timed(bench: Bench, target: Target, agent: str, ways: Ways, ratio: str) -> 
 
 def fill(bench: Bench, target: Target, count: int) -> str:
     """Store this many memories for a new agent, and return its id."""
-    agent = f"agent with {count}"
+    agent = f"agent_with_{count}"
     bench.store(target, [Item(agent, text) for text in islice(sentences(MEMORIES, bench.seed), count)])
     target.flush()
     return agent
@@ -272,6 +275,7 @@ def fill(bench: Bench, target: Target, count: int) -> str:
 
 @declare(
     headline="entries_*/threads_*/searches_per_second",
+    search_figures="*",
     reports=[*SPREAD, "searches_per_second"],
     profiles={
         "quick": {"entries": [10, 100], "iterations": 20, "threads": [1, 2, 4]},
@@ -297,7 +301,8 @@ def benchmark_concurrent_search(
     """How many searches per second several threads make on one open store, and how long each one waits.
 
     Read `scaling` as the throughput against that of one thread. It can't exceed the number of cores; below
-    1, the threads slow each other down. The latencies are those of one thread while the others search.
+    1, the threads slow each other down. The latencies are those of one thread while the others search. They
+    include embedding the question.
 
     Args:
         entries: how many memories the agent has
@@ -305,8 +310,7 @@ def benchmark_concurrent_search(
         threads: how many threads search at once
     """
     bench = bench or Bench()
-    if not bench.capabilities.search:
-        raise NotSupported(f"{bench.system} has no search")
+    bench.require(bench.no_search(K))
     found: dict[str, Any] = {}
     with bench.target() as target:
         for count in sorted(set(entries)):

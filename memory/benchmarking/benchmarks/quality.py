@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from memory.benchmarking.bench import Bench, Score
-from memory.benchmarking.errors import InvalidBenchmarkConfig, NotSupported, needs
+from memory.benchmarking.errors import InvalidBenchmarkConfig, needs
 from memory.benchmarking.measure.ranking import clustered_mean, ranking_figures, separation
 from memory.benchmarking.metrics import SHARE, Metric, declare
 from memory.benchmarking.model.parameters import Count, Names
@@ -40,6 +40,7 @@ System = Callable[[Collection], list[Answer]]
 
 @declare(
     headline="synthetic/target/all_questions/recall_at_5|*/target/all_questions/recall_at_5",
+    search_figures="*/target/*",
     expected_seconds={"quick": 0.8, "standard": 1.8, "full": 1.8},
     reports=["recall_at_1", "recall_at_5", "recall_at_10", "ndcg_at_10", "mrr"],
     questions=Metric("", "neither"),
@@ -106,8 +107,7 @@ def benchmark_retrieval_quality(
         sessions: how many sessions each of them has
     """
     bench = bench or Bench()
-    if not bench.capabilities.search:
-        raise NotSupported(f"{bench.target_name} has no search")
+    bench.require(bench.no_search(DEPTH))
     found: dict[str, Any] = {}
     on_scifact: list[float] = []
     for name, path in _named(data_sets).items():

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
+import statistics
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from memory.benchmarking.bench import Bench, not_available
 from memory.benchmarking.benchmarks._growing import growth_leaves
-from memory.benchmarking.errors import NotSupported
-from memory.benchmarking.measure.timing import Timing
+from memory.benchmarking.measure.timing import Timing, wall_ns
 from memory.benchmarking.metrics import SHARE, TIMED, Metric, declare
 from memory.benchmarking.model.parameters import Count, Fractions, Positive, Sizes
 from memory.benchmarking.model.presentation import BarChart, LineChart, PercentileChart
@@ -29,8 +29,9 @@ def _add(bench: Bench, target: Target, agent: str, contents: Sequence[Any], plac
 
 
 @declare(
-    headline="all/size_*/p50_ms|*/size_*/p50_ms",
-    expected_seconds={"quick": 0.7, "standard": 4.5, "full": 30.0},
+    headline="all/size_*/p50_ms",
+    vector_figures="*",
+    expected_seconds={"quick": 0.8, "standard": 6.0, "full": 40.0},
     reports=[*TIMED, "growth_exponent"],
     profiles={
         "quick": {"data_volumes": [100, 500], "queries": 20},
@@ -57,38 +58,37 @@ def benchmark_vector_search_latency(
 ) -> dict[str, Any]:
     """How long it takes to find the memories nearest to a vector, in each tier and over all tiers.
 
-    Read it as the time that a similarity search adds to an agent's step, without embedding the question.
-    `growth_exponent` is how the time grows: 1.0 means ten times slower with ten times as many memories, 0
-    means no slower. Each tier holds as many memories as the size says. `all` searches the three tiers, so
-    its sizes are three times as large.
+    Read it as the time that a similarity search adds to an agent's step. Embedding the question is not
+    timed, for any target: all get the same ready-made vectors. `growth_exponent` is how the time grows: 1.0
+    means ten times slower with ten times as many memories, 0 means no slower. `all` searches as many
+    memories as the size says, whatever the target. Where there are tiers, they are spread evenly over them,
+    and `stm`, `im` and `ltm` search one tier that holds them all.
 
     Args:
-        data_volumes: how many memories a tier holds
+        data_volumes: how many memories are searched
         k: how many answers each search requests
         queries: how many different questions there are
     """
     bench = bench or Bench()
-    if not bench.capabilities.vector_queries:
-        raise NotSupported(f"{bench.system} can't be searched by a vector")
+    bench.require(bench.no_vector_search(k))
     texts = list(islice(sentences(MEMORIES, bench.seed), max(data_volumes)))
     from memory.benchmarking.benchmarks._compression_vectors import embedded
 
-    vectors = list(embedded(list(islice(sentences(QUERIES, bench.seed + 1), queries))))
-    places = bench.capabilities.places
-    found: dict[str, Any] = {place: {} for place in places}
-    if len(places) > 1:
-        found["all"] = {}
+    questions = list(islice(sentences(QUERIES, bench.seed + 1), queries))
+    vectors = list(embedded(questions, bench.embedder))
+    places, tiers = bench.capabilities.places, bench.capabilities.tiers
+    found: dict[str, Any] = {place: {} for place in (*tiers, "all")}
     with bench.target() as target:
         for volume in sorted(data_volumes):
-            agent = f"agent with {volume}"
-            for place in places:
-                _add(bench, target, agent, texts[:volume], place)
+            size, agent = f"size_{volume}", f"agent_with_{volume}"
+            for number, place in enumerate(places):
+                _add(bench, target, agent, texts[number : volume : len(places)], place)
+            for tier in tiers:
+                _add(bench, target, f"{agent}_in_{tier}", texts[:volume], tier)
             target.flush()
-            for place in places:
-                found[place][f"size_{volume}"] = _search_times(bench, target, agent, vectors, k, place)
-            if len(places) > 1:
-                total = volume * len(places)
-                found["all"][f"size_{total}"] = _search_times(bench, target, agent, vectors, k, None)
+            found["all"][size] = _search_times(bench, target, agent, vectors, k, None)
+            for tier in tiers:
+                found[tier][size] = _search_times(bench, target, f"{agent}_in_{tier}", vectors, k, tier)
     for place, by_size in found.items():
         costs = {float(size.removeprefix("size_")): timing["p50_ms"] for size, timing in by_size.items()}
         by_size.update(growth_leaves(f"{place} search p50", costs))
@@ -118,6 +118,7 @@ _PART = Metric("", "neither")
 
 @declare(
     headline="at_cluster_size/recall",
+    search_figures="*",
     expected_seconds={"quick": 0.8, "standard": 0.9, "full": 0.9},
     rounds=3,
     reports=["precision", "recall", "f1", "recall_against_exact"],
@@ -145,7 +146,8 @@ def benchmark_search_accuracy(
     Read it as how reliable "similar" is. Each cluster is a situation, and its items are the same situation
     with every value changed by `noise`. `at_cluster_size` requests as many answers as the cluster has.
     `threshold_0.7` takes all answers that are at least that similar. `recall_against_exact` compares with a
-    search over all uncompressed vectors: it shows what the target's index and codecs lose.
+    search over all uncompressed vectors: it shows what the target's index and codecs lose. A search by
+    words has no similarities, so it has neither of the two.
 
     Args:
         clusters: how many situations there are
@@ -154,8 +156,9 @@ def benchmark_search_accuracy(
         similarity_thresholds: the least similarities of accepted answers
     """
     bench = bench or Bench()
-    if not bench.capabilities.search:
-        raise NotSupported(f"{bench.system} has no search")
+    bench.require(bench.no_search(items_per_cluster))
+    from memory.benchmarking.benchmarks._compression_vectors import embedded
+
     states, labels = _clustered_states(clusters, items_per_cluster, noise, bench.seed)
     places = bench.capabilities.places
     with bench.target() as target:
@@ -166,17 +169,29 @@ def benchmark_search_accuracy(
             for index, id_ in zip(mine, stored, strict=True):
                 ids[index] = id_
         target.flush()
-        answers = [target.search(AGENT, state, len(states)) for state in states]
+        too_few = bench.no_search(len(states))
+        k = items_per_cluster if too_few else len(states)
+        answers = [target.search(AGENT, state, k) for state in states]
     cluster_of = dict(zip(ids, labels, strict=True))
     found: dict[str, Any] = {
         "at_cluster_size": _accuracy(
             [answer[:items_per_cluster] for answer in answers], labels, cluster_of, items_per_cluster
         )
     }
+    by_words = ""
+    if bench.capabilities.search_by == "words":
+        by_words = f"{bench.system} searches by words: its scores are no similarities"
     for threshold in similarity_thresholds:
+        if by_words or too_few:
+            found[f"threshold_{threshold:g}"] = not_available(by_words or too_few)
+            continue
         near = [[hit for hit in answer if hit.score >= threshold] for answer in answers]
         found[f"threshold_{threshold:g}"] = _accuracy(near, labels, cluster_of, items_per_cluster)
-    found["recall_against_exact"] = _against_exact(states, ids, answers, items_per_cluster)
+    found["recall_against_exact"] = (
+        not_available(by_words)
+        if by_words
+        else _against_exact(embedded(states, bench.embedder), ids, answers, items_per_cluster)
+    )
     return found
 
 
@@ -233,23 +248,21 @@ def _accuracy(
 
 
 def _against_exact(
-    states: Sequence[Any], ids: Sequence[str], answers: Sequence[Sequence[Found]], k: int
+    vectors: NDArray[np.float32], ids: Sequence[str], answers: Sequence[Sequence[Found]], k: int
 ) -> float:
     import numpy as np
 
-    from memory.benchmarking.benchmarks._compression_vectors import embedded
-
-    vectors = embedded(states)
     nearest = np.argsort(-(vectors @ vectors.T), axis=1, kind="stable")[:, :k]
     shared = [
         len({ids[place] for place in row} & {hit.id for hit in answer[:k]})
         for row, answer in zip(nearest.tolist(), answers, strict=True)
     ]
-    return sum(shared) / (k * len(states))
+    return sum(shared) / (k * len(ids))
 
 
 @declare(
     headline="all/p50_ms",
+    search_figures="*",
     expected_seconds={"quick": 0.5, "standard": 1.0, "full": 1.5},
     reports=TIMED,
     stm_related_found_rate=SHARE,
@@ -285,7 +298,8 @@ def benchmark_cross_tier_retrieval(
 
     Read `im_related_found_rate` as the share of the im memories about the question's subject that are among
     the `k` answers. Each memory names the subject in a different sentence. `cross_tier_to_slowest_tier` is
-    the median time of a search over all tiers ÷ that of the slowest tier alone.
+    the median time of a search over all tiers ÷ that of the slowest tier alone. Times include embedding
+    the question, for every target that embeds it.
 
     Args:
         stm_memories: how many memories are in stm
@@ -295,8 +309,7 @@ def benchmark_cross_tier_retrieval(
         k: how many answers each search requests
     """
     bench = bench or Bench()
-    if not bench.capabilities.search:
-        raise NotSupported(f"{bench.system} has no search")
+    bench.require(bench.no_search(k))
     tiers = bench.capabilities.tiers
     sizes = {"stm": stm_memories, "im": im_memories, "ltm": ltm_memories}
     per_tier = _related_per_tier(sizes, related_groups, k)
@@ -380,3 +393,85 @@ def _found_rates(
         if tiers:
             rates[f"share_from_{tier}"] = found / total
     return rates
+
+
+# -- search_delay -----------------------------------------------------------------------------
+
+_OLDER = 200
+"""Memories that are there before the first measured one."""
+
+
+@declare(
+    headline="searchable_after_ms",
+    search_figures="*",
+    expected_seconds={"quick": 0.3, "standard": 0.6, "full": 0.6},
+    rounds=3,
+    searchable_after_ms=Metric("ms", "lower"),
+    slowest_searchable_after_ms=Metric("ms", "lower"),
+    found_at_once_rate=SHARE,
+    found_rate=SHARE,
+    profiles={"quick": {"memories": 20}},
+    charts=[
+        BarChart(
+            "How long a new memory can't be found",
+            metric=["searchable_after_ms", "slowest_searchable_after_ms"],
+            names=["metric"],
+            label="time until it is found",
+            renamed={"searchable after": "median", "slowest searchable after": "slowest"},
+        )
+    ],
+)
+def benchmark_search_delay(
+    memories: Count = 50, bench: Bench | None = None, **kwargs: Any
+) -> dict[str, Any]:
+    """How long after a memory was stored a search by the same thread finds it.
+
+    Read `searchable_after_ms` as the time that an agent has to wait before it can search for what it has
+    just stored: the median, 0 where the first search finds it. Each memory is stored alone, and then its
+    own text is searched for. If the first search misses it, the time runs from the end of `add` to the end
+    of `flush`. Only a target that declares `delayed_search` may miss it; another one fails.
+    `found_at_once_rate` is the share that the first search finds, `found_rate` the share that is found at
+    all.
+
+    Args:
+        memories: how many memories are stored, one after the other
+    """
+    bench = bench or Bench()
+    bench.require(bench.no_search())
+    k = min(10, bench.capabilities.max_k or 10)
+    texts = list(islice(sentences(MEMORIES, bench.seed), _OLDER + memories))
+    waits: list[float] = []
+    at_once = 0
+    with bench.target() as target:
+        _add(bench, target, AGENT, texts[:_OLDER], None)
+        target.flush()
+        target.search(AGENT, texts[0], k)
+        for text in texts[_OLDER:]:
+            item = Item(AGENT, text)
+            id_ = target.add_one(item)
+            stored = wall_ns()
+            bench.acknowledged(target, [id_], [item])
+            if _finds(target, id_, text, k):
+                at_once += 1
+                waits.append(0.0)
+                continue
+            target.flush()
+            waited = (wall_ns() - stored) / 1e6
+            if not _finds(target, id_, text, k):
+                continue
+            if not target.capabilities.delayed_search:
+                raise AssertionError(
+                    f"{target.name} found a new memory only after flush: it must declare delayed_search"
+                )
+            waits.append(waited)
+    never = not_available(f"{bench.system} found none of the {memories} memories by its own text")
+    return {
+        "searchable_after_ms": statistics.median(waits) if waits else never,
+        "slowest_searchable_after_ms": max(waits) if waits else never,
+        "found_at_once_rate": at_once / memories,
+        "found_rate": len(waits) / memories,
+    }
+
+
+def _finds(target: Target, id_: str, text: str, k: int) -> bool:
+    return any(hit.id == id_ for hit in target.search(AGENT, text, k))

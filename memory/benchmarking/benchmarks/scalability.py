@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from memory.benchmarking.bench import Acknowledged, Bench, Score, not_available
 from memory.benchmarking.benchmarks._growing import growth_leaves
-from memory.benchmarking.measure.resources import disk_bytes, give_back_free_memory, rss_bytes
+from memory.benchmarking.benchmarks._space import disk_growth, ram_growth
+from memory.benchmarking.measure.resources import disk_bytes, give_back_free_memory, settled_ram_bytes
 from memory.benchmarking.measure.statistics import percentiles
 from memory.benchmarking.measure.timing import Timing
 from memory.benchmarking.metrics import SHARE, TIMED, Metric, declare
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from memory.benchmarking.measure.timeline import Reading
 
 AGENT = "benchmark_agent"
+_OTHER_AGENT = "another_agent"
 _MB = 1e6
 
 # -- agent_scaling --------------------------------------------------------------------------------
@@ -41,6 +43,7 @@ _PERCENTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
 @declare(
     headline="threads/parallel_1/agents_*/scaling_efficiency|threads/*/operations_per_second",
     write_figures="*/store/*|*/operations_per_second|*/agents_per_second",
+    search_figures="*/search/*|*/operations_per_second|*/agents_per_second",
     reports=["operations_per_second", "agents_per_second", *_PERCENTILES, "cpu_percent", "rss_mb"],
     scaling_efficiency=Metric("", "higher"),
     parallel_efficiency=Metric("", "higher"),
@@ -83,12 +86,15 @@ def benchmark_agent_scaling(
     have a core). Workers are threads of one process, or processes that open the same file. Every cell does
     the same number of operations: with fewer agents there are more passes, and each pass starts without
     memories. There are never more workers than agents, and at most four processes per core. `rss_mb` is the
-    sum over the processes.
+    sum over the processes and their children. A search includes embedding its question. A target that can't
+    do all three kinds of operation has no figures that mix them.
 
     Args:
         agent_counts: how many agents there are
         parallel_operations: how many threads or processes work at the same time
     """
+    from memory.benchmarking.benchmarks._scalability_agents import K
+
     bench = bench or Bench()
     counts, workers = sorted(set(agent_counts)), sorted(set(parallel_operations))
     found: dict[str, Any] = {
@@ -98,7 +104,24 @@ def benchmark_agent_scaling(
     for cells in found.values():
         if isinstance(cells, dict):
             _add_efficiencies(cells, counts, workers)
+            if reason := bench.no_get() or bench.no_search(K):
+                _drop_mixed(cells, reason)
     return found
+
+
+def _turns(bench: Bench) -> str:
+    """Return the operations of an agent that the target can do."""
+    from memory.benchmarking.benchmarks._scalability_agents import TURNS, K
+
+    left_out = "R" * bool(bench.no_get()) + "F" * bool(bench.no_search(K))
+    return "".join(turn for turn in TURNS if turn not in left_out)
+
+
+def _drop_mixed(cells: Mapping[str, Any], reason: str) -> None:
+    """Replace the figures of all operations together: another mix can't be compared."""
+    for by_count in cells.values():
+        for cell in by_count.values() if isinstance(by_count, dict) else ():
+            cell |= dict.fromkeys(("operations_per_second", "agents_per_second"), not_available(reason))
 
 
 def _by_threads(bench: Bench, counts: Sequence[int], workers: Sequence[int]) -> dict[str, Any]:
@@ -113,7 +136,7 @@ def _by_threads(bench: Bench, counts: Sequence[int], workers: Sequence[int]) -> 
         for count in counts:
             if count >= parallel:
                 with bench.target() as target:
-                    pool = ThreadPool(target, parallel)
+                    pool = ThreadPool(target, parallel, _turns(bench))
                     cell = _cell(pool, count, counts[-1] // count, bench.seed)
                     bench.acknowledged(target, *_as_items(pool.stored()))
                 cells.setdefault(f"parallel_{parallel}", {})[f"agents_{count}"] = cell
@@ -130,7 +153,7 @@ def _by_processes(
     most = _MAX_PROCESSES_PER_CORE * _cores()
     fitting = [parallel for parallel in workers if parallel <= min(most, counts[-1])]
     cells: dict[str, Any] = {}
-    with ProcessPool(bench.target_name, max(fitting, default=0)) as pool:
+    with ProcessPool(bench.target_name, max(fitting, default=0), _turns(bench)) as pool:
         for parallel in workers:
             if parallel > most:
                 reason = f"{parallel} processes are too many for {_cores()} cores"
@@ -157,7 +180,7 @@ def _as_items(stored: Iterable[tuple[str, str, str]]) -> tuple[list[str], list[I
 def _cell(pool: WorkerPool, count: int, passes: int, seed: int) -> dict[str, Any]:
     from memory.benchmarking.benchmarks._scalability_agents import Measurements
 
-    agents = [f"agent {number}" for number in range(count)]
+    agents = [f"agent_{number}" for number in range(count)]
     measured = Measurements()
     for number in range(passes):
         if number:
@@ -220,10 +243,13 @@ _BYTES = Metric("B", "lower")
 @declare(
     headline="size_*/text_search/p50_ms",
     write_figures="*/store/*",
+    search_figures="*/first_search/*|*/text_search/*",
+    vector_figures="*/vector_search/*|*/recall_at_10|*/tiers/*|*/cross_tier_to_slowest_tier",
     rounds=3,
     reports=[*TIMED, "growth_exponent"],
     disk_bytes_per_memory=_BYTES,
     rss_bytes_per_memory=_BYTES,
+    empty_store_bytes=_BYTES,
     recall_at_10=SHARE,
     cross_tier_to_slowest_tier=Metric("×", "lower"),
     profiles={"quick": {"data_volumes": [100, 500]}, "standard": {"data_volumes": [1000, 10000]}},
@@ -259,7 +285,9 @@ def benchmark_memory_size_scaling(
     ltm where there are tiers. At each size it is closed and opened again; `first_search` is the first
     search after that. `text_search` and `vector_search` search everything, `tiers` one tier each.
     `recall_at_10` compares the answers of `vector_search` with a search over all uncompressed vectors.
-    `rss_bytes_per_memory` is by how much the process grew since the store was empty.
+    `text_search` includes embedding the question, `vector_search` does not. `rss_bytes_per_memory` is by
+    how much the resident memory of the process and its children grew since the store was empty; growth
+    below 3 MB is n/a. `disk_bytes_per_memory` is without the empty store (`empty_store_bytes`).
 
     Args:
         data_volumes: how many memories the agent has
@@ -270,7 +298,7 @@ def benchmark_memory_size_scaling(
     volumes = sorted(set(data_volumes))
     capabilities = bench.capabilities
     questions = list(islice(sentences(QUERIES, bench.seed + 1), _QUERIES))
-    exact = ExactAnswers(questions, _K)
+    exact = ExactAnswers(questions, _K, bench.embedder)
     known = _Sample(_READS, bench.seed)
     written = Acknowledged(bench.seed)
     texts = _texts(bench.seed)
@@ -279,7 +307,13 @@ def benchmark_memory_size_scaling(
     with bench.folder() as folder, ExitStack() as opened:
         target = opened.enter_context(bench.open_target(folder))
         _load_embedder(target)
-        empty = rss_bytes()
+        empty_files = 0
+        if capabilities.persistence:
+            opened.close()
+            empty_files = disk_bytes(folder)
+            target = opened.enter_context(bench.open_target(folder))
+            _load_embedder(target)
+        empty = settled_ram_bytes()
         for volume in volumes:
             singles = min(_STORES, math.ceil((volume - held) * _TIER_SHARES["stm"]))
             for place, count in _shares(volume - held, singles, capabilities.places).items():
@@ -298,18 +332,18 @@ def benchmark_memory_size_scaling(
             target.flush()
             if capabilities.persistence:
                 opened.close()
-                cell["disk_bytes_per_memory"] = disk_bytes(folder) / volume
+                grown = disk_bytes(folder) - empty_files
+                cell["disk_bytes_per_memory"] = disk_growth(bench, grown, volume)
                 target = opened.enter_context(bench.open_target(folder))
                 _load_embedder(target)
                 written.check(target, "after the store was closed and opened again")
             else:
-                reason = f"{bench.system} keeps nothing on disk"
-                cell["disk_bytes_per_memory"] = not_available(reason)
+                cell["disk_bytes_per_memory"] = disk_growth(bench, 0, volume)
                 written.check(target)
             cell |= _times(bench, target, questions, exact, known.ids, volume)
-            cell["rss_bytes_per_memory"] = max(rss_bytes() - empty, 0) / volume
+            cell["rss_bytes_per_memory"] = ram_growth(bench, settled_ram_bytes() - empty, volume)
             found[f"size_{volume}"] = cell
-    return found | {"growth": _growths(found, volumes)}
+    return found | {"empty_store_bytes": empty_files, "growth": _growths(found, volumes)}
 
 
 class _Sample:
@@ -364,10 +398,10 @@ def _store(bench: Bench, target: Target, items: Sequence[Item], label: str) -> t
 
 def _load_embedder(target: Target) -> None:
     """Load the embedder, so that its RAM is not counted as RAM of the memories."""
-    target.add_one(Item("another agent", "to load the embedder"))
+    target.add_one(Item(_OTHER_AGENT, "to load the embedder"))
     if target.capabilities.search:
-        target.search("another agent", "the embedder", 1)
-    target.delete_all("another agent")
+        target.search(_OTHER_AGENT, "the embedder", 1)
+    target.delete_all(_OTHER_AGENT)
 
 
 def _times(
@@ -375,28 +409,35 @@ def _times(
 ) -> dict[str, Any]:
     """Time reading and searching at one size."""
     capabilities = target.capabilities
-    found: dict[str, Any] = {
-        "read": bench.time(
+    found: dict[str, Any] = {}
+    if reason := bench.no_get():
+        found["read"] = not_available(reason)
+    else:
+        found["read"] = bench.time(
             lambda id_: target.get_one(AGENT, id_), reads, calls=len(reads), label=f"read at {volume:,}"
         )
-    }
-    if not capabilities.search:
-        return found | _without(f"{target.name} has no search", "first_search", "text_search", *_BY_VECTOR)
+    if reason := bench.no_search(_K):
+        return found | _without(reason, "first_search", "text_search", *_BY_VECTOR)
     found["first_search"] = bench.time(
         lambda: target.search(AGENT, questions[0], _K), calls=1, warm_up=0, label=f"first at {volume:,}"
     )
     found["text_search"] = bench.time(
         lambda text: target.search(AGENT, text, _K), questions, label=f"text search at {volume:,}"
     )
-    if not capabilities.vector_queries:
-        return found | _without(f"{target.name} can't be searched by a vector", *_BY_VECTOR)
+    if reason := bench.no_vector_search(_K):
+        return found | _without(reason, *_BY_VECTOR)
     vectors = list(exact.queries)
     found["vector_search"] = bench.time(
         lambda vector: target.search_vector(AGENT, vector, _K),
         vectors,
         label=f"vector search at {volume:,}",
     )
-    found["recall_at_10"] = exact.recall([target.search_vector(AGENT, vector, _K) for vector in vectors])
+    if capabilities.exact:
+        answers = [target.search_vector(AGENT, vector, _K) for vector in vectors]
+        found["recall_at_10"] = exact.recall(answers)
+    else:
+        reason = f"{target.name} rewrites contents: its answers can't be compared with the exact ones"
+        found["recall_at_10"] = not_available(reason)
     if not capabilities.tiers:
         return found | _without(f"{target.name} has no tiers", "cross_tier_to_slowest_tier")
     found["tiers"] = {
@@ -458,6 +499,7 @@ _NOTHING_DROPPED = "No operation failed or was dropped."
 @declare(
     headline="latency/all/p99_ms",
     write_figures="latency/all/*|latency/store/*",
+    search_figures="latency/all/*|latency/search/*",
     reports=[
         "p50_ms",
         "p99_ms",
@@ -524,7 +566,8 @@ def benchmark_resource_utilization(
     its slope; without a leak the interval contains 0. The first 150,000 operations do not count for it,
     because caches fill. It needs 300,000 operations with hardly any dropped, so that the number of memories
     stays the same. Before each reading the allocator returns its free pages. `generator_late_*` is how late
-    the benchmark itself started operations.
+    the benchmark itself started operations. A search includes embedding its question. RAM and CPU are those
+    of the process and its children. `latency/all` is n/a where the target can't do all four operations.
 
     Args:
         duration_seconds: how long operations arrive
@@ -536,7 +579,8 @@ def benchmark_resource_utilization(
     bench = bench or Bench()
     capabilities = bench.capabilities
     starts = poisson_starts(operation_rate, duration_seconds, bench.seed)
-    kinds = _mixed(len(starts), capabilities.search, bench.seed)
+    no_read, no_search = bench.no_get(), bench.no_search(_K)
+    kinds = _mixed(len(starts), {"read": no_read, "search": no_search}, bench.seed)
     progress = Progress()
     every = min(max(duration_seconds / _READINGS, _SHORTEST_INTERVAL), 1.0)
     with bench.target() as target:
@@ -565,7 +609,9 @@ def benchmark_resource_utilization(
         "achieved_rate_per_second": loop.done / loop.seconds,
         "achieved_to_offered": loop.done / loop.arrivals,
         "latency": {
-            "all": loop.all_latencies.figures(),
+            "all": not_available(no_read or no_search)
+            if no_read or no_search
+            else loop.all_latencies.figures(),
             **{kind: latencies.figures() for kind, latencies in loop.latencies.items()},
         },
         "generator_late_p50_ms": late.percentile_ms(50) if late.count else 0.0,
@@ -605,10 +651,13 @@ def _leak(loop: OpenLoop, readings: Sequence[Reading]) -> Score | NotAvailable:
     return Score(slope.value, slope.low, slope.high)
 
 
-def _mixed(count: int, searches: bool, seed: int) -> list[str]:
-    """Return the kinds of operations, shuffled in groups of ten so that the store keeps its size."""
+def _mixed(count: int, impossible: Mapping[str, str], seed: int) -> list[str]:
+    """Return the kinds of operations, shuffled in groups of ten so that the store keeps its size.
+
+    `impossible` has the reason for each kind that the target can't do; empty if it can.
+    """
     rng = random.Random(f"mix {seed}")
-    mix = [kind for kind in _MIX if searches or kind != "search"]
+    mix = [kind for kind in _MIX if not impossible.get(kind)]
     kinds: list[str] = []
     while len(kinds) < count:
         kinds += rng.sample(mix, len(mix))
@@ -626,9 +675,10 @@ class _Operations:
         items = [Item(AGENT, next(texts)) for _ in range(_LIVE)]
         self._live = deque(zip(target.add(items), items, strict=True))
         target.flush()
-        if target.capabilities.search:
+        if not bench.no_search(_K):
             target.search(AGENT, questions[0], _K)
-        target.get_one(AGENT, self._live[0][0])
+        if not bench.no_get():
+            target.get_one(AGENT, self._live[0][0])
         # Reads take the newer half, because deletes take the oldest memories.
         draw: dict[str, Callable[[], Any]] = {
             "store": lambda: next(texts),

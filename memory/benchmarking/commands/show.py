@@ -26,7 +26,7 @@ from memory.benchmarking.errors import (
     UnknownName,
     nearest,
 )
-from memory.benchmarking.model.durability import durability_of
+from memory.benchmarking.model.figure_kinds import kinds_of, kinds_text
 from memory.benchmarking.model.files import encode_json, find_run, read_run
 from memory.benchmarking.model.loaded_result import LoadedResult
 from memory.benchmarking.model.paths import join, leaf_of, read_path, segments_of
@@ -189,9 +189,8 @@ def _result_block(each: LoadedResult, pattern: str | None, everything: bool, scr
     if each.headline and not pattern:
         figure, metric = each.result.metrics[each.headline], each.metric(each.headline)
         shown = with_interval(figure.value, figure.low, figure.high, metric.unit)
-        durability = durability_of(each.result, each.headline)
-        survives = f", durability: {durability}" if durability else ""
-        lines.append(_wrapped(f"{shown}  {each.headline}{survives}", "    ", width, "  ▸ "))
+        kinds = kinds_text(kinds_of(each.result, each.headline))
+        lines.append(_wrapped(f"{shown}  {each.headline}{kinds}", "    ", width, "  ▸ "))
         if screen.draws:
             lines += [_wrapped(text, "    ", width) for text in _trends(each)]
     found = result_notes(each.result)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import gc
 import os
 import stat
+import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from memory.benchmarking.errors import InvalidResult, needs
+
+_Number = TypeVar("_Number", int, float)
 
 
 def load_psutil() -> Any:
@@ -24,6 +27,75 @@ def load_psutil() -> Any:
 def rss_bytes() -> int:
     """Return the resident memory of this process."""
     return int(load_psutil().Process().memory_info().rss)
+
+
+class ProcessTree:
+    """This process and its children, such as the server of a target, found when the object is made.
+
+    Children that have ended count as nothing.
+    """
+
+    def __init__(self) -> None:
+        self._psutil = load_psutil()
+        self._own = self._psutil.Process()
+        self._children = self._own.children(recursive=True)
+
+    def rss_bytes(self) -> int:
+        """Return the sum of the resident sets. Memory that two processes share counts twice."""
+        return int(self._own.memory_info().rss) + sum(self._of_children(_rss))
+
+    def ram_bytes(self) -> int:
+        """Return the memory without pages of files, which the system can drop at any time.
+
+        Memory that several processes share, such as the buffers of a database server, counts once
+        (proportional set size). Systems other than Linux do not show that: there it is `rss_bytes`.
+        """
+        return _ram(self._own) + sum(self._of_children(_ram))
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time of all threads of all these processes, since their start."""
+        return time.process_time() + sum(self._of_children(_cpu))
+
+    def _of_children(self, read: Callable[[Any], _Number]) -> Iterator[_Number]:
+        for child in self._children:
+            try:
+                yield read(child)
+            except self._psutil.NoSuchProcess:
+                continue
+
+
+def _rss(process: Any) -> int:
+    return int(process.memory_info().rss)
+
+
+def _cpu(process: Any) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _ram(process: Any) -> int:
+    unshared = _ram_without_files(process.pid)
+    return _rss(process) if unshared is None else unshared
+
+
+def _ram_without_files(pid: int) -> int | None:
+    """Return anonymous and shared memory from /proc; None where the system does not show it."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines()
+    except OSError:
+        return None
+    kinds = dict(line.split()[:2] for line in lines[1:])
+    try:
+        return (int(kinds[b"Pss_Anon:"]) + int(kinds[b"Pss_Shmem:"])) * 1024
+    except KeyError:  # Linux before 5.3
+        return None
+
+
+def settled_ram_bytes() -> int:
+    """Return the memory of this process and its children, after garbage collection and `malloc_trim`."""
+    gc.collect()
+    give_back_free_memory()
+    return ProcessTree().ram_bytes()
 
 
 def give_back_free_memory() -> None:

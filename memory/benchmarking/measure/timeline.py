@@ -1,4 +1,4 @@
-"""Record RAM and CPU time of this process at regular intervals, in a thread."""
+"""Record RAM and CPU time of this process and its children at regular intervals, in a thread."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
-from memory.benchmarking.measure.resources import load_psutil
+from memory.benchmarking.measure.resources import ProcessTree
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The state of this process at one time."""
+    """The state of this process, and of the children that it had at the start, at one time."""
 
     seconds: float
     """Since the timeline began."""
@@ -21,7 +21,7 @@ class Reading:
     """The caller's count of finished work."""
     rss_bytes: int
     cpu_seconds: float
-    """CPU time of all threads since the timeline began."""
+    """CPU time of all threads and children since the timeline began."""
 
 
 class Timeline:
@@ -43,12 +43,12 @@ class Timeline:
         self._every = every_seconds
         self._done = done
         self._before_reading = before_reading
-        self._process = load_psutil().Process()
+        self._processes = ProcessTree()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> Self:
-        self._start, self._cpu_start = time.perf_counter(), time.process_time()
+        self._start, self._cpu_start = time.perf_counter(), self._processes.cpu_seconds()
         self._read()
         self._thread.start()
         return self
@@ -76,7 +76,7 @@ class Timeline:
             Reading(
                 time.perf_counter() - self._start,
                 self._done(),
-                int(self._process.memory_info().rss),
-                time.process_time() - self._cpu_start,
+                self._processes.rss_bytes(),
+                self._processes.cpu_seconds() - self._cpu_start,
             )
         )

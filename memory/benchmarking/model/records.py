@@ -229,6 +229,8 @@ class TargetInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str = ""
     durability: str = ""
     """What an acknowledged write survives: ram, process or machine. Empty in old files."""
+    search_by: str = ""
+    """What a text search compares: words, vector or both. Empty without search, and in old files."""
     versions: dict[str, str] = {}
     """Distribution to version."""
     sha256: str = ""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memory.benchmarking.report.charts import Chart, Line, Panel, Point
+from memory.benchmarking.report.charts import MANY_SOURCES, Chart, Line, Panel, Point
 from memory.benchmarking.report.markup import Child, Markup, element, join
 from memory.benchmarking.report.svg import COLOURS, SHAPES, draw, x_text
 from memory.benchmarking.text.display import NOTHING, figure_text, with_interval
 
+COLOURS_OF_TEXT = 6
+"""The number of the grey colour, for samples of dashes."""
 MOST_KEYS = 12
 """charts.css has rules to hide this many lines and this many sources."""
 
@@ -50,7 +52,12 @@ def _legend(chart: Chart, sources: Sequence[str]) -> Markup | None:
     if len(names) > 1:
         for number, name in enumerate(names):
             line = next(each for each in chart.lines if each.name == name)
-            content = [_sample(chart.colour_of(line), 0, line.drawn), element("span", name or NOTHING)]
+            by_source = len(chart.sources) >= MANY_SOURCES
+            sample = _sample(COLOURS_OF_TEXT, chart.dash_of(line), "line", 0) if by_source else None
+            content = [
+                sample or _sample(chart.colour_of(line), 0, line.drawn),
+                element("span", name or NOTHING),
+            ]
             switchable = number < MOST_KEYS
             keys.append(
                 element(
@@ -59,9 +66,12 @@ def _legend(chart: Chart, sources: Sequence[str]) -> Markup | None:
                 )
             )  # fmt: skip
     if len(chart.sources) > 1:
-        alone = len(names) == 1
+        many = len(chart.sources) >= MANY_SOURCES
         for place, source in enumerate(chart.sources):
-            sample = _sample(place, source, "line") if alone else _sample(COLOURS - 1, source, "line", 0)
+            if chart.has_source_colours:
+                sample = _sample(place, 0 if many else source, "line")
+            else:
+                sample = _sample(COLOURS_OF_TEXT, source, "line", 0)
             keys.append(element("span", sample, sources[source], class_="key plain", data_s=source))
     return element("div", keys, class_="legend", role="group", aria_label="Lines") if keys else None
 

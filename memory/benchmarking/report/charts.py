@@ -18,6 +18,10 @@ Drawn = Literal["line", "curve", "dots", "fit"]
 
 WIDTH = 360
 """Width of a panel, in pixels."""
+MANY_SOURCES = 3
+"""From this number of sources on, colours tell sources apart, and dashes tell names apart."""
+DASHES = 4
+"""Number of dashes of lines in `charts.css`."""
 LOG_FROM = 1.5
 """Values that span more decades than this get a logarithmic axis: a linear axis would hide small values."""
 
@@ -109,14 +113,30 @@ class Chart:
     def has_panel_titles(self) -> bool:
         return len(self.panels) > 1 or bool(self.panels and self.panels[0].title)
 
+    @property
+    def has_source_colours(self) -> bool:
+        """Whether each source has a colour, and each name a dash.
+
+        With one or two sources it is the other way round: more than a few dashes can't be told apart.
+        """
+        sources = len(self.sources)
+        return sources >= MANY_SOURCES or (len(self.names) == 1 and sources > 1)
+
     def colour_of(self, line: Line) -> int:
-        """Return the number of a line's colour: by its name, or by its source if all names are the same."""
+        """Return the number of a line's colour."""
+        if self.has_source_colours and (line.colour is None or len(self.sources) >= MANY_SOURCES):
+            return self.sources.index(line.source)
         if line.colour is not None:
             return line.colour
         names = self.names
-        if len(names) == 1 and len(self.sources) > 1:
-            return self.sources.index(line.source)
         return names.index(line.name) if line.name in names else len(names)
+
+    def dash_of(self, line: Line) -> int:
+        """Return the number of a line's dash."""
+        if len(self.sources) >= MANY_SOURCES:
+            names = self.names
+            return names.index(line.name) % DASHES if line.name in names else 0
+        return line.source % DASHES if len(self.sources) > 1 else 0
 
 
 def fitting_scale(values: Iterable[float]) -> Scale:

@@ -14,13 +14,19 @@ from memory.benchmarking.report.differences import (
     compare_sources,
     differences,
     forest,
+    not_compared,
 )
 from memory.benchmarking.report.document import document
 from memory.benchmarking.report.gather import GatheredResults, gather
 from memory.benchmarking.report.markup import Child, Markup, element
+from memory.benchmarking.report.matrix import compares_targets, make_matrix
+from memory.benchmarking.report.matrix_html import matrix_table
 from memory.benchmarking.report.page import (
+    MANY_TARGETS,
+    capitalized,
     environment_section,
     how_to_read,
+    kind_differences,
     links,
     problem_notes,
     run_paragraph,
@@ -32,6 +38,7 @@ from memory.benchmarking.report.parts import (
     anchor,
     count,
     failures,
+    folded,
     mark,
     note,
     path_words,
@@ -66,7 +73,8 @@ def comparison_page(
         environment_section(runs.values()),
         how_to_read(),
     ]
-    bar = [("#differences", "differences"), *links(gathered, runs, has_baseline=False)]
+    first = [("#matrix", "targets")] if compares_targets(sources) else []
+    bar = [*first, ("#differences", "differences"), *links(gathered, runs, has_baseline=False)]
     return document(title, body, bar)
 
 
@@ -88,20 +96,60 @@ def comparison_body(
         [run_paragraph(run, sum(each.file.run_id == key for each in results)) for key, run in runs.items()],
         problem_notes(problems, 0),
         [_other_environment(each.comparison) for each in compared],
-        [note(f"{text}.", tone="warn") for text in dict.fromkeys(_about_targets(compared))],
+        [
+            note(f"{capitalized(text)}.", tone="warn")
+            for text in _about_targets(gathered, compared, sources)
+        ],
         [failures(run) for run in runs.values()],
+        _matrix(gathered, sources),
         element("h2", "Differences", id="differences"),
-        switches(sources),
-        element("div", figure(picture, shown), class_="forest") if picture else None,
-        _differences_table(found, sources),
+        None if compares_targets(sources) else switches(sources),
+        _left_out(gathered, compared, sources),
+        _fold_if_many(
+            sources,
+            [
+                element("div", figure(picture, shown), class_="forest") if picture else None,
+                _differences_table(found, sources),
+            ],
+        ),
         [_judged(each.comparison) for each in compared if not each.between_targets],
         _clear(gathered, sources, [each for each in compared if each.between_targets]),
         sections(gathered, sources),
     ]
 
 
+def _matrix(gathered: Sequence[GatheredResults], sources: Sequence[Source]) -> list[Child]:
+    """Return the headline figures of all targets; nothing for runs of one target."""
+    if not compares_targets(sources):
+        return []
+    title = element("h2", "Headline figures of all targets", id="matrix")
+    return [title, switches(sources), matrix_table(make_matrix(gathered, sources))]
+
+
+def _fold_if_many(sources: Sequence[Source], content: list[Child]) -> Child:
+    if len(sources) < MANY_TARGETS or not compares_targets(sources):
+        return content
+    return folded(f"Each target against {sources[0].name}", content)
+
+
+def _left_out(
+    gathered: Sequence[GatheredResults], compared: Sequence[Compared], sources: Sequence[Source]
+) -> Markup | None:
+    """Return a list of the headline figures that have no difference, with the reason."""
+    items = [
+        element("li", element("code", name), f", {sources[number].name}: {reason}")
+        for name, number, reason in not_compared(gathered, compared)
+    ]
+    if not items:
+        return None
+    return folded(count(len(items), "headline figure") + " not compared", element("ul", items))
+
+
 def _what(found: Sequence[Difference], shown: Sequence[str]) -> str:
     """Return sentences that name each source and its base."""
+    if len(shown) > 2 and len({each.base_source for each in found}) == 1:
+        first = next(each.base_source for each in found)
+        return f"{len(shown) - 1} targets or runs against {shown[first]}."
     pairs = sorted({(each.base_source, each.source) for each in found})
     return " ".join(f"{shown[source]} against {shown[base]}." for base, source in pairs)
 
@@ -113,9 +161,13 @@ def _other_environment(comparison: Comparison) -> Markup | None:
     return note(f"{text}: {'; '.join(comparison.environment_differences)}.", tone="warn")
 
 
-def _about_targets(compared: Sequence[Compared]) -> list[str]:
-    """Return the differences between the targets' versions and durability classes."""
-    return [text for each in compared for text in each.comparison.target_differences]
+def _about_targets(
+    gathered: Sequence[GatheredResults], compared: Sequence[Compared], sources: Sequence[Source]
+) -> list[str]:
+    """Return the differences between the targets' versions, durability classes and kinds of search."""
+    if compares_targets(sources) and len(sources) > 2:
+        return kind_differences(gathered)  # one sentence for all, not one for each pair
+    return [*dict.fromkeys(text for each in compared for text in each.comparison.target_differences)]
 
 
 def _differences_table(found: Sequence[Difference], sources: Sequence[Source]) -> Markup:
@@ -131,6 +183,8 @@ def _differences_table(found: Sequence[Difference], sources: Sequence[Source]) -
 def _head(sources: Sequence[Source]) -> list[str]:
     if len(sources) == 2:
         return ["Benchmark", "Figure", sources[0].name, sources[1].name, "Change"]
+    if compares_targets(sources):
+        return ["Benchmark", "Figure", sources[0].name, "Other target", "Its name", "Difference"]
     return ["Benchmark", "Figure", "Base", "Figure", "Of", "Change"]
 
 
@@ -156,8 +210,10 @@ def _row(each: Difference, sources: Sequence[Source]) -> Markup:
 def _path(each: Difference) -> str:
     now, before = path_words(each.path), path_words(each.base_path)
     text = now if now == before else f"{before} ⟷ {now.partition(': ')[2] or now}"
-    classes = dict.fromkeys(filter(None, each.durability))
-    return f"{text}, durability {' ⟷ '.join(classes)}" if classes else text
+    for name in dict.fromkeys((*each.kinds[0], *each.kinds[1])):
+        both = dict.fromkeys(side[name] for side in each.kinds if name in side)
+        text += f", {name} {' ⟷ '.join(both)}"
+    return text
 
 
 def _figure(found: Figure, unit: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,12 +11,13 @@ import msgspec
 
 from memory.benchmarking.errors import DamagedResult
 from memory.benchmarking.model.answers import Answers, read_answers
-from memory.benchmarking.model.durability import durability_of
+from memory.benchmarking.model.figure_kinds import kinds_of
 from memory.benchmarking.model.loaded_result import LoadedResult
 from memory.benchmarking.model.paths import join, leaf_of, read_path, where_of
 from memory.benchmarking.model.records import Figure, Result
 from memory.benchmarking.report.charts import Axis, Chart, Line, Panel, Point
 from memory.benchmarking.report.gather import GatheredResults
+from memory.benchmarking.report.matrix import is_same_figure
 from memory.benchmarking.report.sources import Source
 from memory.benchmarking.verdicts.compare import StoredSide, compare_sides, run_label
 from memory.benchmarking.verdicts.evidence import CaseKey, CaseResult
@@ -61,8 +62,8 @@ class Difference:
     source: int
     headline: HeadlineVerdict
     between_targets: bool
-    durability: tuple[str, str] = ("", "")
-    """The durability classes of the base and of the source; empty if the figure measures no writes."""
+    kinds: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
+    """What stands beside the base's figure and the source's: durability, kind of search."""
 
     @property
     def ratio(self) -> float:
@@ -113,6 +114,8 @@ def differences(
         for pair in (pair for pair in _pairs(each) if pair in by_pair):
             base, other = (results[number] for number in pair)
             metrics = by_pair[pair].by_path.get((each.category, each.benchmark, other.target), {})
+            if headlines and not is_same_figure(base.headline, other.headline):
+                continue
             for path in [other.headline] if headlines else metrics:
                 verdict = headline_verdict(path, metrics)
                 before = _base_path(base, path)
@@ -121,13 +124,41 @@ def differences(
                 if headlines or verdict.change.verdict is not None:
                     figures = base.result.metrics[before], other.result.metrics[path]
                     between_targets = by_pair[pair].between_targets
-                    durable = durability_of(base.result, before), durability_of(other.result, path)
+                    kinds = kinds_of(base.result, before), kinds_of(other.result, path)
                     found.append(
                         Difference(
-                            each.name, path, before, *figures, *pair, verdict, between_targets, durable
+                            each.name, path, before, *figures, *pair, verdict, between_targets, kinds
                         )
                     )
     return found
+
+
+def not_compared(
+    gathered: Sequence[GatheredResults], compared: Iterable[Compared]
+) -> Iterator[tuple[str, int, str]]:
+    """Yield the headline figures that `differences` leaves out: benchmark, source and reason."""
+    by_pair = {pair: each for each in compared for pair in each.pairs}
+    for each in gathered:
+        results = dict(each.results)
+        for pair in (pair for pair in _pairs(each) if pair in by_pair):
+            base, other = (results[number] for number in pair)
+            metrics = by_pair[pair].by_path.get((each.category, each.benchmark, other.target), {})
+            verdict = headline_verdict(other.headline, metrics)
+            if not other.headline or not base.headline:
+                missing = base if not base.headline else other
+                why = next(iter(missing.not_available.values()), "it has no figures")
+                yield each.name, pair[1], f"n/a, {why}"
+            elif not is_same_figure(base.headline, other.headline):
+                why = next(iter((*other.not_available.values(), *base.not_available.values())), "no figure")
+                yield each.name, pair[1], f"n/a, {why}"
+            elif _base_path(base, other.headline) is None:
+                yield each.name, pair[1], f"{other.headline} is another figure than {base.headline}"
+            elif verdict is None or not _has_ratio(verdict.change):
+                yield (
+                    each.name,
+                    pair[1],
+                    f"{other.headline} has no ratio to {base.headline}",
+                )
 
 
 def clear_ones(found: Iterable[Difference]) -> list[Difference]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from memory.benchmarking.model.figure_kinds import different_kinds
 from memory.benchmarking.model.loaded_result import LoadedResult
 from memory.benchmarking.model.records import Run
 from memory.benchmarking.report.benchmark_charts import charts_of, order_of, presentation_of
@@ -13,6 +14,8 @@ from memory.benchmarking.report.document import document
 from memory.benchmarking.report.gather import GatheredResults, gather
 from memory.benchmarking.report.insights import insights
 from memory.benchmarking.report.markup import Child, Markup, element, join, with_code
+from memory.benchmarking.report.matrix import compares_targets, make_matrix
+from memory.benchmarking.report.matrix_html import matrix_table
 from memory.benchmarking.report.parts import (
     MOST_COLUMNS,
     Judged,
@@ -22,6 +25,7 @@ from memory.benchmarking.report.parts import (
     count,
     facts,
     failures,
+    folded,
     headlines,
     insight_list,
     note,
@@ -34,6 +38,8 @@ from memory.benchmarking.text.display import TOO_FEW
 from memory.benchmarking.text.notes import GROWTH, ResultNote, result_notes
 from memory.benchmarking.verdicts.records import Comparison
 
+MANY_TARGETS = 4
+"""From this number of targets on, the charts of a benchmark are folded."""
 MOST_NOTES = 24
 """The largest number of notes shown for one benchmark; for the others only their number is shown."""
 
@@ -68,13 +74,41 @@ def page(
     if gathered:
         body += [
             element("h2", "The headline figures", id="headlines"),
-            switches(sources),
-            headlines(gathered, sources),
+            headline_figures(gathered, sources),
             sections(gathered, sources, baseline),
         ]
     body.append(environment_section(runs.values()))
     body.append(how_to_read())
     return document(title, body, links(gathered, runs, has_baseline=baseline is not None))
+
+
+def headline_figures(
+    gathered: Sequence[GatheredResults],
+    sources: Sequence[Source],
+    leads_to: Callable[[GatheredResults], str] | None = None,
+) -> list[Child]:
+    """Return the headline figures: as a matrix if there are several targets, else as a list.
+
+    `leads_to` is for the list; see `headlines`.
+    """
+    if not compares_targets(sources):
+        return [switches(sources), headlines(gathered, sources, leads_to)]
+    return [
+        [note(f"{capitalized(text)}.", tone="warn") for text in kind_differences(gathered)],
+        switches(sources),
+        matrix_table(make_matrix(gathered, sources)),
+        folded("As a list", headlines(gathered, sources, leads_to)),
+    ]
+
+
+def kind_differences(gathered: Sequence[GatheredResults]) -> list[str]:
+    """Return sentences on the durability classes and kinds of search that the results mix."""
+    return different_kinds(result.result for each in gathered for _, result in each.results)
+
+
+def capitalized(text: str) -> str:
+    """Return a text with a capital first letter, and the rest as it is."""
+    return text[:1].upper() + text[1:]
 
 
 def links(
@@ -146,24 +180,28 @@ def _benchmark(each: GatheredResults, sources: Sequence[Source], judged: Judged)
         element("div", figure(chart, shown), class_=f"cell span{span_of(chart)}") for chart in charts
     ]
     columns = min(MOST_COLUMNS, sum(map(span_of, charts)))
-    missing = {
-        path or "the whole benchmark": why
+    missing = dict.fromkeys(
+        (path or "the whole benchmark", why)
         for _, result in each.results
         for path, why in result.not_available.items()
-    }
-    reasons = [element("li", element("code", path), ": ", why) for path, why in missing.items()]
+    )
+    reasons = [element("li", element("code", path), ": ", why) for path, why in missing]
     not_available = (element("p", "Not available:"), element("ul", reasons))
+    charts_and_notes: list[Child] = [
+        element("div", figures, class_="charts") if figures else None,
+        _notes(each, shown, charts),
+        element("div", not_available, class_="soft missing") if reasons else None,
+    ]
+    tables = (all_figures(each, sources, judged), _details(each, sources))
+    many = len(sources) >= MANY_TARGETS and compares_targets(sources)
     return element(
         "section",
         element("h3", each.benchmark),
         element("p", summary, class_="soft asked") if summary else None,
-        element("div", figures, class_="charts") if figures else None,
-        _notes(each, shown, charts),
-        element("div", not_available, class_="soft missing") if reasons else None,
-        all_figures(each, sources, judged),
-        _details(each, sources),
+        # Many targets make long charts and lists. The matrix is the overview; these are to look things up.
+        folded("Charts and figures", (charts_and_notes, tables)) if many else (charts_and_notes, tables),
         id=anchor(each.name),
-        class_=f"benchmark span{max(1, columns)}",
+        class_=f"benchmark span{1 if many else max(1, columns)}",
     )
 
 
@@ -276,7 +314,12 @@ def insights_section(
         if listed is not None:
             parts.append(element("h3", source.name) if len(shown) > 1 else None)
             parts.append(listed)
-    return element("section", element("h2", "What stands out"), parts, id="out") if parts else None
+    if not parts:
+        return None
+    title = element("h2", "What stands out")
+    if len(shown) >= MANY_TARGETS:
+        return element("section", title, folded("In the first three targets", parts), id="out")
+    return element("section", title, parts, id="out")
 
 
 def environment_section(runs: Iterable[Run]) -> Markup | None:
@@ -296,6 +339,9 @@ def how_to_read() -> Markup:
         "figure. The rounds differ too much for their number; more --rounds make the interval smaller.",
         "Percentile curves are made from the raw samples. Each point is the centre over the rounds, "
         "and the band is its interval.",
+        "All targets get the same data, the same k and the same embedder. They take turns: each round is "
+        "made with every target, in random order, before the next round. Embedding the question is inside "
+        "the time of every text search, for all targets, and outside the time of every vector search.",
         "Do not judge by eye whether two runs differ: use `membench compare`.",
     )
     items = [element("li", with_code(text)) for text in texts]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from memory.benchmarking.metrics import Metric
-from memory.benchmarking.model.durability import durability_of
+from memory.benchmarking.model.figure_kinds import kinds_of
 from memory.benchmarking.model.paths import leaf_of, read_path, split_leaf
 from memory.benchmarking.model.records import Figure, Run
 from memory.benchmarking.report.charts import Chart
@@ -78,12 +78,14 @@ def count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def path_words(path: str) -> str:
-    """Return a path for people: `median: stm, single` for `stm/single/p50_ms`."""
+def path_words(path: str, *, tier: bool = True) -> str:
+    """Return a path for people: `median: stm, single` for `stm/single/p50_ms`.
+
+    `tier` is whether the tier is shown.
+    """
     place = read_path(path)
-    where = words(
-        place.tier, place.part, *place.parameters.values(), names=("", "", *place.parameters)
-    )  # fmt: skip
+    names = ("", "", *place.parameters)
+    where = words(place.tier if tier else None, place.part, *place.parameters.values(), names=names)
     name = short_name(place.metric)
     return f"{name}: {where}" if where else name
 
@@ -136,13 +138,14 @@ def failures(run: Run) -> Markup | None:
     return element(
         "div",
         element("p", element("strong", f"{count(len(run.failures), 'round')} failed"), class_="bad"),
-        shown if len(alike) <= UNFOLDED else _folded("All errors", shown),
-        _folded("All failed rounds", element("ul", everywhere)) if everywhere else None,
+        shown if len(alike) <= UNFOLDED else folded("All errors", shown),
+        folded("All failed rounds", element("ul", everywhere)) if everywhere else None,
         class_="note bad",
     )
 
 
-def _folded(summary: str, content: Child) -> Markup:
+def folded(summary: str, content: Child) -> Markup:
+    """Return content that is shown after a click on its summary."""
     return element("details", element("summary", summary), content)
 
 
@@ -214,11 +217,11 @@ def _headline_row(
             element("td", bounds or NOTHING, class_="n"),
         ]
     what = path_words(path) if path else NOTHING
-    classes = {
-        durability_of(result.result, result.headline): None for _, result in each.results if result.headline
-    }
-    if any(classes):
-        what += f", durability {' and '.join(filter(None, classes))}"
+    kinds: dict[str, dict[str, None]] = {}
+    for _, result in each.results:
+        for name, kind in kinds_of(result.result, result.headline).items():
+            kinds.setdefault(name, {})[kind] = None
+    what += "".join(f", {name} {' and '.join(found)}" for name, found in kinds.items())
     if path and leads_to is not None:
         what = element("a", what, href=leads_to(each))
     better = element("td", _BETTER[metric.better], class_="soft")
@@ -266,7 +269,7 @@ def all_figures(each: GatheredResults, sources: Sequence[Source], judged: Judged
         better = metric.better if metric.better != "neither" else NOTHING
         rows.append(element("tr", element("th", leaf, scope="row"), cells, element("td", better)))
     shown = table(head, rows, f"All figures of {each.name}", range(1, 1 + len(titles)))
-    return _folded(f"All {count(len(by_path), 'figure')}" if len(by_path) > 1 else "1 figure", shown)
+    return folded(f"All {count(len(by_path), 'figure')}" if len(by_path) > 1 else "1 figure", shown)
 
 
 def span_of(chart: Chart) -> int:
@@ -300,13 +303,13 @@ def verdict_tables(comparison: Comparison) -> Markup:
             parts += [title, verdict_table(found[:MOST_VERDICTS], f"Figures that {verdict}")]
             if len(found) > MOST_VERDICTS:
                 parts.append(
-                    _folded(f"{len(found) - MOST_VERDICTS} more",
+                    folded(f"{len(found) - MOST_VERDICTS} more",
                             verdict_table(found[MOST_VERDICTS:], f"More figures that {verdict}"))
                 )  # fmt: skip
     inconclusive = in_order(comparison, "inconclusive")
     if inconclusive:
         shown = verdict_table(inconclusive[:200], "Inconclusive figures")
-        parts.append(_folded(f"{count(len(inconclusive), 'figure')} inconclusive", shown))
+        parts.append(folded(f"{count(len(inconclusive), 'figure')} inconclusive", shown))
     return join(parts)
 
 

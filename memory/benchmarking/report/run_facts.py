@@ -6,7 +6,7 @@ import shlex
 from datetime import datetime
 from pathlib import Path
 
-from memory.benchmarking.model.durability import SURVIVES
+from memory.benchmarking.model.figure_kinds import COMPARES, SURVIVES
 from memory.benchmarking.model.loaded_result import LoadedResult
 from memory.benchmarking.model.records import Failure, Run, Source, target_info_of
 
@@ -34,13 +34,14 @@ def run_facts(run: Run) -> dict[str, str]:
 
 
 def _target_text(run: Run, name: str) -> str:
-    """Return `chroma (chromadb 1.5.9, durability machine)`; for old runs, only the name."""
+    """Return `chroma (chromadb 1.5.9, durability machine)` and the like; for old runs, only the name."""
     info = run.target_info.get(name)
     if info is None:
         return name
     known = [f"{package} {version}" for package, version in info.versions.items()]
     known += [f"SHA-256 {info.sha256[:12]}"] if info.sha256 else []
     known += [f"durability {info.durability}"] if info.durability else []
+    known += [f"search by {info.search_by}"] if info.search_by else []
     shown = name if name == info.name else f"{info.name} from {name}"
     return f"{shown} ({', '.join(known)})" if known else shown
 
@@ -80,6 +81,8 @@ def result_facts(each: LoadedResult) -> dict[str, str]:
     info = target_info_of(each.result)
     if info.durability and each.result.metadata.get("write_figures"):
         facts["durability"] = f"{info.durability}: a write survives {SURVIVES.get(info.durability, '?')}"
+    if info.search_by and each.result.metadata.get("search_figures"):
+        facts["search by"] = f"{info.search_by}: a search compares {COMPARES.get(info.search_by, '?')}"
     return facts
 
 

@@ -24,7 +24,7 @@ from memory.benchmarking.text.display import clean, figure_text, interval_text, 
 
 HEIGHT = 224
 """Height of a panel that is not horizontal, in pixels."""
-COLOURS = 7
+COLOURS = 12
 """Number of colours of lines in `charts.css`."""
 SHAPES = ("circle", "square", "triangle", "diamond2", "cross", "star", "wye")
 _LETTER = 6.2
@@ -280,7 +280,7 @@ def _line(
             _mark(line, at, colour, point_text(chart, line, point, source))
             for point, at in zip(line.points, places, strict=True)
         ]
-    classes = [f"c{colour % COLOURS}", f"d{line.source % 4 if len(chart.sources) > 1 else 0}", line.drawn]
+    classes = [f"c{colour % COLOURS}", f"d{chart.dash_of(line)}", line.drawn]
     names = chart.names
     return element(
         "g",

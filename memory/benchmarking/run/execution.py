@@ -340,8 +340,9 @@ class Execution:
         if presentation:
             metadata["presentation"] = presentation
         declaration = declaration_of_case(case)
-        if declaration.write_figures:
-            metadata["write_figures"] = declaration.write_figures
+        for kind in ("write_figures", "search_figures", "vector_figures"):
+            if patterns := getattr(declaration, kind):
+                metadata[kind] = patterns
         info = self.run.target_info.get(case.target)
         if info is not None:
             metadata["target_info"] = msgspec.to_builtins(info)

@@ -77,6 +77,7 @@ def target_info(name: str) -> TargetInfo:
     return TargetInfo(
         name=kind.name,
         durability=str(kind.capabilities.durability),
+        search_by=kind.capabilities.search_by or "",
         versions=_versions([*kind.distributions, *_distributions_of(kind)]),
         sha256=sha256,
     )

@@ -11,7 +11,7 @@ from memory.benchmarking.errors import BenchmarkError
 from memory.benchmarking.model.aggregate import params_digest
 from memory.benchmarking.model.answers import read_answers
 from memory.benchmarking.model.benchmark import declaration_of_case
-from memory.benchmarking.model.durability import target_changes
+from memory.benchmarking.model.figure_kinds import target_changes
 from memory.benchmarking.model.files import read_result_of, run_folders
 from memory.benchmarking.model.records import Case, Result, ResultRef, Run, target_info_of
 from memory.benchmarking.verdicts.compare import StoredSide, compare_sides

@@ -10,10 +10,21 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from memory.benchmarking.errors import BenchmarkError
-from memory.benchmarking.model.durability import SURVIVES, durability_of
-from memory.benchmarking.model.files import DEFAULT_FOLDER, read_result_of
+from memory.benchmarking.model.figure_kinds import (
+    different_kinds,
+    durability_of,
+    kinds_of,
+    kinds_text,
+    search_by_of,
+)
+from memory.benchmarking.model.files import DEFAULT_FOLDER, ResultFile, read_result_of
+from memory.benchmarking.model.loaded_result import LoadedResult
 from memory.benchmarking.model.paths import NO_FIGURES, leaf_of
-from memory.benchmarking.model.records import Result, ResultRef, Run, target_info_of
+from memory.benchmarking.model.records import Result, ResultRef, Run
+from memory.benchmarking.report.gather import gather
+from memory.benchmarking.report.matrix import Matrix, make_matrix, matrix_notes
+from memory.benchmarking.report.matrix_text import matrix_text
+from memory.benchmarking.report.sources import Source
 from memory.benchmarking.run.previous_runs import SincePrevious, verdicts_since_previous
 from memory.benchmarking.text.display import (
     NOTHING,
@@ -30,6 +41,10 @@ from memory.benchmarking.verdicts.evidence import CaseKey
 from memory.benchmarking.verdicts.headlines import HeadlineVerdict, headline_verdict
 from memory.benchmarking.verdicts.words import ORDER, change_text
 
+MOST_LISTED = 2
+"""With more targets than this, only the matrix is printed, and not a line for each result."""
+MOST_OTHER_REASONS = 8
+"""With several targets, more reasons than this are counted and not printed."""
 _DIM, _BOLD, _RED, _CYAN, _PLAIN = "\033[2m", "\033[1m", "\033[31m", "\033[36m", "\033[0m"
 
 
@@ -62,8 +77,7 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
     for ref, result in zip(run.results, results, strict=True):
         name = _name(run, ref)
         rows.append((name, *_cells(ref, result, since)))
-        durability = durability_of(result, ref.headline)
-        paths.append(f"{ref.headline}, durability: {durability}" if durability else ref.headline)
+        paths.append(f"{ref.headline}{kinds_text(kinds_of(result, ref.headline))}")
         for path, reason in result.metadata.get("not_available", {}).items():
             if reason == NO_FIGURES:
                 warnings.append(f"WARNING: {name}: {reason}")
@@ -72,7 +86,8 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
         for found in result_notes(result):
             if found.is_warning:
                 warnings.append(f"WARNING: {name} {found.where}: {found.short}")
-    if rows:
+    matrix = _matrix(folder, run, results) if len(run.targets) > 1 else None
+    if rows and len(run.targets) <= MOST_LISTED:
         headers = ("benchmark", "figure", "95 % interval", "since the last run")
         head, *lines = table_rows(rows, headers, right=(1,), width=width, wrap=True)
         print(style.bold(head), file=stream)
@@ -80,7 +95,12 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
             print(line, file=stream)
             if path:
                 print(style.dim(f"  {clean(path)}"), file=stream)
-    for note in (*notes, *_durability_notes(results), *_counts(since), *_target_changes(since), *problem):
+    if matrix is not None:
+        text = matrix_text(matrix, width)
+        print(f"\n{text}" if len(run.targets) <= MOST_LISTED else text, file=stream)
+        known = [f"({number}) {reason}" for reason, number in matrix.reasons.items()]
+        notes = [*matrix_notes(matrix, run), *known, *_other_reasons(notes, matrix)]
+    for note in (*notes, *different_kinds(results), *_counts(since), *_target_changes(since), *problem):
         print(style.dim(paragraph(clean(note), width)), file=stream)
     _print_failures(run, folder, style, stream)
     if warnings:
@@ -95,6 +115,29 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
     if run.results:
         more = f"more: membench results show {shlex.quote(_reference(folder))}"
         print(style.dim(clean(more)), file=stream)
+
+
+def _matrix(folder: Path, run: Run, results: Sequence[Result]) -> Matrix:
+    """Return the matrix of a run's headlines, with a column for each target."""
+    sources = [Source(_target_name(run, target), run.id, run, target) for target in run.targets]
+    loaded = [
+        (
+            run.targets.index(ref.target),
+            LoadedResult(
+                ResultFile(result.timestamp, folder / ref.file, ref.category, ref.benchmark, run.id), result
+            ),
+        )
+        for ref, result in zip(run.results, results, strict=True)
+    ]
+    return make_matrix(gather(loaded), sources)
+
+
+def _other_reasons(notes: Sequence[str], matrix: Matrix) -> list[str]:
+    """Return the notes on missing figures that the matrix does not explain, if they are few."""
+    others = [note for note in notes if not any(note.endswith(reason) for reason in matrix.reasons)]
+    if len(others) <= MOST_OTHER_REASONS:
+        return others
+    return [f"{len(others)} other figures are n/a: membench results show gives the reasons"]
 
 
 def _name(run: Run, ref: ResultRef) -> str:
@@ -164,22 +207,6 @@ def _counts(since: Mapping[CaseKey, SincePrevious]) -> Iterator[str]:
         yield f"since {', '.join(run_ids)}: {counts} (membench compare lists them)"
 
 
-def _durability_notes(results: Sequence[Result]) -> Iterator[str]:
-    """Yield a warning where targets of different durability classes were measured side by side."""
-    classes: dict[str, list[str]] = {}
-    for result in results:
-        info = target_info_of(result)
-        if result.metadata.get("write_figures") and info.durability:
-            names = classes.setdefault(info.durability, [])
-            if info.name not in names:
-                names.append(info.name)
-    if len(classes) > 1:
-        yield "writes do not promise the same: " + "; ".join(
-            f"those of {', '.join(names)} survive {SURVIVES[durability]} ({durability})"
-            for durability, names in classes.items()
-        )
-
-
 def _target_changes(since: Mapping[CaseKey, SincePrevious]) -> Iterator[str]:
     """Yield where the previous run measured another version of a target."""
     for change in dict.fromkeys(change for case in since.values() for change in case.target_changes):
@@ -226,6 +253,7 @@ def summary_for_machines(folder: Path, run: Run, *, interrupted: bool) -> dict[s
                 "high": figure and figure.high,
                 "unit": result.units[leaf_of(ref.headline)].unit if figure else None,
                 "durability": durability_of(result, ref.headline) or None,
+                "search_by": search_by_of(result, ref.headline) or None,
                 "not_available": result.metadata.get("not_available", {}),
                 "change": _change_for_machines(ref, since),
             }

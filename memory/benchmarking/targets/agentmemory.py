@@ -33,7 +33,7 @@ from memory.embedding import WordLlamaEmbedder
 from memory.entry import Tier
 from memory.system import AgentMemorySystem, NewMemory
 
-_SAMPLE_AGENT = "agent of the sample"
+_SAMPLE_AGENT = "agent_of_the_sample"
 
 
 class AgentMemoryTarget(Target):

@@ -13,7 +13,7 @@ import msgspec
 from memory.benchmarking.errors import BenchmarkError, NothingMeasured
 from memory.benchmarking.metrics import is_timed
 from memory.benchmarking.model.answers import read_answers
-from memory.benchmarking.model.durability import SURVIVES, is_write, target_changes
+from memory.benchmarking.model.figure_kinds import COMPARES, SURVIVES, is_search, is_write, target_changes
 from memory.benchmarking.model.files import read_result_of, read_run
 from memory.benchmarking.model.records import Environment, Run, target_info_of
 from memory.benchmarking.verdicts.decide import ALPHA, decide
@@ -167,7 +167,7 @@ def _questions(base: Results, current: Results) -> list[QuestionChange]:
 
 
 def target_differences(base: Results, current: Results) -> list[str]:
-    """Return how the systems under test differ: versions, files, and what a write survives.
+    """Return how the systems under test differ: versions, files, writes and searches.
 
     Users may want to compare two versions of a system, or two systems. So these differences are only notes.
     """
@@ -186,6 +186,13 @@ def target_differences(base: Results, current: Results) -> list[str]:
             ] = None
         elif writes and before.durability and now.durability:
             found[f"durability of the writes on both sides: {now.durability}"] = None
+        searches = any(is_search(current[case].result, path) for path in current[case].result.metrics)
+        if searches and before.search_by and now.search_by and before.search_by != now.search_by:
+            found[
+                f"searches do not compare the same: a search of {before.name} compares "
+                f"{COMPARES[before.search_by]} ({before.search_by}), one of {now.name} "
+                f"{COMPARES[now.search_by]} ({now.search_by})"
+            ] = None
     return sorted(found)
 
 

@@ -13,15 +13,15 @@ from memory.benchmarking.model.records import Run
 from memory.benchmarking.report.gather import GatheredResults, gather
 from memory.benchmarking.report.markup import Child, Markup, element, join
 from memory.benchmarking.report.page import (
+    headline_figures,
     how_to_read,
     insights_section,
     links,
     run_paragraph,
     sections,
     sort_benchmarks,
-    switches,
 )
-from memory.benchmarking.report.parts import about_run, headlines, note
+from memory.benchmarking.report.parts import about_run, note
 from memory.benchmarking.report.sources import sources_of
 from memory.benchmarking.report.svg import shapes
 from memory.benchmarking.results import BenchmarkResults
@@ -109,8 +109,7 @@ def _report(folder: Path, version: int) -> Markup:
     if gathered:
         parts += [
             element("h2", "The headline figures", id="headlines"),
-            switches(sources),
-            headlines(gathered, sources, _history_of),
+            headline_figures(gathered, sources, _history_of),
             sections(gathered, sources),
         ]
     else:

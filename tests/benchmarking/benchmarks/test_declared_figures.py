@@ -35,6 +35,7 @@ TINY: dict[str, dict[str, Any]] = {
     },
     "retrieval.vector_search_latency": {"data_volumes": [20, 40], "queries": 5},
     "retrieval.search_accuracy": {"clusters": 3, "items_per_cluster": 5},
+    "retrieval.search_delay": {"memories": 5},
     "retrieval.cross_tier_retrieval": {
         "stm_memories": 20,
         "im_memories": 10,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -123,7 +125,7 @@ def test_an_unknown_workload_is_an_error_that_names_the_known_ones() -> None:
 
 
 class Tidy(LightTarget):
-    """Writes a megabyte for every memory, and deletes it in its maintenance."""
+    """Writes a megabyte for every memory, and deletes it in its maintenance. Has 5 KB without memories."""
 
     name = "tidy"
     folder: Path
@@ -131,11 +133,15 @@ class Tidy(LightTarget):
     def open(self, folder: Path, settings: Settings | None = None) -> None:
         super().open(folder, settings)
         self.folder = folder
-        (folder / "lasting").write_bytes(b"x" * 1000)
+        (folder / "catalogue").write_bytes(b"x" * 5000)
 
     def add(self, items: Sequence[Item], place: str | None = None) -> list[str]:
         (self.folder / "free pages").write_bytes(b"x" * 1_000_000 * len(items))
         return super().add(items, place)
+
+    def close(self) -> None:
+        (self.folder / "memories").write_bytes(b"x" * 100 * len(self._kept))
+        super().close()
 
     def maintain(self) -> None:
         (self.folder / "free pages").unlink()
@@ -145,6 +151,7 @@ def test_space_is_measured_after_the_maintenance_of_the_target(tmp_path: Path) -
     bench = Bench(target=f"{__name__}:Tidy", scratch=tmp_path)
     found = benchmark_memory_efficiency(10, settle_memories=0, contents=["texts"], bench=bench)
     assert found["texts"]["store"]["disk_bytes_per_memory"] == 100
+    assert found["texts"]["store"]["empty_store_bytes"] == 5000, "it does not count for the memories"
 
 
 def test_a_store_that_returns_wrong_content_fails_the_benchmark(tmp_path: Path) -> None:
@@ -231,11 +238,11 @@ def test_the_result_has_the_keys_of_the_specification(results: dict[tuple[str, s
     read = results["read_latency", "agentmemory"].results["texts"]["ltm"]["single"]
     assert {"mean_ms", "p50_ms", "p95_ms", "p99_ms", "max_ms"} <= set(read)
     room = results["memory_efficiency", "sqlite-baseline"]
-    assert room.results["complexity_1"]["im_to_stm_ratio"] is None
-    assert room.metadata["not_available"] == {
-        f"{workload}/{name}": "sqlite-baseline has no tiers"
-        for workload in ("complexity_1", "texts")
-        for name in ("im_to_stm_ratio", "ltm_to_stm_ratio")
+    assert room.results["texts"]["im_to_stm_ratio"] is None
+    missing = room.metadata["not_available"]
+    assert "grew by less than 3.00 MB with 20" in missing.pop("texts/store/ram_bytes_per_memory")
+    assert missing == {
+        f"texts/{name}": "sqlite-baseline has no tiers" for name in ("im_to_stm_ratio", "ltm_to_stm_ratio")
     }
 
 
@@ -247,4 +254,39 @@ def test_a_target_without_search_or_persistence_is_measured_too(tmp_path: Path) 
     room = benchmark_memory_efficiency(3, [1], settle_memories=2, bench=bench)["complexity_1"]["store"]
     assert room["disk_bytes_per_memory"] == NotAvailable("light keeps nothing on disk")
     assert room["memories_per_mb"] == room["disk_bytes_per_memory"]
-    assert room["ram_bytes_per_memory"] > 0
+    assert room["empty_store_bytes"] == 0
+
+
+class Large(LightTarget):
+    """Keeps 100 KB in RAM for every memory: half in its process, half in a child process."""
+
+    name = "large"
+
+    def open(self, folder: Path, settings: Settings | None = None) -> None:
+        super().open(folder, settings)
+        self._held: list[bytes] = []
+        code = (
+            "import sys\nheld = []\nfor line in sys.stdin:\n"
+            "    held.append(b'x' * int(line)); print(flush=True)"
+        )
+        self._server = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def add(self, items: Sequence[Item], place: str | None = None) -> list[str]:
+        self._held.append(b"x" * 50_000 * len(items))
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        print(50_000 * len(items), file=self._server.stdin, flush=True)
+        self._server.stdout.readline()
+        return super().add(items, place)
+
+    def close(self) -> None:
+        self._server.communicate()
+        super().close()
+
+
+def test_ram_is_that_of_the_process_and_of_its_children(tmp_path: Path) -> None:
+    bench = Bench(target=f"{__name__}:Large", scratch=tmp_path)
+    found = benchmark_memory_efficiency(200, settle_memories=0, contents=["texts"], bench=bench)
+    assert found["texts"]["store"]["ram_bytes_per_memory"] == pytest.approx(100_000, rel=0.2)

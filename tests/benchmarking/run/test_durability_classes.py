@@ -10,7 +10,7 @@ from membench import membench, only_run
 from result_builders import figure, make_result, make_run
 
 from memory.benchmarking.errors import BrokenBenchmark
-from memory.benchmarking.model.durability import durability_of
+from memory.benchmarking.model.figure_kinds import durability_of
 from memory.benchmarking.model.files import read_result
 from memory.benchmarking.model.records import Result
 from memory.benchmarking.targets.base import Capabilities
@@ -64,7 +64,7 @@ def test_a_comparison_of_two_classes_says_so(two_classes: Path) -> None:
     )  # fmt: skip
     assert done.code == 0, done.err
     page = (two_classes / "page.html").read_text()
-    assert "writes do not promise the same" in page
+    assert "Writes do not promise the same" in page
     assert "durability process ⟷ machine" in page
 
 

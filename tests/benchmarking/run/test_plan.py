@@ -142,6 +142,16 @@ def test_every_round_of_every_case_comes_once_first_rounds_first(
     assert numbers == sorted(numbers)
 
 
+def test_ten_targets_take_turns_round_by_round_in_random_order() -> None:
+    names = [f"target {number}" for number in range(10)]
+    cases = [Case(category="a", benchmark="b", target=name, params={}) for name in names]
+    order = [(case.target, number) for case, number in order_of_rounds(cases, 4, seed=3)]
+    rounds = [[target for target, number in order if number == each] for each in range(4)]
+    assert [number for _, number in order] == [each for each in range(4) for _ in names]
+    assert all(sorted(targets) == names for targets in rounds), "every target once in every round"
+    assert len({tuple(targets) for targets in rounds}) == 4, "in another order each time"
+
+
 def test_the_order_depends_on_the_seed() -> None:
     cases = [case_named(number) for number in range(6)]
     orders = {tuple(case.benchmark for case, _ in order_of_rounds(cases, 1, seed)) for seed in range(10)}

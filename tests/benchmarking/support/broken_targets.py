@@ -89,7 +89,7 @@ class Talkative(AgentMemoryTarget):
     def search(
         self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
     ) -> list[Found]:
-        return super().search("agent 0", query, k, place)
+        return super().search("agent_0", query, k, place)
 
 
 class Alone(AgentMemoryTarget):
