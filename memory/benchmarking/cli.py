@@ -22,13 +22,16 @@ from memory.benchmarking.commands import (
     results,
     run,
     selftest,
+    targets,
     view,
 )
 from memory.benchmarking.errors import EXIT_FAILED, EXIT_INTERRUPTED
 from memory.benchmarking.text.terminal import replace_unencodable
 from memory.errors import AgentMemoryError
 
-_COMMANDS = (run, ab, compare, baseline, history, calibrate, selftest, listing, results, view, data)
+_COMMANDS = (
+    run, ab, compare, baseline, history, calibrate, selftest, listing, targets, results, view, data,
+)  # fmt: skip
 
 
 class _Parser(argparse.ArgumentParser):

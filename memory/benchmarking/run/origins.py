@@ -12,9 +12,14 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+import msgspec
+
+from memory.benchmarking.conformance.records import stored_mark
 from memory.benchmarking.model.records import Case, TargetInfo
 from memory.benchmarking.targets import load_target
 from memory.benchmarking.targets.base import Target
+from memory.benchmarking.targets.environments import distribution_of, normalised
+from memory.benchmarking.targets.interpreters import interpreter_of
 
 _OWN = "memory"
 """The top package of membench and of the built-in targets."""
@@ -69,17 +74,28 @@ def _package_folder(name: str) -> Path:
 
 
 def target_info(name: str) -> TargetInfo:
-    """Return what a run records of a target: its name, durability, versions, and the hash of its file."""
+    """Return what a run records of a target: its name, durability, versions, and the hash of its file.
+
+    The versions are those of the interpreter that runs the target.
+    """
     kind = load_target(name)
+    lock = interpreter_of(name).lock
     sha256 = ""
     if _is_user_file(kind):
         sha256 = hashlib.sha256(_code_of(kind).read_bytes()).hexdigest()
-    return TargetInfo(
+    declared = kind.distributions or tuple(map(distribution_of, kind.requirements))
+    info = TargetInfo(
         name=kind.name,
         durability=str(kind.capabilities.durability),
-        versions=_versions([*kind.distributions, *_distributions_of(kind)]),
+        versions=_versions([*declared, *_distributions_of(kind)]) if lock is None else {},
         sha256=sha256,
     )
+    if lock is not None:
+        packages = {**lock.packages, **lock.npm_packages}
+        asked = [*declared, *lock.npm_packages][: len(declared) + len(lock.npm_requirements)]
+        versions = {each: packages.get(normalised(each), packages.get(each, "none")) for each in asked}
+        info = msgspec.structs.replace(info, versions=versions, packages=packages, lock=lock.digest)
+    return msgspec.structs.replace(info, conformance=stored_mark(name, info))
 
 
 def _distributions_of(kind: type[Target]) -> list[str]:
