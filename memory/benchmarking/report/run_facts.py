@@ -41,6 +41,8 @@ def _target_text(run: Run, name: str) -> str:
     known = [f"{package} {version}" for package, version in info.versions.items()]
     known += [f"SHA-256 {info.sha256[:12]}"] if info.sha256 else []
     known += [f"durability {info.durability}"] if info.durability else []
+    known += [f"conformance: {info.conformance}"] if info.conformance else []
+    known += [f"environment {info.lock}"] if info.lock else []
     shown = name if name == info.name else f"{info.name} from {name}"
     return f"{shown} ({', '.join(known)})" if known else shown
 

@@ -92,8 +92,11 @@ def target_info(name: str) -> TargetInfo:
     )
     if lock is not None:
         packages = {**lock.packages, **lock.npm_packages}
-        asked = [*declared, *lock.npm_packages][: len(declared) + len(lock.npm_requirements)]
-        versions = {each: packages.get(normalised(each), packages.get(each, "none")) for each in asked}
+        asked = [*declared, *(name for name in lock.npm_packages if lock.asked_of_npm(name))]
+        versions = {
+            name: packages.get(normalised(name)) or packages.get(name) or _versions([name])[name]
+            for name in asked
+        }
         info = msgspec.structs.replace(info, versions=versions, packages=packages, lock=lock.digest)
     return msgspec.structs.replace(info, conformance=stored_mark(name, info))
 

@@ -80,7 +80,8 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
             print(line, file=stream)
             if path:
                 print(style.dim(f"  {clean(path)}"), file=stream)
-    for note in (*notes, *_durability_notes(results), *_counts(since), *_target_changes(since), *problem):
+    about = (*_durability_notes(results), *_conformance_notes(run))
+    for note in (*notes, *about, *_counts(since), *_target_changes(since), *problem):
         print(style.dim(paragraph(clean(note), width)), file=stream)
     _print_failures(run, folder, style, stream)
     if warnings:
@@ -178,6 +179,18 @@ def _durability_notes(results: Sequence[Result]) -> Iterator[str]:
             f"those of {', '.join(names)} survive {SURVIVES[durability]} ({durability})"
             for durability, names in classes.items()
         )
+
+
+def _conformance_notes(run: Run) -> Iterator[str]:
+    """Yield which targets break promises or were never checked; nothing for a run of agentmemory alone."""
+    marks = {
+        _target_name(run, target): info.conformance
+        for target, info in run.target_info.items()
+        if info.conformance not in ("", "kept")
+    }
+    if marks and run.targets != ["agentmemory"]:
+        shown = "; ".join(f"{name} {mark}" for name, mark in marks.items())
+        yield f"conformance: {shown} (membench targets check TARGET)"
 
 
 def _target_changes(since: Mapping[CaseKey, SincePrevious]) -> Iterator[str]:

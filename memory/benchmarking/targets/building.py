@@ -15,7 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -176,7 +176,7 @@ class _Build:
             resolved = self._resolve(requirements)
             self._refuse_unwanted(resolved)
             self.report(f"{self.name}: installing {len(resolved)} packages")
-            self._install(requirements, resolved)
+            self._install(resolved)
             npm_packages = self._install_npm() if self.npm_wanted else {}
             self._start_worker()
         except _Failed as problem:
@@ -200,8 +200,24 @@ class _Build:
         return shutil.which("uv")
 
     @cached_property
+    def _own_pip(self) -> bool:
+        """Whether the pip of this process can install into another environment."""
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return tuple(map(int, version("pip").split(".")[:2])) >= (22, 3)
+        except (PackageNotFoundError, ValueError):
+            return False
+
+    @property
+    def _pip(self) -> list[str]:
+        if self._own_pip:
+            return [sys.executable, "-I", "-m", "pip", "--python", self._python]
+        return [self._python, "-I", "-m", "pip"]
+
+    @cached_property
     def _tool(self) -> str:
-        command = [self._uv, "--version"] if self._uv else [self._python, "-m", "pip", "--version"]
+        command = [self._uv, "--version"] if self._uv else [*self._pip, "--version"]
         return " ".join(self._call(command).split()[:2])
 
     @property
@@ -212,25 +228,29 @@ class _Build:
         if self._uv:
             self._call([self._uv, "venv", "--quiet", "--python", sys.executable, self.folder])
         else:
-            self._call([sys.executable, "-m", "venv", self.folder])
+            without_pip = ["--without-pip"] if self._own_pip else []
+            self._call([sys.executable, "-I", "-m", "venv", *without_pip, self.folder])
 
-    def _resolve(self, requirements: Sequence[str]) -> dict[str, str]:
-        """Return all packages that would be installed, and their versions; nothing is installed."""
+    def _resolve(self, requirements: Sequence[str]) -> list[str]:
+        """Return all packages that would be installed, each with its exact version or address."""
         file = self.folder / "requirements.txt"
         file.write_text("".join(f"{each}\n" for each in requirements))
         if self._uv:
             command = [self._uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate"]
             lines = self._call([*command, "--python", self._python, file]).splitlines()
-            pins = (line.partition("==") for line in lines if not line.lstrip().startswith(("#", "-")))
-            return {distribution_of(name): version.split()[0] for name, is_pin, version in pins if is_pin}
+            return [line for line in lines if line and not line.lstrip().startswith(("#", "-"))]
         answer = self.folder / "resolved.json"
-        pip = (self._python, "-m", "pip", "install", "--quiet", "--prefer-binary")
-        self._call([*pip, "--dry-run", "--report", answer, "-r", file])
-        packages = [each["metadata"] for each in json.loads(answer.read_text())["install"]]
-        return {normalised(each["name"]): each["version"] for each in packages}
+        options = ["--quiet", "--prefer-binary", "--ignore-installed", "--dry-run", "--report", str(answer)]
+        self._call([*self._pip, "install", *options, "-r", file])
+        return [
+            f"{each['metadata']['name']} @ {each['download_info']['url']}"
+            if each["is_direct"]
+            else f"{each['metadata']['name']}=={each['metadata']['version']}"
+            for each in json.loads(answer.read_text())["install"]
+        ]
 
-    def _refuse_unwanted(self, resolved: Mapping[str, str]) -> None:
-        unwanted = sorted(name for name in resolved if _UNWANTED.fullmatch(name))
+    def _refuse_unwanted(self, resolved: Sequence[str]) -> None:
+        unwanted = sorted(name for name in map(distribution_of, resolved) if _UNWANTED.fullmatch(name))
         if unwanted:
             raise BenchmarkError(
                 f"{self.name} would install PyTorch for graphics cards ({unwanted[0]} and "
@@ -239,14 +259,14 @@ class _Build:
                 "that PIP_CONSTRAINT names; for uv UV_EXTRA_INDEX_URL and UV_CONSTRAINT"
             )
 
-    def _install(self, requirements: Sequence[str], resolved: Mapping[str, str]) -> None:
-        file, pins = self.folder / "requirements.txt", self.folder / "constraints.txt"
-        pins.write_text("".join(f"{name}=={version}\n" for name, version in resolved.items()))
+    def _install(self, resolved: Sequence[str]) -> None:
+        file = self.folder / "resolved.txt"
+        file.write_text("".join(f"{each}\n" for each in resolved))
         if self._uv:
             command = [self._uv, "pip", "install", "--quiet", "--python", self._python]
         else:
-            command = [self._python, "-m", "pip", "install", "--quiet", "--prefer-binary"]
-        self._call([*command, "-r", file, "-c", pins])
+            command = [*self._pip, "install", "--quiet", "--prefer-binary"]
+        self._call([*command, "--no-deps", "-r", file])
 
     def _install_npm(self) -> dict[str, str]:
         npm = shutil.which("npm")

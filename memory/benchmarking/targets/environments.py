@@ -66,6 +66,10 @@ class Lock(msgspec.Struct, frozen=True, kw_only=True):
             return self.packages.get(self.system, "")
         return next(iter(self.npm_packages.values()), "")
 
+    def asked_of_npm(self, name: str) -> bool:
+        """Return whether a package of npm was asked for, and not only needed by another one."""
+        return any(each == name or each.startswith(f"{name}@") for each in self.npm_requirements)
+
     @property
     def path(self) -> Path:
         """The environment's folder."""
