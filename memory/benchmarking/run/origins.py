@@ -16,6 +16,7 @@ import msgspec
 
 from memory.benchmarking.conformance.records import stored_mark
 from memory.benchmarking.model.records import Case, TargetInfo
+from memory.benchmarking.model.user_files import is_file_module
 from memory.benchmarking.targets import load_target
 from memory.benchmarking.targets.base import Target
 from memory.benchmarking.targets.environments import distribution_of, normalised
@@ -55,7 +56,7 @@ def _module_of(kind: type[Target]) -> ModuleType:
 
 
 def _is_user_file(kind: type[Target]) -> bool:
-    return kind.__module__.startswith("membench_file_")
+    return is_file_module(kind.__module__)
 
 
 def _code_of(kind: type[Target]) -> Path:

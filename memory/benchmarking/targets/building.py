@@ -23,7 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from memory.benchmarking.errors import BenchmarkError, InvalidBenchmarkConfig, MissingDependency
+from memory.benchmarking.model.user_files import is_file_module
 from memory.benchmarking.targets import load_target
+from memory.benchmarking.targets.base import Target
 from memory.benchmarking.targets.environments import (
     Lock,
     code_folder,
@@ -60,7 +62,23 @@ _NO_NETWORK = re.compile(
 def requirements_of(text: str) -> list[str]:
     """Return what the environment of a target needs; with `@VERSION`, that version of the system."""
     kind, version = load_target(text), parse_target(text).version
-    return _at_version(kind.requirements, version, "==") if kind.requirements else []
+    if not kind.requirements and not kind.npm_requirements:
+        return []
+    return [*_at_version(kind.requirements, version, "=="), *_package_of(kind)]
+
+
+def _package_of(kind: type[Target]) -> list[str]:
+    """Return the installed package that a target comes with, which its environment needs too."""
+    from importlib.metadata import distribution, packages_distributions
+
+    top = kind.__module__.partition(".")[0]
+    if top == "memory" or is_file_module(kind.__module__):
+        return []
+    for name in packages_distributions().get(top, ())[:1]:
+        installed = distribution(name)
+        origin = json.loads(installed.read_text("direct_url.json") or "{}").get("url")
+        return [f"{name} @ {origin}" if origin else f"{name}=={installed.version}"]
+    return []
 
 
 def npm_requirements_of(text: str) -> list[str]:
