@@ -85,15 +85,16 @@ def target_info(name: str) -> TargetInfo:
     if _is_user_file(kind):
         sha256 = hashlib.sha256(_code_of(kind).read_bytes()).hexdigest()
     declared = kind.distributions or tuple(map(distribution_of, kind.requirements))
+    asked = list(dict.fromkeys([*declared, *_distributions_of(kind)]))
     info = TargetInfo(
         name=kind.name,
         durability=str(kind.capabilities.durability),
-        versions=_versions([*declared, *_distributions_of(kind)]) if lock is None else {},
+        versions=_versions(asked),
         sha256=sha256,
     )
     if lock is not None:
         packages = {**lock.packages, **lock.npm_packages}
-        asked = [*declared, *(name for name in lock.npm_packages if lock.asked_of_npm(name))]
+        asked += [name for name in lock.npm_packages if lock.asked_of_npm(name)]
         versions = {
             name: packages.get(normalised(name)) or packages.get(name) or _versions([name])[name]
             for name in asked

@@ -45,13 +45,15 @@ _MEASURING = ("bm25s", "psutil")
 """What the worker needs of the extra `bench`: the reference of the quality benchmarks, and RAM."""
 _UNWANTED = re.compile(r"nvidia-.*|.*-cu1\d")
 """Gigabytes of drivers and libraries for a graphics card, which come with PyTorch's default build."""
-_DIES_WITH_PARENT = (
-    "import ctypes, os, sys\n"
-    "if sys.platform == 'linux':\n"
-    "    ctypes.CDLL(None).prctl(1, 9)\n"  # PR_SET_PDEATHSIG, SIGKILL
-    "if os.getppid() == int(sys.argv[1]):\n"
-    "    os.execvp(sys.argv[2], sys.argv[2:])\n"
-)
+_ENDS_WITH_PARENT = """
+import ctypes, os, signal, subprocess, sys
+signal.signal(signal.SIGTERM, lambda number, frame: os.killpg(0, signal.SIGKILL))
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+if os.getppid() == int(sys.argv[1]):
+    sys.exit(abs(subprocess.call(sys.argv[2:], close_fds=False)))
+"""
+"""Runs a program, and kills it with its children if membench is killed (on Linux)."""
 _NO_NETWORK = re.compile(
     r"NewConnectionError|ConnectTimeout|Failed to establish|Name or service|dns error|getaddrinfo|"
     r"Temporary failure in name|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|[Cc]onnection refused|"
@@ -318,7 +320,7 @@ class _Build:
         environment = {name: value for name, value in os.environ.items() if name not in _OURS}
         environment |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
         environment.setdefault("PIP_RETRIES", "1")
-        program = [sys.executable, "-I", "-S", "-c", _DIES_WITH_PARENT, str(os.getpid())]
+        program = [sys.executable, "-I", "-S", "-c", _ENDS_WITH_PARENT, str(os.getpid())]
         process = subprocess.Popen(
             [*program, *map(str, command)],
             stdin=subprocess.DEVNULL,

@@ -12,6 +12,7 @@ import http.client
 import json
 import os
 import threading
+import weakref
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -123,6 +124,8 @@ class EndpointEmbedder:
         self._secure, self._host = parts.scheme == "https", parts.netloc
         self._path = parts.path.rstrip("/")
         self._connections = threading.local()
+        self._opened: list[http.client.HTTPConnection] = []
+        weakref.finalize(self, _close_all, self._opened)
         self.model = model or self._first_model()
         self.name = f"{self._host}/{self.model}"
         self.dimensions = len(self._request(["dimensions"])[0])
@@ -191,7 +194,13 @@ class EndpointEmbedder:
             return known, False
         kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
         self._connections.one = kind(self._host, timeout=_SECONDS)
+        self._opened.append(self._connections.one)
         return self._connections.one, True
 
     def _failed(self, why: str) -> BenchmarkError:
         return BenchmarkError(f"the embedder {self._address} failed: {why}")
+
+
+def _close_all(connections: list[http.client.HTTPConnection]) -> None:
+    for connection in connections:
+        connection.close()

@@ -38,14 +38,19 @@ class Tiny(SQLiteBaselineTarget):
 """
 ENTRY_POINT = "[agentmemory.targets]\ntiny = tiny_target:Tiny\n"
 BENCHMARK = """
+import os
 import sys
 
 def benchmark_version(bench=None):
-    "Returns the version of tinystore, and whether this interpreter has an environment of its own."
-    import tinystore
+    "Returns the version of tinystore, and which interpreter and modules this is."
+    ours = os.environ.get("OURS", "/nowhere")
     with bench.target() as target:
-        add = bench.time(lambda: target.add([]))
-        return {"version": float(target.version), "own": float("tiny" in sys.prefix), "add": add}
+        return {
+            "version": float(target.version),
+            "own": float("tiny" in sys.prefix),
+            "ours": float(any(path.startswith(ours) for path in sys.path)),
+            "add": bench.time(lambda: target.count()),
+        }
 """
 
 
