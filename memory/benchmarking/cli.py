@@ -23,6 +23,7 @@ from memory.benchmarking.commands import (
     results,
     run,
     selftest,
+    targets,
     view,
 )
 from memory.benchmarking.errors import EXIT_FAILED, EXIT_INTERRUPTED
@@ -30,7 +31,8 @@ from memory.benchmarking.text.terminal import replace_unencodable
 from memory.errors import AgentMemoryError
 
 _COMMANDS = (
-    run, check, ab, compare, baseline, history, calibrate, selftest, listing, results, view, data,
+    run, check, ab, compare, baseline, history, calibrate, selftest, listing, targets, results, view,
+    data,
 )  # fmt: skip
 
 

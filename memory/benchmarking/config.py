@@ -145,6 +145,8 @@ class BenchmarkConfig:
     memory_limit_mb: Count | None
     """The most RAM of a round, in MB; a round above it is ended. None for nine tenths of the free RAM."""
     seed: Annotated[int, Meta(ge=0, le=2**32 - 1)]
+    embedder: str
+    """Of all targets: a name, `file.py:Class` or an address. Empty for the default one."""
     compare: CompareSettings
     """Thresholds of `compare` and `ab`; a run does not use them."""
 
@@ -165,6 +167,7 @@ class BenchmarkConfig:
             "timeout_seconds": chosen.timeout_seconds,
             "memory_limit_mb": None,
             "seed": 0,
+            "embedder": "",
             "compare": CompareSettings(),
         }
         for name, value in values.items():

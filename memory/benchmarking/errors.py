@@ -22,6 +22,8 @@ EXIT_FINE = 0
 EXIT_FAILED = 1
 """Bad input, a round that failed, or nothing measured."""
 EXIT_REGRESSED = 2
+EXIT_BROKEN = 2
+"""A target breaks a promise (`membench targets check`)."""
 EXIT_INCOMPARABLE = 3
 EXIT_INCONCLUSIVE = 4
 EXIT_INTERRUPTED = 130

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from browser import Browser, started_or_skipped
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_target_environments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests neither see nor change the environments and checks in the user's cache."""
+    before = os.environ.get("MEMBENCH_TARGETS")
+    os.environ["MEMBENCH_TARGETS"] = str(tmp_path_factory.mktemp("targets"))
+    yield
+    os.environ.pop("MEMBENCH_TARGETS")
+    if before is not None:
+        os.environ["MEMBENCH_TARGETS"] = before
 
 
 @pytest.fixture(scope="module")

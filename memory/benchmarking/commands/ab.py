@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,6 +107,8 @@ def _compare(arguments: argparse.Namespace, way: str) -> SavedComparison:
     from memory.benchmarking.lockstep.store import AB, SavedComparison, figures_of, new_id, save
     from memory.benchmarking.model.environment import describe
     from memory.benchmarking.run.discovery import discover
+    from memory.benchmarking.run.origins import target_info
+    from memory.benchmarking.targets.embedders import embedder_label
     from memory.benchmarking.verdicts.noise import load_noise
     from memory.benchmarking.verdicts.records import Comparison
     from memory.benchmarking.verdicts.thresholds import LOCKSTEP_THRESHOLD, thresholds_from
@@ -115,7 +118,7 @@ def _compare(arguments: argparse.Namespace, way: str) -> SavedComparison:
     found = discover(arguments.path)
     config, sides, subjects, notes = _sides(arguments, way, found)
     output_dir = Path(config.output_dir)
-    environment = describe(output_dir)
+    environment = describe(output_dir, embedder=embedder_label(config.embedder))
     rules = Rules(
         thresholds_from(config.compare, arguments.threshold, LOCKSTEP_THRESHOLD),
         load_noise(output_dir, environment.fingerprint, "lockstep"),
@@ -156,6 +159,7 @@ def _compare(arguments: argparse.Namespace, way: str) -> SavedComparison:
         ),
         failures=engine.failures,
         pairs=figures_of(measured),
+        target_info={} if way == "python" else {name: target_info(name) for name in _targets(subjects)},
     )
     path = save(output_dir, record, measured)
     print(f"saved: {path}", file=sys.stderr)
@@ -181,6 +185,7 @@ def _sides(
         return both[1], (Side(names[0]), Side(names[1])), subjects, []
     config = options.config_of(arguments, found)
     if way == "base":
+        _refuse_environments(config.targets)
         return config, *_revision(arguments, options.cases_of(arguments, found, config))
     if way == "target":
         both_targets = (arguments.base_target, arguments.current_target)
@@ -192,7 +197,23 @@ def _sides(
         return config, sides, two_targets(*cases), []
     pythons = [_python(each) for each in (arguments.base_python, arguments.current_python)]
     sides = (Side(pythons[0], pythons[0], ()), Side(pythons[1], pythons[1], ()))
-    return config, sides, same_cases(options.cases_of(arguments, found, config)), []
+    return config, sides, same_cases(options.cases_of(arguments, found, config, installed=False)), []
+
+
+def _targets(subjects: Sequence[Subject]) -> list[str]:
+    return list(dict.fromkeys(case.target for subject in subjects for case in subject.sides))
+
+
+def _refuse_environments(targets: Sequence[str]) -> None:
+    """Raise an error for a target whose environment has neither of the two revisions."""
+    from memory.benchmarking.targets.interpreters import interpreter_of
+
+    for target in targets:
+        if interpreter_of(target).lock is not None:
+            raise InvalidBenchmarkConfig(
+                f"--base can't measure {target}, which has an environment of its own: "
+                "compare two versions of it with --base-target and --current-target"
+            )
 
 
 def _revision(

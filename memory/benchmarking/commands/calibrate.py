@@ -52,6 +52,7 @@ def execute(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.model.environment import describe
     from memory.benchmarking.run.discovery import discover
     from memory.benchmarking.runner import BenchmarkRunner
+    from memory.benchmarking.targets.embedders import embedder_label
     from memory.benchmarking.verdicts.noise import store_noise
 
     options.check_minutes(arguments.minutes)
@@ -82,7 +83,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if not lockstep.floors and not stored.floors:
         print("membench: no benchmark has timings, so there is no noise to store", file=sys.stderr)
         return EXIT_FAILED
-    fingerprint = describe(output_dir).fingerprint
+    fingerprint = describe(output_dir, embedder=embedder_label(config.embedder)).fingerprint
     store_noise(output_dir, fingerprint, "lockstep", lockstep)
     path = store_noise(output_dir, fingerprint, "stored", stored)
     _print(lockstep, stored)

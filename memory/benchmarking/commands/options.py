@@ -55,6 +55,8 @@ def add_settings(group: Any, profiles: str) -> None:
     group.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=example)
     group.add_argument("--seed", metavar="N", help="seed for the data and the order of rounds (default 0)")
     group.add_argument("--timeout", metavar="SECONDS", help="stop a process that takes longer")
+    text = "of all targets: a name, file.py:Class, or a server as http://…/v1#MODEL (default: wordllama)"
+    group.add_argument("--embedder", metavar="EMBEDDER", help=text)
 
 
 def add_output_dir(parser: Any, default: str | None = DEFAULT_FOLDER) -> None:
@@ -128,6 +130,8 @@ def config_of(arguments: argparse.Namespace, found: BenchmarkCatalog) -> Benchma
         config.output_dir = arguments.output_dir
     if arguments.target:
         config.targets = arguments.target
+    if arguments.embedder is not None:
+        config.embedder = arguments.embedder
     return config
 
 
@@ -146,12 +150,18 @@ def params_of(text: str | None) -> dict[str, Any]:
     return values
 
 
-def cases_of(arguments: argparse.Namespace, found: BenchmarkCatalog, config: BenchmarkConfig) -> list[Case]:
-    """Return the cases that the options choose."""
+def cases_of(
+    arguments: argparse.Namespace,
+    found: BenchmarkCatalog,
+    config: BenchmarkConfig,
+    *,
+    installed: bool = True,
+) -> list[Case]:
+    """Return the cases that the options choose. `installed`: whether the targets have to be installed."""
     from memory.benchmarking.run.plan import make_cases
 
     chosen = found.select(arguments.category, arguments.benchmark)
-    return make_cases(chosen, config, params_of(arguments.params))
+    return make_cases(chosen, config, params_of(arguments.params), installed=installed)
 
 
 def make_engine(
@@ -168,7 +178,8 @@ def make_engine(
     was_set = config.seconds != PROFILES[config.profile].seconds
     seconds = config.seconds if was_set else TIMING_SECONDS
     limits = Limits(2 * config.timeout_seconds)  # a process waits half of its time for the other one
-    return Engine(sides, config.seed if seed is None else seed, seconds, scratch, limits)
+    chosen = config.seed if seed is None else seed
+    return Engine(sides, chosen, seconds, scratch, limits, embedder=config.embedder)
 
 
 def show_status(text: str = "") -> None:

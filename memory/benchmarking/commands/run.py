@@ -33,7 +33,7 @@ exit codes: 0 every round succeeded, 1 a round failed or bad input, 130 stopped 
 
 _NOT_WITH_RESUME = (
     "category", "benchmark", "target", "path", "profile", "config", "params", "set", "rounds", "seed",
-    "timeout", "parallel", "dry_run", "until_decided",
+    "timeout", "parallel", "dry_run", "until_decided", "embedder",
 )  # fmt: skip
 """Options that can't change in a resumed run: the run keeps its first values."""
 

@@ -53,6 +53,7 @@ def execute(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.lockstep.subjects import same_cases
     from memory.benchmarking.model.environment import describe
     from memory.benchmarking.run.discovery import discover
+    from memory.benchmarking.targets.embedders import embedder_label
     from memory.benchmarking.verdicts.noise import load_noise
     from memory.benchmarking.verdicts.thresholds import LOCKSTEP_THRESHOLD, thresholds_from
 
@@ -66,9 +67,10 @@ def execute(arguments: argparse.Namespace) -> int:
     config = options.config_of(arguments, found)
     subjects = same_cases(options.cases_of(arguments, found, config))
     output_dir = Path(config.output_dir)
+    environment = describe(output_dir, embedder=embedder_label(config.embedder))
     rules = Rules(
         thresholds_from(config.compare, None, LOCKSTEP_THRESHOLD),
-        load_noise(output_dir, describe(output_dir).fingerprint, "lockstep"),
+        load_noise(output_dir, environment.fingerprint, "lockstep"),
     )
     start = time.monotonic()
     deadline = start + 60 * (arguments.minutes or 5)

@@ -28,6 +28,8 @@ class Engine:
     """About how long one timing measures."""
     scratch: Path
     limits: Limits
+    embedder: str = ""
+    """Of both sides, as after `--embedder`; empty for the default one."""
     on_pair: Callable[[Subject, int], None] = lambda subject, number: None
     """Called before each pair, with its number."""
     failures: dict[str, str] = field(default_factory=dict)
@@ -51,6 +53,7 @@ class Engine:
             scratch=self.scratch,
             limits=self.limits,
             together=self._together.get(subject.case.key, False),
+            embedder=self.embedder,
         )
         self._together.setdefault(subject.case.key, not has_other_clocks(pair, subject.declaration))
         return pair

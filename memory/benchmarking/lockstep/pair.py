@@ -20,6 +20,7 @@ from memory.benchmarking.lockstep.coordinator import SIDES, Coordinator, Schedul
 from memory.benchmarking.measure.turn_control import TimingProposal
 from memory.benchmarking.model.records import Case, Job, Round
 from memory.benchmarking.run.executors.local import Launch, LocalExecutor
+from memory.benchmarking.targets.interpreters import interpreter_of
 
 HARNESS = Path(memory.benchmarking.__file__).parent
 
@@ -35,11 +36,18 @@ class Side:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options for side_process.py: `target` and `extra_work`, or none."""
 
-    def launch(self, pipes: tuple[int, ...]) -> Launch:
-        """Return how to start the process; `pipes` are the pipes from and to the other side."""
+    def launch(self, pipes: tuple[int, ...], target: str) -> Launch:
+        """Return how to start the process; `pipes` are the pipes from and to the other side.
+
+        A side without an interpreter or paths of its own uses the interpreter that has the target.
+        """
         program = str(HARNESS / "lockstep" / "side_process.py")
-        command = (self.python, "-P", program, str(HARNESS), json.dumps(dict(self.options)))
-        return Launch(command, self.paths, replies=True, descriptors=pipes)
+        python, paths = self.python, self.paths
+        if python == sys.executable and paths is None:
+            own = interpreter_of(target)
+            python, paths = own.python, own.paths
+        command = (python, "-P", program, str(HARNESS), json.dumps(dict(self.options)))
+        return Launch(command, paths, replies=True, descriptors=pipes)
 
 
 class SideFailed(BenchmarkError):
@@ -72,10 +80,12 @@ def run_pair(
     scratch: Path,
     limits: Limits,
     together: bool = False,
+    embedder: str = "",
 ) -> Pair:
     """Run one case on each side, in turns; no process is left running, whatever happens.
 
     `number` is the number of the pair. `together`: both sides may run at the same time outside of timings.
+    `embedder`: of both sides, as after `--embedder`.
     Raises `SideFailed` if a side gave no figures.
     """
     rng = random.Random(f"{seed}/{number}/turns")
@@ -87,6 +97,7 @@ def run_pair(
             seconds=seconds,
             scratch=str(scratch / f"side_{side}"),
             answer=str(scratch / f"answer_{side}.msgpack"),
+            embedder=embedder,
         )
         for side, case in zip(SIDES, cases, strict=True)
     ]
@@ -111,7 +122,7 @@ def run_pair(
             timeout_seconds=limits.timeout_seconds,
             memory_limit_bytes=limits.memory_bytes,
             on_event=on_event,
-            launch=lambda job: sides[side_of[id(job)]].launch(pipes[side_of[id(job)]]),
+            launch=lambda job: sides[side_of[id(job)]].launch(pipes[side_of[id(job)]], job.case.target),
         )
         rounds: dict[int, Round] = {}
         with closing(executor.run(jobs)) as outcomes:

@@ -14,7 +14,7 @@ import msgspec
 from memory.benchmarking.errors import DamagedResult, UnknownName, nearest
 from memory.benchmarking.lockstep.sequence import Measured
 from memory.benchmarking.model.files import compressed_arrays, encode_json, timestamp_now, write_whole
-from memory.benchmarking.model.records import FORMAT, Environment
+from memory.benchmarking.model.records import FORMAT, Environment, TargetInfo
 from memory.benchmarking.model.regular_files import read_regular
 from memory.benchmarking.verdicts.records import Comparison
 
@@ -52,6 +52,8 @@ class SavedComparison(msgspec.Struct, frozen=True, kw_only=True):
     """Maps the key of a case to a text: which side failed, and why."""
     pairs: dict[str, list[PairFigures]]
     """Maps the key of a case to its pairs."""
+    target_info: dict[str, TargetInfo] = {}
+    """What is known of each target, as in `run.json`; empty if other interpreters were named."""
     format: int = FORMAT
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from memory.benchmarking.errors import InvalidResult
+from memory.benchmarking.measure.student import t_quantile
 
 CONFIDENCE = 0.95
 """The confidence level of every interval that is shown."""
@@ -135,9 +136,7 @@ def _mean_and_error(points: Sequence[float]) -> tuple[float, float, int]:
 
 def t_critical(freedom: float, confidence: float) -> float:
     """Return the half width of an interval of this confidence, in standard errors."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, (1 + confidence) / 2))
+    return t_quantile(freedom, (1 + confidence) / 2)
 
 
 def exp_or_infinity(value: float) -> float:

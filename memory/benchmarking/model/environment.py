@@ -22,13 +22,16 @@ _PACKAGES = ("numpy", "msgspec", "zstandard", "simsimd", "tokenizers", "wordllam
 CURRENT_FOLDER, MEMBENCH = "current folder", "membench"
 
 
-def describe(scratch: Path, sources: Mapping[str, Sequence[Path]] | None = None) -> Environment:
+def describe(
+    scratch: Path, sources: Mapping[str, Sequence[Path]] | None = None, embedder: str = ""
+) -> Environment:
     """Describe this machine and the state of the code in git.
 
     Args:
         scratch: the folder of the stores under test and of the results; its own files never count as
             changes of the code.
         sources: files and folders with code, by name; `current folder` stands for its whole repository.
+        embedder: what the vectors of all targets come from; empty for the default embedder.
     """
     lasting: dict[str, Any] = {
         "cpu": _cpu_model(),
@@ -38,6 +41,7 @@ def describe(scratch: Path, sources: Mapping[str, Sequence[Path]] | None = None)
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "packages": {**_versions(), "sqlite": sqlite3.sqlite_version},
         "file_system": _file_system(scratch),
+        **({"embedder": embedder} if embedder else {}),
     }
     found = {name: _source(name, paths, scratch) for name, paths in (sources or {}).items()}
     main = _main_source(found)

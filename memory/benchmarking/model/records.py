@@ -66,6 +66,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     scratch: str
     answer: str
     """The file that the worker writes its `Round` to."""
+    embedder: str = ""
+    """As after `--embedder`; empty for the default one."""
 
 
 class Samples(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,13 +237,19 @@ class TargetInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Distribution to version."""
     sha256: str = ""
     """The hash of the user's file that defines the target."""
+    lock: str = ""
+    """The digest of everything in the target's environment; empty if it ran where membench runs."""
+    packages: dict[str, str] = {}
+    """Everything in the target's environment: distribution or npm package to version."""
+    conformance: str = ""
+    """What `membench targets check` found: kept, "2 of 31 broken" or "not checked". Empty in old files."""
 
     @property
     def digest(self) -> str:
         """A digest that changes with the version of the system; empty where nothing is known."""
-        if not self.versions and not self.sha256:
+        if not self.versions and not self.sha256 and not self.lock:
             return ""
-        known = repr((sorted(self.versions.items()), self.sha256))
+        known = repr((sorted(self.versions.items()), self.sha256, *([self.lock] if self.lock else [])))
         return hashlib.sha256(known.encode()).hexdigest()[:12]
 
 
@@ -256,6 +264,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     python: str
     packages: dict[str, str]
     file_system: str = ""
+    embedder: str = ""
+    """The embedder of all targets, as after `--embedder`, with its digest; empty for the default one."""
     git_revision: str = ""
     """Of the current folder, else of the benchmark files, else of the target. In old runs: of membench."""
     git_dirty: bool | None = None

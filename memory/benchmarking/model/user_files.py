@@ -11,6 +11,8 @@ from types import ModuleType
 
 from memory.benchmarking.errors import BenchmarkError, BrokenBenchmark
 
+_PREFIX = "membench_file_"
+"""The modules of users' files are called this and the name of the file."""
 _MOST_CHARACTERS = 500
 """The most characters of an exception's text in a message; the log has all of it."""
 
@@ -20,7 +22,7 @@ def load_file(path: Path) -> ModuleType:
     path = path.resolve()
     if not path.is_file():
         raise BrokenBenchmark(f"{path} is not a file: pass the path of a Python file")
-    name = f"membench_file_{path.stem}"
+    name = f"{_PREFIX}{path.stem}"
     loaded = sys.modules.get(name)
     if loaded is not None and getattr(loaded, "__file__", None) == str(path):
         return loaded
@@ -39,6 +41,11 @@ def load_file(path: Path) -> ModuleType:
         with suppress(ValueError):  # the file may have removed it
             sys.path.remove(str(path.parent))
     return module
+
+
+def is_file_module(name: str) -> bool:
+    """Return whether a module is a user's file, loaded by `load_file`."""
+    return name.startswith(_PREFIX)
 
 
 def cause_of(problem: BaseException, path: Path | None = None) -> str:

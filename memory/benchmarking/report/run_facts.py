@@ -42,6 +42,8 @@ def _target_text(run: Run, name: str) -> str:
     known += [f"SHA-256 {info.sha256[:12]}"] if info.sha256 else []
     known += [f"durability {info.durability}"] if info.durability else []
     known += [f"search by {info.search_by}"] if info.search_by else []
+    known += [f"conformance: {info.conformance}"] if info.conformance else []
+    known += [f"environment {info.lock}"] if info.lock else []
     shown = name if name == info.name else f"{info.name} from {name}"
     return f"{shown} ({', '.join(known)})" if known else shown
 

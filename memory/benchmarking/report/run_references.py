@@ -50,9 +50,15 @@ def _resolve(output_dir: Path, name: str) -> RunReference:
         return RunReference(find_run_or_baseline(output_dir, name))
     except UnknownName as problem:
         unknown = problem
-    run, at, target = name.rpartition(AT)
-    if at and run:
-        folder = find_run_or_baseline(output_dir, run)
+    # RUN@TARGET, where also the target may have an @: latest@mem0@1.0.0.
+    parts = name.split(AT)
+    for cut in range(1, len(parts)):
+        run, target = AT.join(parts[:cut]), AT.join(parts[cut:])
+        try:
+            folder = find_run_or_baseline(output_dir, run)
+        except UnknownName as problem:
+            unknown = problem if cut == 1 else unknown
+            continue
         targets = read_run(folder).targets
         if target not in targets:
             raise UnknownName(f"{run} has no target {target!r}: {nearest(target, targets)}")

@@ -56,9 +56,11 @@ from memory.benchmarking.model.records import (
     Run,
 )
 from memory.benchmarking.model.regular_files import open_regular, read_regular
-from memory.benchmarking.run.executors.local import LARGEST_ROUND, LocalExecutor, Outcome
+from memory.benchmarking.run.executors.local import LARGEST_ROUND, LocalExecutor, Outcome, launch_of
 from memory.benchmarking.run.origins import source_paths, target_info
 from memory.benchmarking.run.plan import order_of_rounds, round_seed
+from memory.benchmarking.targets.embedders import embedder_label
+from memory.benchmarking.targets.interpreters import environments_in_use
 
 
 class Listener:
@@ -103,7 +105,9 @@ def new_run(
         parallel=workers,
         targets=list(config.targets),
         cases=list(cases),
-        environment=describe(output_dir, source_paths(cases, config.targets)),
+        environment=describe(
+            output_dir, source_paths(cases, config.targets), embedder_label(config.embedder)
+        ),
         config=config.to_dict(),
         command=command or shlex.join(sys.orig_argv),
         folder=str(Path.cwd()),
@@ -118,7 +122,8 @@ def resumable_run(folder: Path) -> Run:
     run = read_run(folder)
     if run.status == "complete":
         raise InvalidBenchmarkConfig(f"run {run.id} is complete: there is nothing to resume")
-    now = describe(folder.parent, source_paths(run.cases, run.targets))
+    embedder = embedder_label(str(run.config.get("embedder") or ""))
+    now = describe(folder.parent, source_paths(run.cases, run.targets), embedder)
     if now.fingerprint != run.environment.fingerprint:
         raise InvalidBenchmarkConfig(
             f"run {run.id} was started on another machine or with other versions: start a new run"
@@ -178,7 +183,7 @@ class Execution:
     def execute(self) -> Run:
         """Run the missing rounds, and save everything."""
         start = time.perf_counter()
-        with _exclusive_lock(self.folder):
+        with _exclusive_lock(self.folder), environments_in_use(self.run.targets):
             self._refuse_links()
             shutil.rmtree(self._scratch, ignore_errors=True)
             _delete_abandoned(self._scratch.parent)
@@ -188,12 +193,14 @@ class Execution:
             self.run.status = "running"
             write_run(self.folder, self.run)
             self._listener.began(self.run, total - len(jobs), total)
+            launches = {name: launch_of(name) for name in self.run.targets}
             executor = LocalExecutor(
                 workers=self.run.parallel,
                 timeout_seconds=float(self.run.config.get("timeout_seconds") or 600.0),
                 memory_limit_bytes=self._memory_limit(),
                 on_start=self._listener.started,
                 on_event=self._listener.progressed,
+                launch=lambda job: launches[job.case.target],
             )
             try:
                 with self._signals(executor):
@@ -248,6 +255,7 @@ class Execution:
                     seconds=self.run.seconds,
                     scratch=str(self._scratch / f"{case.key}.{number}"),
                     answer=str((self.folder / ROUNDS / f"{case.key}.{number}.msgpack").resolve()),
+                    embedder=str(self.run.config.get("embedder") or ""),
                 )
 
     def _more_jobs(self) -> list[Job]:

@@ -12,9 +12,15 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+import msgspec
+
+from memory.benchmarking.conformance.records import stored_mark
 from memory.benchmarking.model.records import Case, TargetInfo
+from memory.benchmarking.model.user_files import is_file_module
 from memory.benchmarking.targets import load_target
 from memory.benchmarking.targets.base import Target
+from memory.benchmarking.targets.environments import distribution_of, normalised
+from memory.benchmarking.targets.interpreters import interpreter_of
 
 _OWN = "memory"
 """The top package of membench and of the built-in targets."""
@@ -50,7 +56,7 @@ def _module_of(kind: type[Target]) -> ModuleType:
 
 
 def _is_user_file(kind: type[Target]) -> bool:
-    return kind.__module__.startswith("membench_file_")
+    return is_file_module(kind.__module__)
 
 
 def _code_of(kind: type[Target]) -> Path:
@@ -69,18 +75,33 @@ def _package_folder(name: str) -> Path:
 
 
 def target_info(name: str) -> TargetInfo:
-    """Return what a run records of a target: its name, durability, versions, and the hash of its file."""
+    """Return what a run records of a target: its name, durability, versions, and the hash of its file.
+
+    The versions are those of the interpreter that runs the target.
+    """
     kind = load_target(name)
+    lock = interpreter_of(name).lock
     sha256 = ""
     if _is_user_file(kind):
         sha256 = hashlib.sha256(_code_of(kind).read_bytes()).hexdigest()
-    return TargetInfo(
+    declared = kind.distributions or tuple(map(distribution_of, kind.requirements))
+    asked = list(dict.fromkeys([*declared, *_distributions_of(kind)]))
+    info = TargetInfo(
         name=kind.name,
         durability=str(kind.capabilities.durability),
         search_by=kind.capabilities.search_by or "",
-        versions=_versions([*kind.distributions, *_distributions_of(kind)]),
+        versions=_versions(asked),
         sha256=sha256,
     )
+    if lock is not None:
+        packages = {**lock.packages, **lock.npm_packages}
+        asked += [name for name in lock.npm_packages if lock.asked_of_npm(name)]
+        versions = {
+            name: packages.get(normalised(name)) or packages.get(name) or _versions([name])[name]
+            for name in asked
+        }
+        info = msgspec.structs.replace(info, versions=versions, packages=packages, lock=lock.digest)
+    return msgspec.structs.replace(info, conformance=stored_mark(name, info))
 
 
 def _distributions_of(kind: type[Target]) -> list[str]:

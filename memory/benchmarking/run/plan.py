@@ -15,12 +15,15 @@ from memory.benchmarking.model.benchmark import Benchmark
 from memory.benchmarking.model.parameters import checked
 from memory.benchmarking.model.records import Case
 from memory.benchmarking.targets import load_target
+from memory.benchmarking.targets.interpreters import interpreter_of
 
 
 def make_cases(
     benchmarks: Sequence[Benchmark],
     config: BenchmarkConfig,
     overrides: Mapping[str, Any] | None = None,
+    *,
+    installed: bool = True,
 ) -> list[Case]:
     """Return a case for every benchmark on every target.
 
@@ -28,11 +31,13 @@ def make_cases(
         benchmarks: what to run
         config: the settings, with the targets
         overrides: parameters for all benchmarks that have them, and tables of parameters by category
+        installed: whether the targets have to be installed; not where another interpreter is named
     """
     if not benchmarks:
         raise NothingMeasured("there is no benchmark to run")
     for name in config.targets:
-        load_target(name)  # a wrong name is an error before anything runs
+        # A wrong name, or one that is not installed, is an error before anything runs.
+        (interpreter_of if installed else load_target)(name)
     chosen = _overrides_by_benchmark(benchmarks, config, overrides or {})
     cases = []
     for benchmark in benchmarks:

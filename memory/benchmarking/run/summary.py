@@ -100,7 +100,8 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
         print(f"\n{text}" if len(run.targets) <= MOST_LISTED else text, file=stream)
         known = [f"({number}) {reason}" for reason, number in matrix.reasons.items()]
         notes = [*matrix_notes(matrix, run), *known, *_other_reasons(notes, matrix)]
-    for note in (*notes, *different_kinds(results), *_counts(since), *_target_changes(since), *problem):
+    about = (*different_kinds(results), *_conformance_notes(run))
+    for note in (*notes, *about, *_counts(since), *_target_changes(since), *problem):
         print(style.dim(paragraph(clean(note), width)), file=stream)
     _print_failures(run, folder, style, stream)
     if warnings:
@@ -205,6 +206,18 @@ def _counts(since: Mapping[CaseKey, SincePrevious]) -> Iterator[str]:
     if counts:
         run_ids = dict.fromkeys(case.run_id for case in since.values())
         yield f"since {', '.join(run_ids)}: {counts} (membench compare lists them)"
+
+
+def _conformance_notes(run: Run) -> Iterator[str]:
+    """Yield which targets break promises or were never checked; nothing for a run of agentmemory alone."""
+    marks = {
+        _target_name(run, target): info.conformance
+        for target, info in run.target_info.items()
+        if info.conformance not in ("", "kept")
+    }
+    if marks and run.targets != ["agentmemory"]:
+        shown = "; ".join(f"{name} {mark}" for name, mark in marks.items())
+        yield f"conformance: {shown} (membench targets check TARGET)"
 
 
 def _target_changes(since: Mapping[CaseKey, SincePrevious]) -> Iterator[str]:

@@ -46,6 +46,7 @@ from memory.benchmarking.model.paths import (
 from memory.benchmarking.model.records import Case, Job, Round, Samples
 from memory.benchmarking.model.user_files import cause_of
 from memory.benchmarking.targets import load_target
+from memory.benchmarking.targets.embedders import load_embedder
 
 EXIT_EXCEPTION = 3
 """The exit code if the benchmark raised; the last line of the log shows the exception."""
@@ -125,10 +126,12 @@ def run_job(job: Job, send: Send, turn_control: TurnControl | None = None) -> Ro
     if job.case.source:
         sys.path.insert(0, str(Path(job.case.source).parent))  # for imports while it runs
     load_target(job.case.target)
+    embedder = load_embedder(job.embedder) if job.embedder else None
     loaded = time.perf_counter()
     send(event="loaded", seconds=loaded - load_start)
     bench = Bench(
         target=job.case.target,
+        embedder=embedder,
         seed=job.seed,
         seconds=job.seconds,
         scratch=Path(job.scratch),

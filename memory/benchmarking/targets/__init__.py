@@ -16,6 +16,7 @@ from memory.benchmarking.model.user_files import cause_of, load_file
 from memory.benchmarking.targets.base import Capabilities as Capabilities
 from memory.benchmarking.targets.base import Item as Item
 from memory.benchmarking.targets.base import Target as Target
+from memory.benchmarking.targets.not_runnable import NOT_RUNNABLE
 from memory.benchmarking.targets.spelling import parse_target
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ def _load(name: str) -> type[Target]:
     location = _BUILT_IN.get(name)
     if location is None and ":" not in name:
         location = f"{name}:" if name.endswith(".py") else _installed().get(name)
+        if location is None and name in NOT_RUNNABLE:
+            raise UnknownName(f"{name} can't be measured: {NOT_RUNNABLE[name]}")
         if location is None:
             raise UnknownName(f"there is no target {name!r}: {nearest(name, target_names())}")
     source, _, attribute = (location or name).rpartition(":")

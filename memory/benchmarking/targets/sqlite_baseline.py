@@ -32,7 +32,7 @@ from memory.benchmarking.targets.base import (
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS memories (
-    number INTEGER PRIMARY KEY, agent TEXT NOT NULL, step INTEGER, importance REAL,
+    number INTEGER PRIMARY KEY AUTOINCREMENT, agent TEXT NOT NULL, step INTEGER, importance REAL,
     metadata TEXT, content TEXT NOT NULL, vector BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS by_agent ON memories (agent);
 """

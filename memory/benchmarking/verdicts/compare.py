@@ -217,6 +217,7 @@ def _lasting(where: Environment) -> dict[str, str]:
         "os": where.os,
         "python": where.python,
         "file system": where.file_system or "unknown",
+        "embedder": where.embedder or "default",
         **where.packages,
     }
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.special
 import scipy.stats
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from memory.benchmarking.measure.statistics import (
     variance,
     welch,
 )
+from memory.benchmarking.measure.student import t_quantile
 
 numbers = st.floats(-1e12, 1e12)
 times = st.floats(1e-6, 1e6)
@@ -215,3 +217,9 @@ def test_the_variance_is_that_of_numpy(values: list[float]) -> None:
 def test_a_power_too_large_for_a_float_is_infinite() -> None:
     assert exp_or_infinity(0.0) == 1.0
     assert exp_or_infinity(1000.0) == math.inf
+
+
+@given(st.floats(1, 1e9), st.floats(0.5, 0.99999))
+def test_all_quantiles_of_students_t_are_those_of_scipy(freedom: float, probability: float) -> None:
+    exact = scipy.special.stdtrit(freedom, probability)
+    assert t_quantile(freedom, probability) == pytest.approx(exact, rel=1e-6, abs=1e-9)

@@ -85,7 +85,7 @@ def test_a_run_in_a_foreign_repository_records_that_repository(project: Path) ->
     facts = run_facts(run)
     assert facts["benchmarks"] == f"{revision}, {project / 'good.py'}"
     assert "mine from mine.py:Mine (numpy" in facts["targets"]
-    assert facts["targets"].endswith("durability ram)")
+    assert facts["targets"].endswith("durability ram, conformance: not checked)")
 
 
 def test_each_source_has_changes_of_its_own(project: Path) -> None:

@@ -7,38 +7,12 @@ from pathlib import Path
 
 import pytest
 from membench import LIGHT, write
-from target_conformance import TargetConformance
 
 from memory.benchmarking.bench import Bench
 from memory.benchmarking.errors import BrokenBenchmark, UnknownName
-from memory.benchmarking.targets import _BUILT_IN, load_target, target_names
+from memory.benchmarking.targets import _BUILT_IN, load_target
 from memory.benchmarking.targets.base import Item
 from memory.benchmarking.workloads import agent_states
-
-
-class TestAgentMemory(TargetConformance):
-    name = "agentmemory"
-
-
-class TestAgentMemoryOnDisk(TargetConformance):
-    name = "agentmemory-disk"
-
-
-class TestSQLiteBaseline(TargetConformance):
-    name = "sqlite-baseline"
-
-
-class TestATargetOfTheUser(TargetConformance):
-    name = LIGHT
-
-
-def test_every_built_in_target_is_tested_here() -> None:
-    tested = {kind.name for kind in TargetConformance.__subclasses__()}
-    assert set(_BUILT_IN) <= tested
-    assert set(_BUILT_IN) <= set(target_names())
-    for name in _BUILT_IN:
-        assert load_target(name).name == name
-
 
 # -- loading ----------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from memory.benchmarking.model.regular_files import read_regular
 from memory.benchmarking.run.events import LONGEST_EVENT, Began, Event, Failed, decode_event
 from memory.benchmarking.run.executors import supervisor
 from memory.benchmarking.run.worker import EXIT_EXCEPTION
+from memory.benchmarking.targets.interpreters import interpreter_of
 
 _TICK_SECONDS = 0.25
 """How often time and memory limits are checked while no events arrive."""
@@ -87,6 +88,12 @@ class Launch:
     """Whether it reads replies (see `LocalExecutor.reply`) from a second descriptor."""
     descriptors: tuple[int, ...] = ()
     """Further descriptors that it inherits; the caller closes them."""
+
+
+def launch_of(target: str) -> Launch:
+    """Return how to start a round of a target, in the interpreter that has the target's packages."""
+    interpreter = interpreter_of(target)
+    return Launch((interpreter.python, *Launch.command[1:]), interpreter.paths)
 
 
 @dataclass

@@ -1,0 +1,1 @@
+"""Tests whether a target keeps the promises of targets/base.py: `membench targets check`."""

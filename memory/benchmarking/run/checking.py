@@ -1,0 +1,168 @@
+"""Runs the checks of a target in the target's interpreter: `membench targets check`.
+
+A check that hangs, or ends its process, is reported as broken; the others run in a new process. Whatever
+the target starts ends with the process, as in a round.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from memory.benchmarking.conformance.records import Outcome, Report, checked_digest, save_report
+from memory.benchmarking.conformance.suite import CHECKS
+from memory.benchmarking.run.executors import supervisor
+from memory.benchmarking.run.origins import target_info
+from memory.benchmarking.targets.interpreters import Interpreter, environments_in_use, interpreter_of
+
+CHECK_SECONDS = 120.0
+"""How long one check may take. Settling takes seconds in some systems, a server's start too."""
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """A line of the program: the name of the check that begins, or the outcome of one."""
+
+    began: str = ""
+    check: str = ""
+
+
+def check_target(
+    text: str,
+    on_outcome: Callable[[Outcome], None] = lambda outcome: None,
+    *,
+    seconds: float = CHECK_SECONDS,
+) -> Report:
+    """Run all checks of a target; store the report beside its environment, and return it.
+
+    Args:
+        text: as after `--target`.
+        on_outcome: called with each outcome as it comes.
+        seconds: how long one check may take.
+    """
+    interpreter = interpreter_of(text)
+    outcomes: dict[str, Outcome] = {}
+    scratch = Path(tempfile.mkdtemp(prefix="membench-check-"))
+    try:
+        with environments_in_use([text]):
+            while left := [name for name in CHECKS if name not in outcomes]:
+                for outcome in _run(text, interpreter, left, scratch, seconds):
+                    outcomes[outcome.check] = outcome
+                    on_outcome(outcome)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    info = target_info(text)
+    report = Report(
+        target=text,
+        digest=checked_digest(text, info),
+        lock=info.lock,
+        outcomes=[outcomes[name] for name in CHECKS],
+    )
+    save_report(text, report)
+    return report
+
+
+def _run(
+    text: str, interpreter: Interpreter, names: Sequence[str], scratch: Path, seconds: float
+) -> Iterator[Outcome]:
+    """Run checks in one process until all are done, or until one ends the process or hangs."""
+    current = names[0]
+    with (
+        tempfile.TemporaryFile() as log,
+        _program(text, interpreter, names, scratch, log.fileno()) as lines,
+    ):
+        for line in lines(seconds):
+            event = msgspec.json.decode(line, type=_Line)
+            if event.began:
+                current = event.began
+            else:
+                current = ""
+                yield msgspec.json.decode(line, type=Outcome)
+        if current:
+            log.seek(0)
+            last = log.read().decode(errors="replace").strip().rpartition("\n")[2][:300]
+    if current:
+        hung = lines.timed_out
+        came = f"no end within {seconds:g} s" if hung else f"the process ended: {last or 'without a word'}"
+        yield Outcome(
+            check=current,
+            promise=CHECKS[current].promise,
+            state="broken",
+            reason=came,
+            expected="an end of the check",
+            came=came,
+        )
+
+
+class _Lines:
+    """The lines that the program sends."""
+
+    def __init__(self, reader: int) -> None:
+        self._reader = reader
+        self.timed_out = False
+
+    def __call__(self, seconds: float) -> Iterator[bytes]:
+        """Yield lines until the program ends, or until none came for so many seconds."""
+        pending = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._reader, selectors.EVENT_READ)
+            deadline = time.monotonic() + seconds
+            while True:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    self.timed_out = True
+                    return
+                piece = os.read(self._reader, 65536)
+                if not piece:
+                    return
+                *lines, pending = (pending + piece).split(b"\n")
+                if lines:
+                    deadline = time.monotonic() + seconds
+                yield from lines
+
+
+@contextmanager
+def _program(
+    text: str, interpreter: Interpreter, names: Sequence[str], scratch: Path, log: int
+) -> Iterator[_Lines]:
+    """Start the program below a supervisor; in the end nothing that it started is left."""
+    paths = sys.path if interpreter.paths is None else interpreter.paths
+    reader, writer = os.pipe()
+    control, supervisor_end = socket.socketpair()
+    module = "memory.benchmarking.conformance.suite"
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-I", "-S", supervisor.__file__),
+            str(supervisor_end.fileno()),
+            str(writer),
+            *(interpreter.python, "-P", "-m", module, str(writer), text, str(scratch), *names),
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        env={
+            **os.environ,
+            "TMPDIR": str(scratch),
+            "TOKENIZERS_PARALLELISM": "false",
+            "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in paths),
+        },
+        pass_fds=[supervisor_end.fileno(), writer],
+        start_new_session=True,
+    )
+    supervisor_end.close()
+    os.close(writer)
+    try:
+        yield _Lines(reader)
+    finally:
+        control.close()
+        process.wait()
+        os.close(reader)
