@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from chromium import NO_BROWSER
+from system_not_installed import NOT_INSTALLED
 
 from memory import AgentMemorySystem, ManualClock, MemoryConfig
 
@@ -64,19 +66,24 @@ def memory(open_memory: Callable[..., AgentMemorySystem]) -> AgentMemorySystem:
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """List at the end the tests that did not run because there is no browser."""
-    reasons = {report.nodeid: report.longrepr for report in terminalreporter.getreports("skipped")}
-    missing = {
-        name: reason[2]
-        for name, reason in reasons.items()
-        if isinstance(reason, tuple) and NO_BROWSER in reason[2]
+    """List at the end the tests that did not run for lack of a browser or of a system under test."""
+    reasons = {
+        report.nodeid: report.longrepr[2].removeprefix("Skipped: ")
+        for report in terminalreporter.getreports("skipped")
+        if isinstance(report.longrepr, tuple)
     }
+    missing = {name: reason for name, reason in reasons.items() if NO_BROWSER in reason}
     if missing:
         terminalreporter.section("the browser tests were NOT run", yellow=True, bold=True)
         for name in missing:
             terminalreporter.write_line(name)
-        why = next(iter(missing.values())).removeprefix("Skipped: ")
+        why = next(iter(missing.values()))
         terminalreporter.write_line(
             f"{len(missing)} tests: {why}. Install Chromium or Chrome and run them again; "
             "as root on Debian `make test` installs it."
         )
+    systems = Counter(reason for reason in reasons.values() if reason.startswith(NOT_INSTALLED))
+    if systems:
+        terminalreporter.section("the tests of these systems were NOT run", yellow=True, bold=True)
+        for reason, tests in sorted(systems.items()):
+            terminalreporter.write_line(f"{tests} tests: {reason.removeprefix(NOT_INSTALLED)}")

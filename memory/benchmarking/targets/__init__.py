@@ -28,6 +28,7 @@ _BUILT_IN = {
     "agentmemory": "memory.benchmarking.targets.agentmemory:AgentMemoryTarget",
     "agentmemory-disk": "memory.benchmarking.targets.agentmemory:AgentMemoryDiskTarget",
     "sqlite-baseline": "memory.benchmarking.targets.sqlite_baseline:SQLiteBaselineTarget",
+    "chroma": "memory.benchmarking.targets.chroma:ChromaTarget",
 }
 
 

@@ -1,0 +1,9 @@
+"""Embedded vector stores as targets: they keep the promises of targets/base.py."""
+
+from __future__ import annotations
+
+from system_conformance import SystemConformance
+
+
+class TestChroma(SystemConformance):
+    name = "chroma"
