@@ -29,6 +29,7 @@ _BUILT_IN = {
     "agentmemory-disk": "memory.benchmarking.targets.agentmemory:AgentMemoryDiskTarget",
     "sqlite-baseline": "memory.benchmarking.targets.sqlite_baseline:SQLiteBaselineTarget",
     "chroma": "memory.benchmarking.targets.chroma:ChromaTarget",
+    "lancedb": "memory.benchmarking.targets.lance:LanceDBTarget",
 }
 
 

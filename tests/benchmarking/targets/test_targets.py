@@ -92,7 +92,7 @@ def test_the_error_names_the_classes_of_a_file(
     ("name", "message"),
     [
         ("agentmemry", "there is no target 'agentmemry': did you mean 'agentmemory'?"),
-        ("", "there is no target '': known: agentmemory, agentmemory-disk, chroma"),
+        ("", "there is no target '': known: agentmemory, agentmemory-disk, "),
         ("no.such.module:X", "target 'no.such.module:X' can't be loaded: ModuleNotFoundError"),
         (":X", "target ':X' can't be loaded: ValueError: Empty module name"),
         ("os:", "target 'os:' can't be loaded: AttributeError"),

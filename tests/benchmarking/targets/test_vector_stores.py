@@ -7,3 +7,7 @@ from system_conformance import SystemConformance
 
 class TestChroma(SystemConformance):
     name = "chroma"
+
+
+class TestLanceDB(SystemConformance):
+    name = "lancedb"
