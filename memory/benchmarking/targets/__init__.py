@@ -30,6 +30,8 @@ _BUILT_IN = {
     "sqlite-baseline": "memory.benchmarking.targets.sqlite_baseline:SQLiteBaselineTarget",
     "chroma": "memory.benchmarking.targets.chroma:ChromaTarget",
     "lancedb": "memory.benchmarking.targets.lance:LanceDBTarget",
+    "qdrant": "memory.benchmarking.targets.qdrant:QdrantTarget",
+    "qdrant-edge": "memory.benchmarking.targets.qdrant_edge:QdrantEdgeTarget",
 }
 
 

@@ -11,3 +11,11 @@ class TestChroma(SystemConformance):
 
 class TestLanceDB(SystemConformance):
     name = "lancedb"
+
+
+class TestQdrant(SystemConformance):
+    name = "qdrant"
+
+
+class TestQdrantEdge(SystemConformance):
+    name = "qdrant-edge"
