@@ -1,7 +1,7 @@
 """Qdrant Edge: Qdrant's Rust engine in the process, one shard for all agents.
 
 An agent's memories are selected by a payload filter. As Qdrant's documents recommend for many tenants, the
-agent has a keyword index with `is_tenant`, and there is one HNSW graph an agent (`payload_m`), no common one.
+agent has a keyword index with `is_tenant`, and each agent has its own HNSW graph (`payload_m`).
 `optimize` builds the graphs once a segment is larger than the engine's threshold; before, it is scanned.
 """
 
