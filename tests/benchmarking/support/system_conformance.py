@@ -24,7 +24,7 @@ from memory.benchmarking.targets import load_target
 from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads import agent_states
 
-NAMES = ["ann", "Ann", "ann ", "two words", "o'neil", 'a "name"', "größe 日本 🎈", "a/b\\c", "%_*", "1"]
+NAMES = ["ann", "Ann", "ann ", "two words", "o'neil", 'a "name"', "größe 日本 🎈", "a/b\\c", "%_*", "a\nb"]
 """Agents that a careless filter, file name or key would mix up."""
 
 

@@ -13,9 +13,21 @@ class TestLanceDB(SystemConformance):
     name = "lancedb"
 
 
+class TestMilvusLite(SystemConformance):
+    name = "milvus-lite"
+
+
 class TestQdrant(SystemConformance):
     name = "qdrant"
 
 
 class TestQdrantEdge(SystemConformance):
     name = "qdrant-edge"
+
+
+class TestUSearch(SystemConformance):
+    name = "usearch"
+
+
+class TestFaiss(SystemConformance):
+    name = "faiss"
