@@ -35,6 +35,7 @@ _BUILT_IN = {
     "faiss": "memory.benchmarking.targets.faiss:FaissTarget",
     "qdrant": "memory.benchmarking.targets.qdrant:QdrantTarget",
     "qdrant-edge": "memory.benchmarking.targets.qdrant_edge:QdrantEdgeTarget",
+    "sqlite-vec": "memory.benchmarking.targets.sqlite_vec:SQLiteVecTarget",
 }
 
 

@@ -25,6 +25,10 @@ class TestQdrantEdge(SystemConformance):
     name = "qdrant-edge"
 
 
+class TestSQLiteVec(SystemConformance):
+    name = "sqlite-vec"
+
+
 class TestUSearch(SystemConformance):
     name = "usearch"
 
