@@ -36,6 +36,7 @@ _BUILT_IN = {
     "qdrant": "memory.benchmarking.targets.qdrant:QdrantTarget",
     "qdrant-edge": "memory.benchmarking.targets.qdrant_edge:QdrantEdgeTarget",
     "sqlite-vec": "memory.benchmarking.targets.sqlite_vec:SQLiteVecTarget",
+    "txtai": "memory.benchmarking.targets.txtai:TxtaiTarget",
 }
 
 

@@ -35,3 +35,7 @@ class TestUSearch(SystemConformance):
 
 class TestFaiss(SystemConformance):
     name = "faiss"
+
+
+class TestTxtai(SystemConformance):
+    name = "txtai"
