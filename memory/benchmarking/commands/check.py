@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from memory.benchmarking.commands import options
 from memory.benchmarking.errors import (
+    EXIT_BROKEN,
     EXIT_FAILED,
     EXIT_FINE,
     EXIT_INTERRUPTED,
-    EXIT_REGRESSED,
     UnknownName,
     nearest,
 )
@@ -92,7 +92,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if not finished.succeeded:
         return EXIT_FAILED
     broken = any(one["status"] == "broken" for found in outcomes.values() for one in found)
-    return EXIT_REGRESSED if broken else EXIT_FINE
+    return EXIT_BROKEN if broken else EXIT_FINE
 
 
 def _benchmarks_with(checks: list[str]) -> list[str]:

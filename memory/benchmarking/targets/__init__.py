@@ -29,6 +29,15 @@ _BUILT_IN = {
     "agentmemory": "memory.benchmarking.targets.agentmemory:AgentMemoryTarget",
     "agentmemory-disk": "memory.benchmarking.targets.agentmemory:AgentMemoryDiskTarget",
     "sqlite-baseline": "memory.benchmarking.targets.sqlite_baseline:SQLiteBaselineTarget",
+    "chroma": "memory.benchmarking.targets.chroma:ChromaTarget",
+    "lancedb": "memory.benchmarking.targets.lance:LanceDBTarget",
+    "milvus-lite": "memory.benchmarking.targets.milvus_lite:MilvusLiteTarget",
+    "usearch": "memory.benchmarking.targets.usearch:USearchTarget",
+    "faiss": "memory.benchmarking.targets.faiss:FaissTarget",
+    "qdrant": "memory.benchmarking.targets.qdrant:QdrantTarget",
+    "qdrant-edge": "memory.benchmarking.targets.qdrant_edge:QdrantEdgeTarget",
+    "sqlite-vec": "memory.benchmarking.targets.sqlite_vec:SQLiteVecTarget",
+    "txtai": "memory.benchmarking.targets.txtai:TxtaiTarget",
 }
 
 
