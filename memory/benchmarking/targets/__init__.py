@@ -28,6 +28,9 @@ _BUILT_IN = {
     "agentmemory": "memory.benchmarking.targets.agentmemory:AgentMemoryTarget",
     "agentmemory-disk": "memory.benchmarking.targets.agentmemory:AgentMemoryDiskTarget",
     "sqlite-baseline": "memory.benchmarking.targets.sqlite_baseline:SQLiteBaselineTarget",
+    "langgraph-memory": "memory.benchmarking.targets.langgraph_store:LangGraphMemoryTarget",
+    "langgraph-sqlite": "memory.benchmarking.targets.langgraph_sqlite:LangGraphSQLiteTarget",
+    "langgraph-postgres": "memory.benchmarking.targets.langgraph_postgres:LangGraphPostgresTarget",
 }
 
 
