@@ -31,6 +31,7 @@ _BUILT_IN = {
     "langgraph-memory": "memory.benchmarking.targets.langgraph_store:LangGraphMemoryTarget",
     "langgraph-sqlite": "memory.benchmarking.targets.langgraph_sqlite:LangGraphSQLiteTarget",
     "langgraph-postgres": "memory.benchmarking.targets.langgraph_postgres:LangGraphPostgresTarget",
+    "mem0": "memory.benchmarking.targets.mem0:Mem0Target",
 }
 
 
