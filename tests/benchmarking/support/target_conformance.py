@@ -15,7 +15,7 @@ import pytest
 from membench import PATIENCE, surroundings
 
 from memory.benchmarking.errors import NotSupported
-from memory.benchmarking.targets import load_target
+from memory.benchmarking.targets import load_target, make_target
 from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads import agent_states
 
@@ -42,7 +42,7 @@ class TargetConformance:
 
         def open_one(folder: str = "store") -> Target:
             (tmp_path / folder).mkdir(exist_ok=True)
-            target = load_target(self.name)()
+            target = make_target(self.name)
             target.open(tmp_path / folder)
             opened.append(target)
             return target
@@ -203,9 +203,9 @@ class TargetConformance:
         program = """
         import json, os, sys
         from pathlib import Path
-        from memory.benchmarking.targets import load_target
+        from memory.benchmarking.targets import make_target
         from memory.benchmarking.targets.base import Item
-        target = load_target(sys.argv[1])()
+        target = make_target(sys.argv[1])
         target.open(Path(sys.argv[2]))
         ids = target.add([Item("ann", "in a batch"), Item("ann", {"a": 1})])
         ids.append(target.add_one(Item("ann", "alone")))

