@@ -133,6 +133,13 @@ def _found_by_search(target: Target, agent: str, id_: str, content: Any) -> Any:
     return next((hit.content for hit in hits if hit.id == id_), None)
 
 
+def _delete_store(target: str, folder: Path) -> None:
+    try:
+        make_target(target).discard(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 class Bench:
     """The environment of one round. `Bench()` is enough to call a benchmark by hand.
 
@@ -228,7 +235,10 @@ class Bench:
         with self.folder() as folder:
             if sample and self.capabilities.persistence:
                 shutil.copytree(self._settled_on(sample), folder, dirs_exist_ok=True)
-            yield folder
+            try:
+                yield folder
+            finally:
+                make_target(self.target_name).discard(folder)
 
     def _settled_on(self, sample: Sequence[Item]) -> Path:
         """Return the folder of a settled store; callers copy it, because settling takes seconds."""
@@ -236,7 +246,7 @@ class Bench:
             if settled is sample:
                 return folder
         folder = Path(tempfile.mkdtemp(prefix="membench-settled-", dir=self._scratch))
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        weakref.finalize(self, _delete_store, self.target_name, folder)
         with self.open_target(folder) as target:
             target.settle(sample)
         self._settled.append((sample, folder))

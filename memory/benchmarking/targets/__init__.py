@@ -38,6 +38,15 @@ _BUILT_IN = {
     "qdrant-edge": "memory.benchmarking.targets.qdrant_edge:QdrantEdgeTarget",
     "sqlite-vec": "memory.benchmarking.targets.sqlite_vec:SQLiteVecTarget",
     "txtai": "memory.benchmarking.targets.txtai:TxtaiTarget",
+    "langgraph-memory": "memory.benchmarking.targets.langgraph_store:LangGraphMemoryTarget",
+    "langgraph-sqlite": "memory.benchmarking.targets.langgraph_sqlite:LangGraphSQLiteTarget",
+    "langgraph-postgres": "memory.benchmarking.targets.langgraph_postgres:LangGraphPostgresTarget",
+    "mem0": "memory.benchmarking.targets.mem0:Mem0Target",
+    "pgvector": "memory.benchmarking.targets.pgvector:PgvectorTarget",
+    "pgvector-exact": "memory.benchmarking.targets.pgvector:PgvectorExactTarget",
+    "mcp-memory": "memory.benchmarking.targets.mcp_memory:McpMemoryTarget",
+    "mcp": "memory.benchmarking.targets.generic_mcp:McpTarget",
+    "http": "memory.benchmarking.targets.generic_http:HttpTarget",
 }
 
 
@@ -73,7 +82,7 @@ def load_target(text: str) -> type[Target]:
     kind = _load(spelling.name)
     if spelling.address and not kind.address_form:
         raise InvalidBenchmarkConfig(f"--target {text}: {spelling.name} takes no address")
-    return kind
+    return kind.for_address(spelling.address)
 
 
 def _load(name: str) -> type[Target]:

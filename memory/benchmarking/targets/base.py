@@ -256,6 +256,11 @@ class Target(ABC):
     address_form: ClassVar[str] = ""
     """What `--target NAME=ADDRESS` takes, such as "postgresql://…"; empty for a target without address."""
 
+    @classmethod
+    def for_address(cls, address: str) -> type[Target]:
+        """Return the class for an address; override it if name or capabilities depend on the address."""
+        return cls
+
     address: str = ""
     """What stood behind `=` in `--target NAME=ADDRESS`; set before `open`. Results record it."""
     _embedder: ContentEmbedder | None = None
@@ -355,6 +360,20 @@ class Target(ABC):
         does to its files by itself sooner or later: compaction, compression, giving back free space.
         """
         return
+
+    def discard(self, folder: Path) -> None:
+        """Delete what a closed store keeps outside of its folder, such as a schema on a server.
+
+        Called before the folder is deleted.
+        """
+        return
+
+    def transport_ms(self) -> float | None:
+        """Return the milliseconds of one empty round trip to an open store; None without a transport.
+
+        For systems behind a protocol, such as HTTP: part of every figure, but not the system's own time.
+        """
+        return None
 
     # -- optional, declared in `capabilities` -------------------------------------------------
 
