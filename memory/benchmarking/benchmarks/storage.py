@@ -153,7 +153,7 @@ def _write(
 
 @declare(
     headline="texts/stm/single/p50_ms|texts/*/single/p50_ms|*/single/p50_ms",
-    reports=TIMED,
+    reports=(*TIMED, "transport_ms"),
     profiles={
         "quick": {"num_samples": 200, "batch_sizes": [10], "settle_memories": 0},
         "standard": {"num_samples": 500},
@@ -182,7 +182,8 @@ def benchmark_read_latency(
 
     Read it as the time that an agent waits for a memory whose id it has. `single` is one memory, `batch_50`
     is one call for fifty. Ids are drawn at random from `num_samples` memories. States are those of
-    complexity 1.
+    complexity 1. For a system behind a protocol, `transport_ms` is the time of an empty round trip. It is
+    part of every read.
 
     Args:
         num_samples: how many memories are stored; at least as many reads are timed
@@ -224,6 +225,9 @@ def _read(
                     work=size,
                     label=f"{place}, batches of {size}",
                 )
+            transport = target.transport_ms()
+            if transport is not None:
+                found[place]["transport_ms"] = transport
     return found
 
 

@@ -44,6 +44,7 @@ _BUILT_IN = {
     "mem0": "memory.benchmarking.targets.mem0:Mem0Target",
     "pgvector": "memory.benchmarking.targets.pgvector:PgvectorTarget",
     "pgvector-exact": "memory.benchmarking.targets.pgvector:PgvectorExactTarget",
+    "hindsight": "memory.benchmarking.targets.hindsight:HindsightTarget",
     "mcp-memory": "memory.benchmarking.targets.mcp_memory:McpMemoryTarget",
     "mcp": "memory.benchmarking.targets.generic_mcp:McpTarget",
     "http": "memory.benchmarking.targets.generic_http:HttpTarget",

@@ -9,9 +9,10 @@ from typing import Any
 def to_text(content: Any) -> str:
     """Return a text as it is and a state as JSON, so that `from_text` returns the same content.
 
-    A text that is valid JSON itself, such as "12", is quoted: it must come back as a text.
+    A text that is valid JSON itself, such as "12", is quoted: it must come back as a text. So is one with
+    a NUL, which PostgreSQL does not store.
     """
-    if isinstance(content, str) and not _is_json(content):
+    if isinstance(content, str) and "\0" not in content and not _is_json(content):
         return content
     return json.dumps(content, ensure_ascii=False)
 

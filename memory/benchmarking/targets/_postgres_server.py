@@ -73,6 +73,11 @@ class PostgresServer:
         """The connection string, for this process only."""
         return f"host={self._socket_folder()} user=postgres dbname=postgres"
 
+    @property
+    def url(self) -> str:
+        """The same as a URL."""
+        return f"postgresql://postgres@/postgres?host={self._socket_folder()}"
+
     def close(self) -> None:
         """Give up the hold; if it was the last one, return when the server has stopped."""
         os.close(self._hold)

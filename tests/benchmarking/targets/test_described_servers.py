@@ -275,12 +275,13 @@ def test_a_description_is_needed(tmp_path: Path) -> None:
         make_target("http").open(tmp_path)
 
 
-def test_a_described_server_is_measured_and_its_memories_are_read_back(
+def test_a_described_server_is_measured_and_its_transport_apart(
     mcp_description: Path, tmp_path: Path
 ) -> None:
     done = membench(
-        "run", "--profile", "quick", "--benchmark", "storage.write_throughput",
-        "--target", f"mcp={mcp_description}", "--rounds", "1", cwd=tmp_path,
+        "run", "--profile", "quick", "--benchmark", "storage.read_latency",
+        "--target", f"mcp={mcp_description}", cwd=tmp_path,
     )  # fmt: skip
     assert done.code == 0, done.err
-    assert "write_throughput" in done.out
+    (result,) = (tmp_path / "benchmark_results").rglob("read_latency*.json")
+    assert '"transport_ms"' in result.read_text()
