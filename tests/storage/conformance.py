@@ -418,6 +418,19 @@ class StoreConformance(_Base):
         assert list(store.features("ann", 1, 2**39)) == []
         assert store.counts() == tiers()
 
+    def test_erasing_changes_no_row_that_is_left(self, store: MemoryStore) -> None:
+        stored = add(store, [row(str(number), tier=tier) for number, tier in enumerate(Tier)])
+        store.add_read_counts({"ann": {stored[1].seq: 3}})
+        store.delete("ann", ["0"])
+        state = store.state("ann")
+        store.erase_in_maintenance(in_background=True)
+        store.erase(1.0)
+        store.erase_in_maintenance()
+        store.erase(1.0)
+        assert everything(store) == stored[1:]
+        assert store.state("ann") == state
+        assert store.importance_inputs("ann", Tier.IM)[0][3] == 3
+
     def test_deleting_an_agent_changes_no_other_agent(self, store: MemoryStore) -> None:
         rows = [row(f"{tier.label}", agent, tier=tier) for tier in Tier for agent in ("ann", "anna", "bob")]
         stored = add(store, rows)
@@ -1089,6 +1102,8 @@ class StoreConformance(_Base):
             lambda: store.codecs(),
             lambda: store.save_codec("purpose", b"data"),
             lambda: store.setting("name", "value"),
+            lambda: store.erase(1.0),
+            lambda: store.erase_in_maintenance(),
         ):
             with pytest.raises(StoreClosed):
                 call()
