@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart test test-lowest install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate view-speed peers screenshots interrupts
+.PHONY: bench quickstart test test-lowest install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate view-speed peers targets screenshots interrupts
 
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
@@ -86,6 +86,10 @@ quality-gate: $(INSTALLED)
 peers: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet -e '.[peers]'
 	$(BIN)/python scripts/peers.py
+
+# Installs every target in an environment of its own and checks what it promises. Needs the network; minutes.
+targets: $(INSTALLED)
+	$(BIN)/python scripts/targets.py
 
 # Writes docs/images from a new run (about three minutes).
 screenshots: $(INSTALLED)
