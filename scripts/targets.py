@@ -2,8 +2,8 @@
 
     python scripts/targets.py [TARGET...]
 
-Prints a line for each target: seconds to install, size on disk, and what the check found. The exit code is 1
-if one can't be installed, 2 if one breaks a promise.
+Prints a line for each target: seconds to install, size on disk, and what the check found. The exit code is
+1 if one can't be installed, 2 if one breaks a promise.
 """
 
 from __future__ import annotations
