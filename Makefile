@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart test test-lowest install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate view-speed peers screenshots interrupts erasure flips forks
+.PHONY: bench quickstart test test-lowest install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate view-speed peers screenshots interrupts erasure flips forks targets promises
 
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
@@ -87,6 +87,11 @@ flips: $(INSTALLED)
 forks: $(INSTALLED)
 	$(BIN)/python scripts/forks.py
 
+# What every target promises, tried (docs/promises.md): the faulty targets of the tests, then our memory with 300 kills.
+promises: $(INSTALLED)
+	$(BIN)/python scripts/faults.py
+	$(BIN)/membench check --profile full --timeout 7200
+
 # Retrieval quality on LoCoMo and SciFact (docs/performance.md).
 quality: $(INSTALLED)
 	$(BIN)/python scripts/quality.py
@@ -99,6 +104,10 @@ quality-gate: $(INSTALLED)
 peers: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet -e '.[peers]'
 	$(BIN)/python scripts/peers.py
+
+# Installs every target in an environment of its own and checks what it promises. Needs the network; minutes.
+targets: $(INSTALLED)
+	$(BIN)/python scripts/targets.py
 
 # Writes docs/images from a new run (about three minutes).
 screenshots: $(INSTALLED)
