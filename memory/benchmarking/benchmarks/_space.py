@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from memory.benchmarking.bench import Bench, not_available
 from memory.benchmarking.model.paths import NotAvailable
-from memory.benchmarking.text.display import figure_text
 
 RAM_RESOLUTION = 3_000_000
 """Growth of resident memory, in bytes, that is not resolved. Without new memories two readings differ by
@@ -29,6 +28,6 @@ def ram_growth(bench: Bench, grown: int, count: int) -> float | NotAvailable:
     if grown >= RAM_RESOLUTION:
         return grown / count
     return not_available(
-        f"< {figure_text(RAM_RESOLUTION / count, 'B')}: the processes of {bench.system} grew by less than "
-        f"{figure_text(RAM_RESOLUTION, 'B')} with {count:,} memories, which is not resolved"
+        f"< {RAM_RESOLUTION / count:,.0f} B: the processes of {bench.system} grew by less than "
+        f"{RAM_RESOLUTION / 1e6:g} MB with {count:,} memories, which is not resolved"
     )

@@ -81,7 +81,7 @@ def test_no_benchmark_fails_on_a_target_that_lacks_something(benchmark: str, tar
         ("retrieval.vector_search_latency", "WithoutVectors", "", "can't be searched by a vector"),
         ("retrieval.search_accuracy", "WithoutVectors", "threshold_0.7", "its scores are no similarities"),
         ("retrieval.search_accuracy", "WithoutVectors", "recall_against_exact", "searches by words"),
-        ("storage.memory_efficiency", "WithoutUpdate", "texts/store/ram_bytes_per_memory", "< 150 KB:"),
+        ("storage.memory_efficiency", "WithoutUpdate", "texts/store/ram_bytes_per_memory", "< 150,000 B:"),
     ],
 )  # fmt: skip
 def test_the_reason_says_what_is_missing(benchmark: str, target: str, path: str, reason: str) -> None:
