@@ -20,8 +20,10 @@ from memory.embedding.tokens import Piece, pieces_of, words_of_tokens
 _FEW_TEXTS = 8
 """The most short texts that are embedded with one `take`: more do not fit the CPU's cache."""
 _FEW_PIECES = 48  # The most pieces of a short text, for which counting repeated tokens is too slow
+_FIRST_SIZE = 4096  # Token vectors in the first table of float32, 1 KB each
 
 _load_lock = fork_safe_lock()
+_loaded: NDArray[np.float16] | None = None
 
 
 class WordLlamaEmbedder:
@@ -90,40 +92,55 @@ def _sum_of(pieces: Sequence[Piece]) -> FloatMatrix:
 
 def _vectors_of(tokens: list[int]) -> FloatMatrix:
     """Return the vectors of tokens as float32, because NumPy is slow with float16."""
-    wide = _wide or _load()
-    if not wide.tokens.issuperset(tokens):
-        wide.add(tokens)
-    return wide.vectors.take(tokens, axis=0)
+    wide = _wide
+    try:
+        rows = [wide.places[token] for token in tokens]
+    except KeyError:
+        wide = _widen(tokens)
+        rows = [wide.places[token] for token in tokens]
+    return wide.vectors.take(rows, axis=0)
 
 
 class _WideVectors:
-    """The token vectors as float32. Converting them each time is half the cost of embedding.
+    """The vectors of all tokens that were used, as float32. Converting them each time is half the cost.
 
-    A vector is converted when its token is first used: 1 KB of RAM each, and 0.05 s for all. Each vector is
-    written before its token is added to `tokens`. So readers need no lock.
+    Vectors are only added, and each vector is written before its entry in `places`. So readers need no
+    lock. They are stored in the order of their first use, not by their numbers: the texts of an agent use
+    a fifth of the tokens, but these are on most pages of a table by numbers.
     """
 
-    def __init__(self, narrow: NDArray[np.float16]) -> None:
-        self._narrow = narrow
-        self.vectors: FloatMatrix = np.empty(narrow.shape, np.float32)
-        self.tokens: set[int] = set()
-
-    def add(self, tokens: Sequence[int]) -> None:
-        missing = list(set(tokens) - self.tokens)
-        self.vectors[missing] = self._narrow[missing]
-        self.tokens.update(missing)
+    def __init__(self, size: int, places: dict[int, int]) -> None:
+        self.places = places
+        self.vectors: FloatMatrix = np.empty((size, WordLlamaEmbedder.dimensions), np.float32)
 
 
-_wide: _WideVectors | None = None
+_wide = _WideVectors(0, {})
 
 
-def _load() -> _WideVectors:
+def _widen(tokens: Sequence[int]) -> _WideVectors:
+    """Return the table with these tokens added. If it is full, a larger one replaces it."""
     global _wide
-    if _wide is None:
+    narrow = _load()
+    with _load_lock:
+        missing = [token for token in dict.fromkeys(tokens) if token not in _wide.places]
+        first = len(_wide.places)
+        needed = first + len(missing)
+        if needed > len(_wide.vectors):
+            larger = _WideVectors(min(max(2 * needed, _FIRST_SIZE), len(narrow)), dict(_wide.places))
+            larger.vectors[:first] = _wide.vectors[:first]
+            _wide = larger
+        _wide.vectors[first:needed] = narrow[missing]
+        _wide.places.update({token: first + number for number, token in enumerate(missing)})
+        return _wide
+
+
+def _load() -> NDArray[np.float16]:
+    global _loaded
+    if _loaded is None:
         with _load_lock:
-            if _wide is None:
-                _wide = _WideVectors(read_vectors())
-    return _wide
+            if _loaded is None:
+                _loaded = read_vectors()
+    return _loaded
 
 
 def _token_counts(pieces: Sequence[Piece]) -> Counter[int]:
