@@ -24,6 +24,7 @@ from memory.embedding import (
     count_tokens,
     render,
     tokens,
+    wordllama,
 )
 from memory.embedding.byte_pairs import MARK
 from memory.embedding.files import read_vectors
@@ -192,6 +193,17 @@ def test_a_full_word_cache_changes_no_vector(
         for _ in range(2):
             assert_expected_vectors(words, texts)
             assert len(tokens._pieces) <= 10
+
+
+def test_the_table_of_used_tokens_grows_and_keeps_every_vector(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wordllama, "_FIRST_SIZE", 4)
+    monkeypatch.setattr(wordllama, "_wide", wordllama._WideVectors(0, {}))
+    numbers = np.random.default_rng(1).permutation(len(TOKEN_VECTORS)).tolist()
+    for end in (1, 3, 5, 6, 40, 1_000, 1_001, len(numbers)):
+        found = wordllama._vectors_of(numbers[:end])
+        assert np.array_equal(found, TOKEN_VECTORS[numbers[:end]].astype(np.float32))
+        assert end <= len(wordllama._wide.vectors) <= len(numbers)
+    assert len(wordllama._wide.places) == len(numbers)
 
 
 def test_an_empty_text_is_the_zero_vector(words: WordLlamaEmbedder) -> None:
