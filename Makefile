@@ -24,7 +24,7 @@ test-lowest: $(INSTALLED)
 	$(PYTHON) -m venv --clear $(LOWEST)
 	$(BIN)/python scripts/lowest.py > $(LOWEST)/lowest.txt
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: -c $(LOWEST)/lowest.txt \
-	  -e '.[agents]' pytest pytest-timeout pytest-xdist hypothesis
+	  -e '.[agents]' pytest pytest-timeout pytest-xdist hypothesis tokenizers
 	$(LOWEST)/bin/python -m pytest -n 2 -p no:cacheprovider $(LOWEST_TESTS)
 
 # The same tests with code coverage. A third slower, so not part of `test`.
@@ -118,7 +118,7 @@ screenshots: $(INSTALLED)
 install-locked:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock
-	$(BIN)/python -m pip install --quiet --no-deps -e .
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $(INSTALLED)
 
 # Tools that work on the packages, apart from the packages themselves.
@@ -147,7 +147,7 @@ sbom: $(TOOLS)/.installed
 clean:
 	rm -rf $(VENV) $(LOWEST) $(TOOLS) .venv-sbom build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 
-$(INSTALLED): pyproject.toml
+$(INSTALLED): pyproject.toml hatch_build.py
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 13) else \
 	  "Python 3.11 to 3.13 is needed, $(PYTHON) is %d.%d: make PYTHON=python3.12 ..." % v)'
 	$(PYTHON) -m venv $(VENV)

@@ -1,34 +1,24 @@
-"""Split texts into tokens with WordLlama's tokenizer, with a cache of words.
+"""Split texts into tokens with the vocabulary of WordLlama, with a cache of words.
 
-The tokenizer marks the start of a word, and only the first character of a token can be that mark. So the
-tokens of a text are the tokens of its words, one after the other. Looking up a word's tokens in a cache
-takes a hundredth of the time of tokenizing the word. Texts with repeated spaces or with special tokens are
-exceptions: they are tokenized as a whole.
+The tokens of a text are the tokens of its words, one after the other (`byte_pairs`). Looking up a word's
+tokens in a cache takes a hundredth of the time of tokenizing the word. Texts with repeated spaces or with
+special tokens are one piece: the words of these texts can't be found by splitting at spaces.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
-from functools import lru_cache
-from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from memory._base.locks import fork_safe_lock
-from memory.errors import AgentMemoryError
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
-_TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
+from memory.embedding.byte_pairs import MARK, SPECIAL, BytePairs, split_words
+from memory.embedding.files import read_vocabulary
 
 MAX_CHARACTERS = 20_000
 """The most characters of a text that are embedded. More would hardly change the mean of the tokens."""
 
-_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
-_SPECIAL = (_MARK, "<unk>", "<s>", "</s>")
+_NOT_SPLIT_AT_SPACES = (MARK, *SPECIAL)
 _CACHED_PIECES = 50_000  # Pieces in each cache: about 15 MB, more than the vocabulary of most agents
 _LONGEST_CACHED = 40  # Characters of the longest piece that is cached: longer ones are rarely repeated
 _WORD = re.compile(r"[^\W_]+")
@@ -42,7 +32,7 @@ class Piece(NamedTuple):
 
 
 _load_lock = fork_safe_lock()
-_tokenizer: Tokenizer | None = None
+_byte_pairs: BytePairs | None = None
 _pieces: dict[str, Piece] = {}
 """Pieces by text. A full cache is replaced by an empty one, never cleared, so that readers need no lock."""
 _counts: dict[str, int] = {}
@@ -62,8 +52,8 @@ def pieces_of(text: str) -> list[Piece]:
         pass
     if not text:
         return []
-    if "" in parts or any(map(text.__contains__, _SPECIAL)):
-        return [_tokenize(text)]
+    if "" in parts or any(map(text.__contains__, _NOT_SPLIT_AT_SPACES)):
+        return [_one_piece(text)]
     new = _tokenize_and_cache({part for part in parts if part not in cached})
     return [cached.get(part) or new[part] for part in parts]
 
@@ -91,42 +81,42 @@ def words_of_tokens(piece: Piece) -> list[str | None]:
     return words
 
 
-def _tokenize_and_cache(parts: Iterable[str]) -> dict[str, Piece]:
+def _one_piece(text: str) -> Piece:
+    cached, words = _pieces, split_words(text)
+    new = _tokenize_and_cache({word for word in words if word not in cached})
+    return Piece(text, [token for word in words for token in (cached.get(word) or new[word]).tokens])
+
+
+def _tokenize_and_cache(words: Iterable[str]) -> dict[str, Piece]:
     global _pieces, _counts
-    new = {part: _tokenize(part) for part in parts}
-    short = {part: piece for part, piece in new.items() if len(part) <= _LONGEST_CACHED}
+    encode = _load().encode_word
+    new = {word: Piece(word, encode(word)) for word in words}
+    # "" and special tokens stay out: between two spaces, they have other tokens than alone.
+    cacheable = [word for word in new if 0 < len(word) <= _LONGEST_CACHED and word not in SPECIAL]
+    short = {word: new[word] for word in cacheable}
     if len(short) <= _CACHED_PIECES:
         if len(_pieces) + len(short) > _CACHED_PIECES:
             _pieces, _counts = {}, {}
         _pieces.update(short)
-        _counts.update({part: len(piece.tokens) for part, piece in short.items()})
+        _counts.update({word: len(piece.tokens) for word, piece in short.items()})
     return new
 
 
-def _tokenize(text: str) -> Piece:
-    return Piece(text, _load().encode(text, add_special_tokens=False).ids)
-
-
 def _find_words(piece: Piece) -> list[str | None]:
-    text = piece.text
+    text, byte_pairs = piece.text, _load()
     if text.isalnum():  # the usual case: the whole piece is one word
-        mark = _mark_token()
-        return [None if token == mark else text for token in piece.tokens]
-    encoding = _load().encode(text, add_special_tokens=False)
-    spans = [(*match.span(), match.group()) for match in _WORD.finditer(text)]
+        return [None if token == byte_pairs.mark else text for token in piece.tokens]
+    words_in_text = [(*match.span(), match.group()) for match in _WORD.finditer(text)]
     words: list[str | None] = []
     current = 0
-    for token, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
-        while current < len(spans) and spans[current][1] <= start:
+    for token, (start, end) in zip(piece.tokens, byte_pairs.spans(text, piece.tokens), strict=True):
+        while current < len(words_in_text) and words_in_text[current][1] <= start:
             current += 1
-        inside = current < len(spans) and spans[current][0] < end and token != _MARK
-        words.append(spans[current][2] if inside else None)
+        inside = (
+            current < len(words_in_text) and words_in_text[current][0] < end and token != byte_pairs.mark
+        )
+        words.append(words_in_text[current][2] if inside else None)
     return words
-
-
-@lru_cache(maxsize=1)
-def _mark_token() -> int | None:
-    return _load().token_to_id(_MARK)
 
 
 def _clean(text: str) -> str:
@@ -135,32 +125,10 @@ def _clean(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _load() -> Tokenizer:
-    global _tokenizer
-    if _tokenizer is None:
+def _load() -> BytePairs:
+    global _byte_pairs
+    if _byte_pairs is None:
         with _load_lock:
-            if _tokenizer is None:
-                _tokenizer = _read_tokenizer()
-    return _tokenizer
-
-
-def _read_tokenizer() -> Tokenizer:
-    # Without this setting the tokenizer starts threads, which do not exist in a forked child.
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_file(str(wheel_folder() / _TOKENIZER))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
-
-
-def wheel_folder() -> Path:
-    """Return the folder of the installed wordllama package."""
-    spec = find_spec("wordllama")  # finds the folder without importing the package
-    if spec is None or spec.origin is None:
-        raise AgentMemoryError(
-            "the files of the default embedder are missing: run `pip install wordllama`, "
-            "or pass your own embedder to AgentMemorySystem"
-        )
-    return Path(spec.origin).parent
+            if _byte_pairs is None:
+                _byte_pairs = BytePairs(read_vocabulary())
+    return _byte_pairs

@@ -1,27 +1,26 @@
-"""The default embedder: WordLlama's static token vectors (256 dimensions), read from its wheel.
+"""The default embedder: WordLlama's static token vectors (256 dimensions).
 
-Weights and tokenizer are files in the wheel. They are read directly, because the package's own loader
-tries the network and its import takes a second. The vector of a text is the mean of its tokens' vectors.
+The vector of a text is the mean of its tokens' vectors. The package wordllama is not used: its import takes
+a second, and its loader tries the network.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memory._base.locks import fork_safe_lock
 from memory._base.unit_vectors import FloatMatrix, unit, unit_rows
-from memory.embedding.tokens import Piece, pieces_of, wheel_folder, words_of_tokens
+from memory.embedding.files import read_vectors
+from memory.embedding.tokens import Piece, pieces_of, words_of_tokens
 
-_WEIGHTS = "weights/l2_supercat_256.safetensors"
 _FEW_TEXTS = 8
 """The most short texts that are embedded with one `take`: more do not fit the CPU's cache."""
 _FEW_PIECES = 48  # The most pieces of a short text, for which counting repeated tokens is too slow
-_WIDE_TOKENS = 4096  # Token vectors that are cached as float32, 1 KB each: most words of everyday English
+_FIRST_SIZE = 4096  # Token vectors in the first table of float32, 1 KB each
 
 _load_lock = fork_safe_lock()
 _loaded: NDArray[np.float16] | None = None
@@ -97,41 +96,51 @@ def _vectors_of(tokens: list[int]) -> FloatMatrix:
     try:
         rows = [wide.places[token] for token in tokens]
     except KeyError:
-        if len(tokens) > _WIDE_TOKENS // 4:
-            return _load().take(np.array(tokens, np.int64), axis=0).astype(np.float32)
         wide = _widen(tokens)
         rows = [wide.places[token] for token in tokens]
     return wide.vectors.take(rows, axis=0)
 
 
 class _WideVectors:
-    """A cache of token vectors as float32. Converting them each time is half the cost of embedding.
+    """The vectors of all tokens that were used, as float32. Converting them each time is half the cost.
 
     Vectors are only added, and each vector is written before its entry in `places`. So readers need no
-    lock.
+    lock. They are stored in the order of their first use, not by their numbers: the texts of an agent use
+    a fifth of the tokens, but these are on most pages of a table by numbers.
     """
 
-    def __init__(self) -> None:
-        self.places: dict[int, int] = {}
-        self.vectors: FloatMatrix = np.empty((_WIDE_TOKENS, WordLlamaEmbedder.dimensions), np.float32)
+    def __init__(self, size: int, places: dict[int, int]) -> None:
+        self.places = places
+        self.vectors: FloatMatrix = np.empty((size, WordLlamaEmbedder.dimensions), np.float32)
 
 
-_wide = _WideVectors()
+_wide = _WideVectors(0, {})
 
 
 def _widen(tokens: Sequence[int]) -> _WideVectors:
-    """Return the cache with these tokens added. A full cache is replaced; its readers can still use it."""
+    """Return the table with these tokens added. If it is full, a larger one replaces it."""
     global _wide
     narrow = _load()
     with _load_lock:
         missing = [token for token in dict.fromkeys(tokens) if token not in _wide.places]
-        if len(_wide.places) + len(missing) > _WIDE_TOKENS:
-            _wide = _WideVectors()
-            missing = list(dict.fromkeys(tokens))
         first = len(_wide.places)
-        _wide.vectors[first : first + len(missing)] = narrow[missing]
+        needed = first + len(missing)
+        if needed > len(_wide.vectors):
+            larger = _WideVectors(min(max(2 * needed, _FIRST_SIZE), len(narrow)), dict(_wide.places))
+            larger.vectors[:first] = _wide.vectors[:first]
+            _wide = larger
+        _wide.vectors[first:needed] = narrow[missing]
         _wide.places.update({token: first + number for number, token in enumerate(missing)})
         return _wide
+
+
+def _load() -> NDArray[np.float16]:
+    global _loaded
+    if _loaded is None:
+        with _load_lock:
+            if _loaded is None:
+                _loaded = read_vectors()
+    return _loaded
 
 
 def _token_counts(pieces: Sequence[Piece]) -> Counter[int]:
@@ -148,21 +157,3 @@ def _weighted_sum(counts: Mapping[int, int]) -> FloatMatrix:
     times = np.fromiter(counts.values(), dtype=np.float32, count=len(counts))
     total: FloatMatrix = times @ _vectors_of(list(counts))
     return total
-
-
-def _load() -> NDArray[np.float16]:
-    global _loaded
-    if _loaded is None:
-        with _load_lock:
-            if _loaded is None:
-                _loaded = _read_weights()
-    return _loaded
-
-
-def _read_weights() -> NDArray[np.float16]:
-    from safetensors import safe_open
-
-    with safe_open(wheel_folder() / _WEIGHTS, framework="numpy") as file:
-        (name,) = file.keys()
-        weights: NDArray[Any] = file.get_tensor(name)
-    return weights.astype(np.float16, copy=False)

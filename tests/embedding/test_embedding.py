@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reference_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_embedder import small_embedder
@@ -25,9 +26,12 @@ from memory.embedding import (
     tokens,
     wordllama,
 )
+from memory.embedding.byte_pairs import MARK
+from memory.embedding.files import read_vectors
 from memory.errors import AgentMemoryError, EmbedderMismatch, InvalidMemory
 
 Open = Callable[..., AgentMemorySystem]
+TOKEN_VECTORS = read_vectors()
 any_text = st.text(st.characters(exclude_categories=()))
 
 
@@ -57,7 +61,8 @@ socket.socket = socket.create_connection = socket.getaddrinfo = refuse
 from memory.embedding import WordLlamaEmbedder
 vector = WordLlamaEmbedder().embed(["a cat"])
 assert vector.shape == (1, 256)
-print([name for name in ("wordllama", "torch", "requests", "huggingface_hub") if name in sys.modules])
+others = ("wordllama", "tokenizers", "torch", "requests", "huggingface_hub")
+print([name for name in others if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
@@ -91,9 +96,8 @@ def test_any_texts_have_finite_vectors(words: WordLlamaEmbedder, texts: list[str
 
 def expected_vector(text: str) -> np.ndarray:
     """Return the mean of the whole text's tokens, scaled to unit length, in double precision."""
-    rows, tokenizer = wordllama._load(), tokens._load()
     cleaned = text[: tokens.MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
-    total = rows[tokenizer.encode(cleaned, add_special_tokens=False).ids].astype(np.float64).sum(axis=0)
+    total = TOKEN_VECTORS[reference_tokenizer.encode(cleaned).ids].astype(np.float64).sum(axis=0)
     return total / (np.linalg.norm(total) or 1.0)
 
 
@@ -132,7 +136,7 @@ def test_a_vector_is_the_mean_of_the_tokens_of_repetitive_texts_too(
 @given(text=repetitive)
 def test_tokenizing_word_by_word_equals_tokenizing_the_whole_text(text: str) -> None:
     cleaned = text.encode("utf-8", "replace").decode("utf-8")
-    whole = tokens._load().encode(cleaned, add_special_tokens=False)
+    whole = reference_tokenizer.encode(cleaned)
     for _ in range(2):  # not cached, then cached
         if len(text) <= tokens.MAX_CHARACTERS:
             pieces = tokens.pieces_of(text)
@@ -152,8 +156,8 @@ def test_a_token_belongs_to_its_word_and_punctuation_to_none() -> None:
 @given(word=st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=12))
 def test_all_tokens_of_a_plain_word_except_the_mark_belong_to_it(word: str) -> None:
     (piece,) = tokens.pieces_of(word)
-    encoding = tokens._load().encode(piece.text, add_special_tokens=False)
-    expected = [None if token == tokens._MARK else piece.text for token in encoding.tokens]
+    encoding = reference_tokenizer.encode(piece.text)
+    expected = [None if token == MARK else piece.text for token in encoding.tokens]
     for _ in range(2):  # not cached, then cached
         assert tokens.words_of_tokens(piece) == expected
 
@@ -189,6 +193,17 @@ def test_a_full_word_cache_changes_no_vector(
         for _ in range(2):
             assert_expected_vectors(words, texts)
             assert len(tokens._pieces) <= 10
+
+
+def test_the_table_of_used_tokens_grows_and_keeps_every_vector(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wordllama, "_FIRST_SIZE", 4)
+    monkeypatch.setattr(wordllama, "_wide", wordllama._WideVectors(0, {}))
+    numbers = np.random.default_rng(1).permutation(len(TOKEN_VECTORS)).tolist()
+    for end in (1, 3, 5, 6, 40, 1_000, 1_001, len(numbers)):
+        found = wordllama._vectors_of(numbers[:end])
+        assert np.array_equal(found, TOKEN_VECTORS[numbers[:end]].astype(np.float32))
+        assert end <= len(wordllama._wide.vectors) <= len(numbers)
+    assert len(wordllama._wide.places) == len(numbers)
 
 
 def test_an_empty_text_is_the_zero_vector(words: WordLlamaEmbedder) -> None:

@@ -1,7 +1,8 @@
 """The Python that runs a revision: this one if it needs the same packages, else a new environment.
 
 A new environment has the packages of the revision's pyproject.toml and those of the benchmark; the code
-itself comes from the checkout. Revisions with the same packages share an environment.
+itself comes from the checkout. The files of the default embedder are neither packages nor in the checkout:
+they are copied from this environment. Revisions with the same packages share an environment.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from memory.benchmarking.lockstep.checkout import Checkout
 
 _PROJECT = "pyproject.toml"
 _EXTRA = "bench"
+_EMBEDDER_FILES = "agentmemory_embedder_files"  # as in memory/embedding/files.py
 _COMPLETE = ".whole"
 """A file that marks an environment whose build is complete."""
 
@@ -66,6 +69,8 @@ def _build(folder: Path, python: Path, requirements: list[str]) -> None:
     try:
         _run([sys.executable, "-m", "venv", str(folder)])
         _run([str(python), "-m", "pip", "install", "--quiet", *requirements])
+        packages = _run([str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])
+        _copy_embedder_files(Path(packages.strip()))
     except subprocess.CalledProcessError as problem:
         last = (problem.stderr or "").strip().rpartition("\n")[2]
         raise BenchmarkError(
@@ -74,5 +79,11 @@ def _build(folder: Path, python: Path, requirements: list[str]) -> None:
     (folder / _COMPLETE).touch()
 
 
-def _run(command: list[str]) -> None:
-    subprocess.run(command, check=True, capture_output=True, text=True)
+def _copy_embedder_files(packages: Path) -> None:
+    spec = find_spec(_EMBEDDER_FILES)
+    for folder in (spec and spec.submodule_search_locations) or ():
+        shutil.copytree(folder, packages / _EMBEDDER_FILES, dirs_exist_ok=True)
+
+
+def _run(command: list[str]) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout

@@ -15,7 +15,7 @@ from typing import Any
 from memory.benchmarking.measure.resources import load_psutil
 from memory.benchmarking.model.records import Environment, Source
 
-_PACKAGES = ("numpy", "msgspec", "zstandard", "simsimd", "tokenizers", "wordllama", "PyStemmer")
+_PACKAGES = ("numpy", "msgspec", "zstandard", "simsimd", "PyStemmer")
 """Packages that the memory's speed depends on."""
 
 

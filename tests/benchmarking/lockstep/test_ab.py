@@ -159,6 +159,12 @@ def test_a_revision_with_other_dependencies_gets_an_environment_of_its_own(tmp_p
     python = interpreter_of(then, tmp_path / "cache", reports.append)
     assert python.startswith(str(tmp_path))
     assert subprocess.run([python, "-c", "import pip"], check=True).returncode == 0
+    folder = "import agentmemory_embedder_files as folder; print(*folder.__path__)"
+    files = subprocess.run([python, "-c", folder], capture_output=True, text=True, check=True)
+    assert {path.name for path in Path(files.stdout.strip()).iterdir()} >= {
+        "l2_supercat_256.safetensors",
+        "l2_supercat_tokenizer_config.json",
+    }
     assert interpreter_of(then, tmp_path / "cache", reports.append) == python
     assert len(reports) == 1  # built once
     assert interpreter_of(
