@@ -164,7 +164,10 @@ def test_a_broken_file_does_not_hide_the_others(tmp_path: Path, capsys: pytest.C
             ["run", "--category", "storage", "--benchmark", "search"],
             "no benchmark 'search' in storage: known: memory_efficiency, read_latency, write_throughput",
         ),
-        (["run", "--target", "sqlite"], "there is no target 'sqlite': did you mean 'sqlite-baseline'?"),
+        (
+            ["run", "--target", "sqlite-base"],
+            "there is no target 'sqlite-base': did you mean 'sqlite-baseline'?",
+        ),
         (["run", "--target", ":X"], "target ':X' can't be loaded: ValueError: Empty module name"),
         (["run", "--target", "os:path"], "target 'os:path' is not a class that derives from Target"),
         (["run", "--target", "none.py:X"], "none.py is not a file: pass the path of a Python file"),

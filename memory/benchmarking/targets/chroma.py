@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 class ChromaTarget(Target):
     name = "chroma"
-    requirements = ("chromadb>=1.5",)
+    requirements = ("chromadb>=1.5.3",)
     capabilities = Capabilities(durability="machine", vector_queries=True, threads=True)
     limits = (
         "One process only. Search is approximate (HNSW), and deleted text stays in the file until "

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 class FaissTarget(IndexedRowsTarget):
     name = "faiss"
-    requirements = ("faiss-cpu>=1.9",)
+    requirements = ("faiss-cpu>=1.15",)
     capabilities = Capabilities(durability="machine", vector_queries=True)
     limits = (
         "A library, not a store: rows, ids and recovery are this target's own code. Search scans an agent."

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 class LanceDBTarget(Target):
     name = "lancedb"
-    requirements = ("lancedb>=0.25", "pyarrow>=17.0")
+    requirements = ("lancedb>=0.34", "pyarrow>=17.0")
     capabilities = Capabilities(durability="process", vector_queries=True, threads=True)
     limits = (
         "Every write adds files and a version of the table: small writes get slower until `optimize`. "

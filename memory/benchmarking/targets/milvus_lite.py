@@ -27,7 +27,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r", "\t
 
 class MilvusLiteTarget(Target):
     name = "milvus-lite"
-    requirements = ("milvus-lite>=3.2", "pymilvus>=3.0")
+    requirements = ("milvus-lite>=3.2.2", "pymilvus>=3.0.2")
     capabilities = Capabilities(durability="process", max_k=16_384, vector_queries=True)
     limits = (
         "For prototypes and tests: pure Python, one process, one writer at a time. A content has at most "
