@@ -2,6 +2,7 @@
 
 from memory.embedding.base import Embedder, FloatMatrix, FunctionEmbedder, WeightedEmbedder
 from memory.embedding.content import ContentEmbedder, Rendering, render
+from memory.embedding.files import files_folder
 from memory.embedding.tokens import count_tokens
 from memory.embedding.wordllama import WordLlamaEmbedder
 
@@ -14,5 +15,6 @@ __all__ = [
     "WeightedEmbedder",
     "WordLlamaEmbedder",
     "count_tokens",
+    "files_folder",
     "render",
 ]

@@ -4,7 +4,7 @@
     <folder>/chroma.1a2b3c4d/       the virtual environment that the file above names
     <folder>/chroma.flock           held by a process that installs, removes (exclusive) or uses it (shared)
     <folder>/chroma.check.json      what `membench targets check` found (conformance/)
-    <folder>/code/…/memory          a link to membench's own code, for the environments' interpreters
+    <folder>/code/…                 links to membench's own code and data, for those interpreters
 
 A new build gets a new folder, and the lock file then names that one. So an installation that fails or is
 killed leaves the previous environment in use. What no lock file names is deleted later. The folder keeps
@@ -222,20 +222,22 @@ def held(
 
 
 def code_folder() -> Path:
-    """Return a folder that has membench's own code, and nothing else that can be imported.
+    """Return a folder with links to membench's own code and to the embedder's files, and nothing else.
 
     The folder that `memory` was imported from may be our site-packages: its compiled modules must not
     be found by another interpreter.
     """
     import memory
+    from memory.embedding import files_folder
 
-    package = Path(memory.__path__[0]).resolve()
-    folder = targets_folder() / "code" / hashlib.sha256(str(package).encode()).hexdigest()[:12]
-    link = folder / "memory"
+    linked = [Path(memory.__path__[0]).resolve(), files_folder().resolve()]
+    digest = hashlib.sha256("\0".join(map(str, linked)).encode()).hexdigest()[:12]
+    folder = targets_folder() / "code" / digest
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            link.symlink_to(package)
+        for source in linked:
+            with suppress(FileExistsError):
+                (folder / source.name).symlink_to(source)
     except OSError as problem:
-        raise ResultNotSaved(f"{link} can't be made: {problem.strerror or problem}") from problem
+        raise ResultNotSaved(f"{folder} can't be made: {problem.strerror or problem}") from problem
     return folder

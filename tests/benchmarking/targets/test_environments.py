@@ -108,7 +108,7 @@ def test_the_list_shows_state_version_and_limits(env: dict[str, str], tmp_path: 
     assert by_name["tiny@2.0"]["environment"]["packages"]["tinystore"] == "2.0"
     assert by_name["tiny"]["install"] == "membench targets install tiny"
     assert by_name["agentmemory"]["state"] == "built in"
-    assert "language model" in by_name["letta"]["reason"]
+    assert "without a memory server" in by_name["letta"]["reason"]
 
 
 def test_an_environment_is_checked_in_its_own_interpreter(env: dict[str, str], tmp_path: Path) -> None:
