@@ -79,7 +79,7 @@ erasure: $(INSTALLED)
 	$(BIN)/python scripts/erasure.py
 	$(BIN)/python scripts/erasure.py --erase
 
-# Changes 1,000 bytes of a memory's files: nothing may be wrong in silence (docs/promises.md). About five minutes.
+# Changes 1,000 bytes of a memory's files: nothing may be wrong in silence (docs/promises.md). 3 to 15 minutes.
 flips: $(INSTALLED)
 	$(BIN)/python scripts/flips.py
 

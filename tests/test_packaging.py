@@ -87,10 +87,17 @@ def test_the_wheel_has_the_files_of_the_embedder_with_their_licences(wheel: Path
         assert b"Lee Miller" in archive.read(f"{files.FOLDER}/LICENSE-wordllama")
         (notice,) = (name for name in names if name.endswith("licenses/NOTICE"))
         assert b"LLAMA 2 Community License" in archive.read(notice)
-    assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {
-        "memory",
-        files.FOLDER,
-    }
+    folders = {name.partition("/")[0] for name in names}
+    assert {name for name in folders if not name.endswith(".dist-info")} == {"memory", files.FOLDER}
+
+
+def test_an_editable_install_has_the_files_too(sources: Path, tmp_path: Path) -> None:
+    wheel = build("wheel:editable", sources, tmp_path)
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert f"{files.FOLDER}/{files._WEIGHTS}" in names
+    assert f"{files.FOLDER}/{files._VOCABULARY}" in names
+    assert [name for name in names if name.startswith("memory/")] == []
 
 
 def test_a_plain_install_needs_seven_packages(wheel: Path) -> None:

@@ -4,7 +4,7 @@ Three things keep such bytes after a commit:
 
 - Free space in the pages. SQLite overwrites it with zeros (`PRAGMA secure_delete`).
 - Copies of rows that SQLite leaves in a page when it splits or merges pages. `secure_delete` does not reach
-  them: 1 of 1,000 deleted memories left some. Only a rewrite of the whole file (`VACUUM`) removes them.
+  them: 8 of 1,005 deleted memories left some. Only a rewrite of the whole file (`VACUUM`) removes them.
 - The log, until it is truncated. That is possible only while no reader uses it.
 
 The setting "deleted" marks a file that may have such bytes. It is written in the transaction that deletes,
