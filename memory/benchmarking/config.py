@@ -96,6 +96,12 @@ class QualityConfig(BuiltInSettings):
     _NAME = "quality"
 
 
+class PromisesConfig(BuiltInSettings):
+    """The settings of the category promises."""
+
+    _NAME = "promises"
+
+
 class AgentExecutionConfig(BuiltInSettings):
     """The settings of the category agent_execution."""
 

@@ -34,8 +34,13 @@ _OTHER = {
     "bytes_left": Metric("B", "lower"),
     "growth_per_written_byte": Metric("×", "lower"),
     "syncs_per_write": Metric("", "neither"),
+    "reopen_seconds": Metric("s", "lower"),
+    "lag_p50_ms": Metric("ms", "lower"),
+    "lag_p99_ms": Metric("ms", "lower"),
 }
 _METRICS = {**dict.fromkeys(_FAILURES, _BAD), **dict.fromkeys(_COUNTS, _COUNT), **_OTHER}
+_OF_ALL = ("kept_share", "kept", "errors", "hung", "crashed")
+"""Figures that the check of every promise can give."""
 ALL = "all"
 BENCHMARKS = {
     "acknowledged is durable": "durability",
@@ -56,15 +61,14 @@ Seconds = Mapping[str, float]
 Function = Callable[..., dict[str, Any]]
 
 
-def _promise(seconds: Seconds) -> Callable[[Function], Function]:
-    """Declare the benchmark of one promise."""
+def _promise(seconds: Seconds, figures: str) -> Callable[[Function], Function]:
+    """Declare the benchmark of one promise, with the names of its figures."""
     settings: dict[str, Any] = {
-        **_METRICS,
         "headline": "kept_share",
         "rounds": 1,
         "profiles": {name: {"size": name} for name in ("quick", "standard", "full")},
         "expected_seconds": seconds,
-        "reports": ["kept_share", "kept"],
+        **{name: _METRICS[name] for name in (*_OF_ALL, *figures.split())},
     }
     return declare(**settings)
 
@@ -102,7 +106,10 @@ def _figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-@_promise({"quick": 12.0, "standard": 40.0, "full": 400.0})
+@_promise(
+    {"quick": 12.0, "standard": 40.0, "full": 400.0},
+    "kills acknowledged lost wrong back doubled not_found reopen_seconds syncs_per_write",
+)
 def benchmark_durability(
     size: str = "standard", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
@@ -118,7 +125,9 @@ def benchmark_durability(
     return _try("acknowledged is durable", bench, size, checks)
 
 
-@_promise({"quick": 3.0, "standard": 6.0, "full": 15.0})
+@_promise(
+    {"quick": 3.0, "standard": 6.0, "full": 15.0}, "writes never_seen seen_late lag_p50_ms lag_p99_ms"
+)
 def benchmark_freshness(
     size: str = "standard", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
@@ -131,7 +140,7 @@ def benchmark_freshness(
     return _try("read your writes", bench, size, checks)
 
 
-@_promise({"quick": 5.0, "standard": 12.0, "full": 60.0})
+@_promise({"quick": 5.0, "standard": 12.0, "full": 60.0}, "agents refused foreign missing queries wanted")
 def benchmark_isolation(
     size: str = "standard", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
@@ -147,7 +156,7 @@ def benchmark_isolation(
     return _try("agents are isolated", bench, size, checks)
 
 
-@_promise({"quick": 5.0, "standard": 8.0, "full": 15.0})
+@_promise({"quick": 5.0, "standard": 8.0, "full": 15.0}, "deleted still_found others_gone count_off")
 def benchmark_deletion(
     size: str = "standard", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
@@ -160,7 +169,7 @@ def benchmark_deletion(
     return _try("a delete is final", bench, size, checks)
 
 
-@_promise({"quick": 2.0, "standard": 3.0, "full": 5.0})
+@_promise({"quick": 2.0, "standard": 3.0, "full": 5.0}, "deleted bytes_left")
 def benchmark_erasure(
     size: str = "standard", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
@@ -173,7 +182,10 @@ def benchmark_erasure(
     return _try("a delete erases", bench, size, checks)
 
 
-@_promise({"quick": 6.0, "standard": 12.0, "full": 40.0})
+@_promise(
+    {"quick": 6.0, "standard": 12.0, "full": 40.0},
+    "updates wrong stale count_off growth_per_written_byte memories",
+)
 def benchmark_updates(
     size: str = "standard", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
@@ -186,7 +198,7 @@ def benchmark_updates(
     return _try("an update replaces", bench, size, checks)
 
 
-@_promise({"quick": 3.0, "standard": 3.0, "full": 3.0})
+@_promise({"quick": 3.0, "standard": 3.0, "full": 3.0}, "contents changed refused")
 def benchmark_exactness(
     size: str = "standard", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
@@ -199,7 +211,7 @@ def benchmark_exactness(
     return _try("contents are exact", bench, size, checks)
 
 
-@_promise({"quick": 2.0, "standard": 2.0, "full": 2.0})
+@_promise({"quick": 2.0, "standard": 2.0, "full": 2.0}, "memories repeated doubled")
 def benchmark_ids(
     size: str = "standard", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
@@ -212,7 +224,7 @@ def benchmark_ids(
     return _try("ids are unique", bench, size, checks)
 
 
-@_promise({"quick": 4.0, "standard": 10.0, "full": 40.0})
+@_promise({"quick": 4.0, "standard": 10.0, "full": 40.0}, "operations lost wrong")
 def benchmark_many_at_once(
     size: str = "standard", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
@@ -225,7 +237,7 @@ def benchmark_many_at_once(
     return _try("many may use it at once", bench, size, checks)
 
 
-@_promise({"quick": 4.0, "standard": 4.0, "full": 4.0})
+@_promise({"quick": 4.0, "standard": 4.0, "full": 4.0}, "calls raised nonsense accepted lost")
 def benchmark_bad_input(
     size: str = "standard", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
@@ -238,7 +250,10 @@ def benchmark_bad_input(
     return _try("bad input does no harm", bench, size, checks)
 
 
-@_promise({"quick": 8.0, "standard": 25.0, "full": 120.0})
+@_promise(
+    {"quick": 8.0, "standard": 25.0, "full": 120.0},
+    "acknowledged lost wrong unusable accepted flips correct clear_error silent_wrong silent_missing hung_or_crashed",
+)
 def benchmark_failing_disk(
     size: str = "standard", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The interface between the benchmark and a memory system: write one subclass of `Target` a system.
 
-Required: `open`, `close`, `add`, `get`, `search`, `delete`, `delete_all`, `count`. Everything else is
-optional; `capabilities` declares what the system has. A benchmark that needs more than that reports `n/a`
-with the reason, never 0. `membench targets check` tests these promises.
+Required: `open`, `close`, `add`, `get`, `delete`, `delete_all`, `count`, and to search `search` or
+`search_vector`. Everything else is optional; `capabilities` declares what the system has. A benchmark that
+needs more than that reports `n/a` with the reason, never 0. `membench targets check` tests these promises.
 
 Import the system inside the methods, not at the top of the module: `membench targets` reads the class also
 where the system is not installed.
@@ -315,12 +315,6 @@ class Target(ABC):
         """Return the contents by id, in the order of `ids`; None for an unknown id."""
 
     @abstractmethod
-    def search(
-        self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
-    ) -> list[Found]:
-        """Return the agent's `k` memories that fit a text or a state best, the best first."""
-
-    @abstractmethod
     def delete(self, agent_id: str, ids: Sequence[str]) -> int:
         """Delete memories for good; return how many there were."""
 
@@ -341,6 +335,15 @@ class Target(ABC):
     def get_one(self, agent_id: str, id: str) -> Any:
         """Return one content; override it if the system has a shorter way than a list of one."""
         return self.get(agent_id, [id])[0]
+
+    def search(
+        self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
+    ) -> list[Found]:
+        """Return the agent's `k` memories that fit a text or a state best, the best first.
+
+        By default the query is embedded and `search_vector` is called.
+        """
+        return self.search_vector(agent_id, self.embed([query])[0], k, place)
 
     def flush(self) -> None:
         """Return when every acknowledged memory can be found by `search`; for indexes built later."""

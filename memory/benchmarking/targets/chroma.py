@@ -7,7 +7,7 @@ several users of one collection. The index is HNSW with Chroma's default setting
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -68,11 +68,6 @@ class ChromaTarget(Target):
         )
         contents = dict(zip(answer["ids"], map(json.loads, answer["documents"]), strict=True))
         return [contents.get(id_) for id_ in ids]
-
-    def search(
-        self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
-    ) -> list[Found]:
-        return self.search_vector(agent_id, self.embed([query])[0], k)
 
     def search_vector(
         self, agent_id: str, vector: NDArray[np.float32], k: int, place: str | None = None

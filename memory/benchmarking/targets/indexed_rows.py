@@ -12,7 +12,7 @@ import json
 import os
 import sqlite3
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,11 +104,6 @@ class IndexedRowsTarget(Target):
             "SELECT content FROM memories WHERE number = ? AND agent = ?", (id, agent_id)
         ).fetchone()
         return None if row is None else json.loads(row[0])
-
-    def search(
-        self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
-    ) -> list[Found]:
-        return self.search_vector(agent_id, self.embed([query])[0], k)
 
     def search_vector(
         self, agent_id: str, vector: NDArray[np.float32], k: int, place: str | None = None

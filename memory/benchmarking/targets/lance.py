@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,11 +77,6 @@ class LanceDBTarget(Target):
         rows = query.limit(len(ids)).to_list()
         contents = {row["id"]: json.loads(row["content"]) for row in rows}
         return [contents.get(id_) for id_ in ids]
-
-    def search(
-        self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
-    ) -> list[Found]:
-        return self.search_vector(agent_id, self.embed([query])[0], k)
 
     def search_vector(
         self, agent_id: str, vector: NDArray[np.float32], k: int, place: str | None = None

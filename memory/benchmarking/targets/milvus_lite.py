@@ -8,7 +8,7 @@ crosses the loopback interface; users of `MilvusClient("file.db")` pay the same.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -76,11 +76,6 @@ class MilvusLiteTarget(Target):
         rows = self._client.get(_NAME, ids=list(dict.fromkeys(ids)), output_fields=["agent", "content"])
         contents = {row["id"]: json.loads(row["content"]) for row in rows if row["agent"] == agent_id}
         return [contents.get(id_) for id_ in ids]
-
-    def search(
-        self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
-    ) -> list[Found]:
-        return self.search_vector(agent_id, self.embed([query])[0], k)
 
     def search_vector(
         self, agent_id: str, vector: NDArray[np.float32], k: int, place: str | None = None

@@ -7,7 +7,7 @@ uses a server that is there: every store has a schema of its own, dropped when t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -104,11 +104,6 @@ class PgvectorTarget(Target):
         return [
             json.loads(found[int(id_)]) if id_.isdecimal() and int(id_) in found else None for id_ in ids
         ]
-
-    def search(
-        self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
-    ) -> list[Found]:
-        return self.search_vector(agent_id, self.embed([query])[0], k)
 
     def search_vector(
         self, agent_id: str, vector: NDArray[float32], k: int, place: str | None = None

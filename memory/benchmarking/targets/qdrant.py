@@ -7,7 +7,7 @@ many tenants. Local mode has no payload indexes and no HNSW: it scans NumPy arra
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
@@ -62,11 +62,6 @@ class QdrantTarget(Target):
             if record.payload["agent"] == agent_id
         }
         return [contents.get(id_) for id_ in ids]
-
-    def search(
-        self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
-    ) -> list[Found]:
-        return self.search_vector(agent_id, self.embed([query])[0], k)
 
     def search_vector(
         self, agent_id: str, vector: NDArray[np.float32], k: int, place: str | None = None

@@ -10,7 +10,7 @@ import itertools
 import json
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from memory.benchmarking.targets.base import (
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS memories (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, agent TEXT NOT NULL, step INTEGER, importance REAL,
+    number INTEGER PRIMARY KEY, agent TEXT NOT NULL, step INTEGER, importance REAL,
     metadata TEXT, content TEXT NOT NULL, vector BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS by_agent ON memories (agent);
 """
@@ -84,11 +84,6 @@ class SQLiteBaselineTarget(Target):
             "SELECT content FROM memories WHERE number = ? AND agent = ?", (id, agent_id)
         ).fetchone()
         return None if row is None else json.loads(row[0])
-
-    def search(
-        self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
-    ) -> list[Found]:
-        return self.search_vector(agent_id, self.embed([query])[0], k)
 
     def search_vector(
         self, agent_id: str, vector: NDArray[np.float32], k: int, place: str | None = None

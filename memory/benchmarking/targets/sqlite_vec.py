@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,11 +80,6 @@ class SQLiteVecTarget(Target):
             "SELECT content FROM memories WHERE number = ? AND agent = ?", (id, agent_id)
         ).fetchone()
         return None if row is None else json.loads(row[0])
-
-    def search(
-        self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
-    ) -> list[Found]:
-        return self.search_vector(agent_id, self.embed([query])[0], k)
 
     def search_vector(
         self, agent_id: str, vector: NDArray[np.float32], k: int, place: str | None = None

@@ -10,7 +10,7 @@ file; both reach the folder with `save`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -60,11 +60,6 @@ class TxtaiTarget(Target):
     def get_one(self, agent_id: str, id: str) -> Any:
         rows = self._select("SELECT text FROM txtai WHERE id = :id AND agent = :agent", 1, agent_id, id=id)
         return json.loads(rows[0]["text"]) if rows else None
-
-    def search(
-        self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
-    ) -> list[Found]:
-        return self.search_vector(agent_id, self.embed([query])[0], k)
 
     def search_vector(
         self, agent_id: str, vector: NDArray[np.float32], k: int, place: str | None = None

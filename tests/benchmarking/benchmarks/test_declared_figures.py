@@ -64,8 +64,9 @@ TINY: dict[str, dict[str, Any]] = {
 OURS = {
     benchmark.full_name: benchmark
     for benchmark in discover().benchmarks
-    if (benchmark.module or "").startswith(benchmarks.__name__)
+    if (benchmark.module or "").startswith(benchmarks.__name__) and benchmark.category != "promises"
 }
+"""All built-in benchmarks. test_promises.py runs those of the category `promises`."""
 
 
 def may_be_missing(benchmark: Benchmark, figure: str) -> bool:

@@ -35,7 +35,7 @@ def baseline(tmp_path: Path) -> Bench:
 
 def use(monkeypatch: pytest.MonkeyPatch, target: type) -> None:
     monkeypatch.setattr("memory.benchmarking.bench.load_target", lambda name: target)
-    monkeypatch.setattr("memory.benchmarking.bench.make_target", lambda name, embedder: target())
+    monkeypatch.setattr("memory.benchmarking.bench.make_target", lambda name, embedder=None: target())
 
 
 # -- the facade -------------------------------------------------------------------------------

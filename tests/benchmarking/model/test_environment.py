@@ -35,7 +35,7 @@ def test_the_description_has_everything_that_figures_depend_on(tmp_path: Path) -
 def test_the_fingerprint_is_a_digest_of_the_lasting_fields(tmp_path: Path) -> None:
     here = msgspec.to_builtins(describe(tmp_path))
     assert here["fingerprint"] == fingerprint_of({name: here[name] for name in LASTING})
-    assert set(here) == LASTING | {"fingerprint", "git_revision", "git_dirty", "sources"}
+    assert set(here) == LASTING | {"fingerprint", "git_revision", "git_dirty", "sources", "embedder"}
 
 
 def test_two_processes_have_the_same_fingerprint(tmp_path: Path) -> None:

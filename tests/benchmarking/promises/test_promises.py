@@ -12,6 +12,8 @@ from memory.benchmarking.bench import Bench
 from memory.benchmarking.benchmarks.promises import BENCHMARKS, benchmark_deletion
 from memory.benchmarking.promises.suite import PROMISES, all_checks, checks_of, run_check
 from memory.benchmarking.promises.trial import Trial
+from memory.benchmarking.run.discovery import discover
+from memory.benchmarking.run.worker import flatten_result
 
 FAULTY = Path(__file__).parents[1] / "support" / "faulty_targets.py"
 DELETES = {
@@ -99,6 +101,16 @@ def test_every_check_belongs_to_a_promise_and_every_promise_to_a_benchmark() -> 
     assert len(all_checks()) >= 30
     assert all(check.question.endswith(".") for check in all_checks().values())
     assert all(checks_of(promise) for promise in PROMISES)
+
+
+def test_every_figure_of_a_check_is_declared(tmp_path: Path) -> None:
+    found = discover().select(["promises"])
+    assert {each.name for each in found} == set(BENCHMARKS.values())
+    for each in found:
+        if each.name in ("erasure", "ids", "exactness", "freshness"):
+            tree = each.function("quick", bench=Bench(target="sqlite-baseline", scratch=tmp_path))
+            names = {path.rpartition("/")[2] for path in flatten_result(tree).figures}
+            assert names <= set(each.metrics), each.name
 
 
 def test_a_benchmark_reports_the_figures_of_each_check() -> None:
