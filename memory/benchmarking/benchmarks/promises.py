@@ -252,7 +252,8 @@ def benchmark_bad_input(
 
 @_promise(
     {"quick": 8.0, "standard": 25.0, "full": 120.0},
-    "acknowledged lost wrong unusable accepted flips correct clear_error silent_wrong silent_missing hung_or_crashed",
+    "acknowledged lost wrong unusable accepted flips correct clear_error "
+    "silent_wrong silent_missing hung_or_crashed",
 )
 def benchmark_failing_disk(
     size: str = "standard", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
