@@ -1,4 +1,4 @@
-"""A target whose calls are described in a TOML file (docs/described-servers.md); `mcp` and `http` send them.
+"""A target whose calls a TOML file describes (docs/described-servers.md); `mcp` and `http` send them.
 
 The server decides the ids. This target notes them in the store's folder: so `delete_all` and `count` work
 with any server, and an id of another agent is unknown.
