@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart test test-lowest install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate view-speed peers screenshots interrupts erasure flips forks targets promises
+.PHONY: bench quickstart test test-lowest install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate view-speed screenshots interrupts erasure flips forks targets promises
 
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
@@ -99,11 +99,6 @@ quality: $(INSTALLED)
 # How often `compare` finds a drop of recall by 0.01, and how often it calls identical code worse (docs/statistics.md).
 quality-gate: $(INSTALLED)
 	$(BIN)/python scripts/quality_gate.py
-
-# Speed against other memories (docs/performance.md).
-peers: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet -e '.[peers]'
-	$(BIN)/python scripts/peers.py
 
 # Installs every target in an environment of its own and checks what it promises. Needs the network; minutes.
 targets: $(INSTALLED)

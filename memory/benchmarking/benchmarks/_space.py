@@ -7,8 +7,9 @@ from memory.benchmarking.model.paths import NotAvailable
 
 RAM_RESOLUTION = 3_000_000
 """Growth of resident memory, in bytes, that is not resolved. Without new memories two readings differ by
-less than 0.01 MB, and the same round repeats within 0.3 MB. But allocators keep free space of what ran
-before: 2,000 memories took 2.8 MB less as the fourth workload of a round than as the first."""
+less than 0.01 MB. The same round repeats within 0.3 MB, and within 0.9 MB for states in stm. And allocators
+keep free space of what ran before: 2,000 memories took 2.8 MB less as the fourth workload of a round than
+as the first."""
 
 
 def disk_growth(bench: Bench, grown: int, count: int) -> float | NotAvailable:

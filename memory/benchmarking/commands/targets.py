@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """examples:
   membench targets                                     all systems: state, version, what they can't do
   membench targets install chroma mem0@1.0.0           an environment for each
-  membench targets check my_target.py:MyTarget         does it keep the promises of docs/targets.md?
+  membench targets check my_target.py:MyTarget         does it keep what a target promises?
   membench targets remove mem0@1.0.0
 
 exit codes: 0 done

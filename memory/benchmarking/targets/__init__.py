@@ -1,7 +1,7 @@
 """Memory systems under test: one file each, with the interface of `base.py`.
 
 Another package registers its target in the entry point group `agentmemory.targets`. A target in your own
-file is passed as `--target my_target.py:MyTarget`. See docs/targets.md.
+file is passed as `--target my_target.py:MyTarget`. See docs/new-target.md.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _load(name: str) -> type[Target]:
         raise BrokenBenchmark(f"target {name!r} can't be loaded: {cause_of(problem)}") from problem
     if not (isinstance(target, type) and issubclass(target, Target)):
         raise BrokenBenchmark(
-            f"target {name!r} is not a class that derives from Target: see docs/targets.md"
+            f"target {name!r} is not a class that derives from Target: see docs/new-target.md"
         )
     return target
 

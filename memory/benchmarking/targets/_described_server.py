@@ -1,4 +1,4 @@
-"""A target whose calls are described in a TOML file; `mcp` and `http` send them. See docs/targets.md.
+"""A target whose calls a TOML file describes (docs/described-servers.md); `mcp` and `http` send them.
 
 The server decides the ids. This target notes them in the store's folder: so `delete_all` and `count` work
 with any server, and an id of another agent is unknown.
@@ -214,5 +214,7 @@ def _read_description(address: str) -> dict[str, Any]:
         missing = parts - {*description.get(call, ())}
         if call not in description or missing:
             names = f" with {', '.join(sorted(missing))}" if missing else ""
-            raise InvalidBenchmarkConfig(f"{address} needs a table [{call}]{names}: see docs/targets.md")
+            raise InvalidBenchmarkConfig(
+                f"{address} needs a table [{call}]{names}: see docs/described-servers.md"
+            )
     return description

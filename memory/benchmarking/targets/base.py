@@ -244,6 +244,11 @@ class Target(ABC):
 
     The first one is the system itself: `name@1.2.3` installs that version of it.
     """
+    unneeded: ClassVar[tuple[str, ...]] = ()
+    """Packages that the requirements bring but the target never imports, such as `("torch",)`.
+
+    They are left out, with everything that only they need.
+    """
     npm_requirements: ClassVar[tuple[str, ...]] = ()
     """The same for packages of npm, installed into `node_modules` of the target's environment."""
     distributions: ClassVar[tuple[str, ...]] = ()

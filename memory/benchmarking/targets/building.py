@@ -39,6 +39,7 @@ from memory.benchmarking.targets.environments import (
     write_lock,
 )
 from memory.benchmarking.targets.spelling import parse_target
+from memory.benchmarking.targets.unneeded import needed_of, uv_overrides
 
 _OWN = "agentmemory-tiers"
 _MEASURING = ("bm25s", "psutil")
@@ -131,6 +132,7 @@ def install(
         report: called with a line before each step that takes long.
     """
     wanted, npm_wanted = requirements_of(text), npm_requirements_of(text)
+    unneeded = list(load_target(text).unneeded)
     name = parse_target(text).environment
     if not wanted and not npm_wanted:
         if parse_target(text).version:
@@ -145,11 +147,12 @@ def install(
         delete_leftovers(slug)
         before = find_environment(text)
         if before is not None and not upgrade:
-            if before.requirements == wanted and before.npm_requirements == npm_wanted:
+            asked = (before.requirements, before.unneeded, before.npm_requirements)
+            if asked == (wanted, unneeded, npm_wanted):
                 return before, False
             report(f"{name}: its requirements have changed")
         folder = targets_folder() / f"{slug}.{secrets.token_hex(4)}"
-        build = _Build(name, folder, wanted, npm_wanted, descriptor, report)
+        build = _Build(name, folder, wanted, unneeded, npm_wanted, descriptor, report)
         try:
             lock = build.run(_absolute(text))
             write_lock(lock, slug)
@@ -182,6 +185,7 @@ class _Build:
     name: str
     folder: Path
     wanted: Sequence[str]
+    unneeded: Sequence[str]
     npm_wanted: Sequence[str]
     descriptor: int
     """Holds the lock of the environment; the programs inherit it."""
@@ -209,6 +213,7 @@ class _Build:
             folder=self.folder.name,
             python=_python_version(),
             requirements=list(self.wanted),
+            unneeded=list(self.unneeded),
             packages=self._packages(),
             npm_requirements=list(self.npm_wanted),
             npm_packages=npm_packages,
@@ -252,11 +257,15 @@ class _Build:
             self._call([sys.executable, "-I", "-m", "venv", *without_pip, self.folder])
 
     def _resolve(self, requirements: Sequence[str]) -> list[str]:
-        """Return all packages that would be installed, each with its exact version or address."""
+        """Return all packages to install, each with its exact version or address."""
         file = self.folder / "requirements.txt"
         file.write_text("".join(f"{each}\n" for each in requirements))
         if self._uv:
             command = [self._uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate"]
+            if self.unneeded:  # else a UV_OVERRIDE of the user counts
+                overrides = self.folder / "overrides.txt"
+                overrides.write_text(uv_overrides(self.unneeded))
+                command += ["--override", str(overrides)]
             lines = self._call([*command, "--python", self._python, file]).splitlines()
             return [line for line in lines if line and not line.lstrip().startswith(("#", "-"))]
         answer = self.folder / "resolved.json"
@@ -266,7 +275,7 @@ class _Build:
             f"{each['metadata']['name']} @ {each['download_info']['url']}"
             if each["is_direct"]
             else f"{each['metadata']['name']}=={each['metadata']['version']}"
-            for each in json.loads(answer.read_text())["install"]
+            for each in needed_of(json.loads(answer.read_text()), requirements, self.unneeded)
         ]
 
     def _refuse_unwanted(self, resolved: Sequence[str]) -> None:

@@ -41,6 +41,8 @@ class Lock(msgspec.Struct, frozen=True, kw_only=True):
     """The version of its interpreter."""
     requirements: list[str]
     """What was asked for, without the packages of membench's worker."""
+    unneeded: list[str] = []
+    """What was left out (`Target.unneeded`)."""
     packages: dict[str, str]
     """Every installed distribution and its version, by normalised name."""
     npm_requirements: list[str] = []

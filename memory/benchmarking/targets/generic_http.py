@@ -1,4 +1,4 @@
-"""Any memory behind an HTTP server with JSON: `--target http=server.toml`. See docs/targets.md."""
+"""Any memory behind a JSON server over HTTP: `--target http=server.toml`. See docs/described-servers.md."""
 
 from __future__ import annotations
 

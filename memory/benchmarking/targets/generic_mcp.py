@@ -1,4 +1,4 @@
-"""Any memory behind an MCP server over stdio: `--target mcp=server.toml`. See docs/targets.md."""
+"""Any memory behind an MCP server over stdio: `--target mcp=server.toml`. See docs/described-servers.md."""
 
 from __future__ import annotations
 

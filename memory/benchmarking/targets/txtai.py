@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 class TxtaiTarget(Target):
     name = "txtai"
     requirements = ("txtai>=9.14",)
+    unneeded = ("torch", "transformers")
     capabilities = Capabilities(durability="ram", vector_queries=True)
     limits = (
         "A write is lost if the process ends before `save`, which writes everything again. Among many "
-        "agents, searches miss hits. pip installs PyTorch with it: gigabytes on Linux."
+        "agents, searches miss hits."
     )
 
     def open(self, folder: Path, settings: Settings | None = None) -> None:

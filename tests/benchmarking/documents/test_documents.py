@@ -35,9 +35,12 @@ def test_the_configuration_file_of_the_quick_start_is_used(tmp_path: Path) -> No
 
 
 def test_the_target_of_the_guide_can_be_measured(tmp_path: Path) -> None:
-    (tmp_path / "my_target.py").write_text(blocks("docs/targets.md")[0])
+    (tmp_path / "fts5_target.py").write_text(blocks("docs/new-target.md")[0])
+    checked = membench("targets", "check", "fts5_target.py:Fts5Target", cwd=tmp_path)
+    assert checked.code == 0, checked.out
+    assert " 0 broken, " in checked.out
     done = membench(
-        "run", "--benchmark", "read_latency", "--target", "my_target.py:DictTarget", "--profile", "quick",
+        "run", "--benchmark", "read_latency", "--target", "fts5_target.py:Fts5Target", "--profile", "quick",
         "--rounds", "1", cwd=tmp_path,
     )  # fmt: skip
     assert done.code == 0, done.err

@@ -279,7 +279,7 @@ def test_an_announced_benchmark_runs_on_an_announced_target(
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("wrong", "target 'wrong' is not a class that derives from Target: see docs/targets.md"),
+        ("wrong", "target 'wrong' is not a class that derives from Target: see docs/new-target.md"),
         ("absent", "target 'absent' can't be loaded: AttributeError: .*Absent"),
         ("othr", "there is no target 'othr': did you mean 'other'?"),
     ],

@@ -82,6 +82,7 @@ def _record(files: Iterable[str]) -> str:
 
 def make_packages(folder: Path) -> None:
     """Fill a folder with all wheels."""
+    (folder / "uv.toml").write_text("no-index = true\n")  # uv has no variable for it
     for version in ("1.0", "2.0"):
         make_wheel(folder, "tinystore", version, {"tinystore/__init__.py": f"VERSION = '{version}'\n"})
     files = {"tiny_target.py": TARGET, "/entry_points.txt": ENTRY_POINT}
@@ -124,5 +125,6 @@ def _pack_again(folder: Path, package: Distribution) -> None:
 def offline(packages: Path, targets: Path, **more: str | None) -> dict[str, str]:
     """Return the environment of a command that installs from a folder of wheels, and from there only."""
     index = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(packages), "PIP_NO_COMPILE": "1"}
-    index |= {"UV_NO_INDEX": "1", "UV_FIND_LINKS": str(packages), "PIP_CONFIG_FILE": os.devnull}
+    index |= {"PIP_CONFIG_FILE": os.devnull}
+    index |= {"UV_CONFIG_FILE": str(packages / "uv.toml"), "UV_FIND_LINKS": str(packages)}
     return surroundings(**index, MEMBENCH_TARGETS=str(targets), **more)

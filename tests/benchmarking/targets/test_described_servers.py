@@ -254,7 +254,7 @@ def test_an_answer_without_the_part_is_an_error_with_the_answer(
     ("text", "message"),
     [
         ("[add", "server.toml is not valid TOML: "),
-        ("", r"server.toml needs a table \[add\] with id: see docs/targets.md"),
+        ("", r"server.toml needs a table \[add\] with id: see docs/described-servers.md"),
         (MCP.replace('hits = "found"', ""), r"server.toml needs a table \[search\] with hits"),
         (
             MCP.replace("[capabilities]", "[capabilities]\nfast = true"),

@@ -326,10 +326,47 @@ def test_libraries_for_a_graphics_card_are_refused(
     assert folders(tmp_path / "targets") == []
 
 
+def test_unneeded_packages_are_left_out_with_what_only_they_need(
+    empty: dict[str, str], packages: Path, tmp_path: Path
+) -> None:
+    heavy = tmp_path / "heavy"
+    heavy.mkdir()
+    requires = ["Big.Torch>=1", "helper[fast]", "shared", "never; python_version < '3'"]
+    make_wheel(heavy, "tinyheavy", "1.0", {"tinyheavy.py": ""}, requires)
+    make_wheel(heavy, "big_torch", "1.0", {"bigtorch.py": ""}, ["nvidia-cublas-cu12", "shared"])
+    make_wheel(heavy, "nvidia_cublas_cu12", "12.0", {"nvidia.py": ""}, ["helper[unused]"])
+    extras = ("fast", "unused")
+    metadata = "Metadata-Version: 2.1\nName: helper\nVersion: 1.0\n"
+    metadata += "".join(f"Provides-Extra: {extra}\n" for extra in extras)
+    metadata += "".join(f"Requires-Dist: for_{extra}; extra == '{extra}'\n" for extra in extras)
+    make_wheel(heavy, "helper", "1.0", {"helper.py": "", "/METADATA": metadata})
+    for name in ("shared", "for_fast", "for_unused", "never"):
+        make_wheel(heavy, name, "1.0", {f"{name}.py": ""})
+    whole = TARGET.replace('("tinystore>=1.0",)', '("tinyheavy", "tinystore")')
+    light = whole.replace("distributions = ()", 'distributions = ()\n    unneeded = ("big_torch",)')
+    links = {"PIP_FIND_LINKS": f"{packages} {heavy}", "UV_FIND_LINKS": f"{packages},{heavy}"}
+    command, env = ("targets", "install", "mine.py:Tiny"), {**empty, **links}
+
+    write(tmp_path / "mine.py", light)
+    done = membench(*command, cwd=tmp_path, env=env)
+    assert done.code == EXIT_FINE, done.err
+    (file,) = (tmp_path / "targets").glob("*.lock.json")
+    lock = json.loads(file.read_text())
+    assert lock["unneeded"] == ["big_torch"]
+    assert {"tinyheavy", "tinystore", "helper", "for-fast", "shared", "numpy"} <= set(lock["packages"])
+    assert not {"big-torch", "nvidia-cublas-cu12", "for-unused", "never"} & set(lock["packages"])
+    assert "already installed" in membench(*command, cwd=tmp_path, env=env).out
+
+    write(tmp_path / "mine.py", whole)
+    refused = membench(*command, cwd=tmp_path, env=env)
+    assert "its requirements have changed" in refused.err
+    assert "would install PyTorch for graphics cards (nvidia-cublas-cu12 and 0 more" in refused.err
+
+
 def test_no_network_is_one_line(empty: dict[str, str], tmp_path: Path) -> None:
     closed = "http://127.0.0.1:9/simple"
     env = {**empty, "PIP_INDEX_URL": closed, "UV_INDEX_URL": closed}
-    for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS", "UV_NO_INDEX", "UV_FIND_LINKS"):
+    for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS", "UV_CONFIG_FILE", "UV_FIND_LINKS"):
         del env[name]
     done = membench("targets", "install", "tiny", cwd=tmp_path, env=env)
     assert done.code == EXIT_FAILED
@@ -352,7 +389,7 @@ def test_an_interrupted_installation_leaves_nothing_that_is_used(
 ) -> None:
     address = f"http://127.0.0.1:{silent_index.getsockname()[1]}/simple"
     env = {**empty, "PIP_INDEX_URL": address, "UV_INDEX_URL": address}
-    for name in ("PIP_NO_INDEX", "UV_NO_INDEX", "PIP_FIND_LINKS", "UV_FIND_LINKS"):
+    for name in ("PIP_NO_INDEX", "UV_CONFIG_FILE", "PIP_FIND_LINKS", "UV_FIND_LINKS"):
         del env[name]
     command = [*COMMAND, "targets", "install", "tiny"]
     process = subprocess.Popen(command, cwd=tmp_path, env=env, text=True, stderr=subprocess.PIPE)

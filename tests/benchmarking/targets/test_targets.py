@@ -36,8 +36,8 @@ def test_a_target_is_named_by_module_and_class_or_by_file_and_class() -> None:
         ("1 / 0", "mine.py can't be loaded: ZeroDivisionError"),
         ("def (", "mine.py can't be loaded: SyntaxError"),
         ("raise SystemExit(0)", "mine.py can't be loaded: SystemExit: 0"),
-        ("Mine = 3", "is not a class that derives from Target: see docs/targets.md"),
-        ("class Mine: pass", "is not a class that derives from Target: see docs/targets.md"),
+        ("Mine = 3", "is not a class that derives from Target: see docs/new-target.md"),
+        ("class Mine: pass", "is not a class that derives from Target: see docs/new-target.md"),
     ],
 )
 def test_the_error_names_a_file_without_a_target(source: str, message: str, tmp_path: Path) -> None:
