@@ -283,8 +283,8 @@ class _Build:
         if unwanted:
             raise BenchmarkError(
                 f"{self.name} would install PyTorch for graphics cards ({unwanted[0]} and "
-                f"{len(unwanted) - 1} more, gigabytes): name an index with its CPU build, as in "
-                "PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu, and pin that build in a file "
+                f"{len(unwanted) - 1} more, gigabytes): name an index with its CPU build in "
+                "PIP_EXTRA_INDEX_URL, and pin that build in a file "
                 "that PIP_CONSTRAINT names; for uv UV_EXTRA_INDEX_URL and UV_CONSTRAINT"
             )
 
