@@ -13,6 +13,7 @@ from memory.benchmarking.bench import Bench, not_available
 from memory.benchmarking.errors import InvalidBenchmarkConfig, nearest
 from memory.benchmarking.metrics import SHARE, Metric, declare
 from memory.benchmarking.model.parameters import Names
+from memory.benchmarking.model.presentation import BarChart
 from memory.benchmarking.promises.model import Outcome
 from memory.benchmarking.promises.suite import PROMISES, checks_of, run_check
 
@@ -61,6 +62,9 @@ Seconds = Mapping[str, float]
 Function = Callable[..., dict[str, Any]]
 
 
+_CHART = BarChart("Promises kept, by check", metric="kept", names=["part"], label="kept", share=True)
+
+
 def _promise(seconds: Seconds, figures: str) -> Callable[[Function], Function]:
     """Declare the benchmark of one promise, with the names of its figures."""
     settings: dict[str, Any] = {
@@ -68,6 +72,7 @@ def _promise(seconds: Seconds, figures: str) -> Callable[[Function], Function]:
         "rounds": 1,
         "profiles": {name: {"size": name} for name in ("quick", "standard", "full")},
         "expected_seconds": seconds,
+        "charts": [_CHART],
         **{name: _METRICS[name] for name in (*_OF_ALL, *figures.split())},
     }
     return declare(**settings)
@@ -111,7 +116,7 @@ def _figures(outcome: Outcome) -> dict[str, Any]:
     "kills acknowledged lost wrong back doubled not_found reopen_seconds syncs_per_write",
 )
 def benchmark_durability(
-    size: str = "standard", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
+    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
     """Whether acknowledged memories survive when the process is killed at a random moment.
 
@@ -129,7 +134,7 @@ def benchmark_durability(
     {"quick": 3.0, "standard": 6.0, "full": 15.0}, "writes never_seen seen_late lag_p50_ms lag_p99_ms"
 )
 def benchmark_freshness(
-    size: str = "standard", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
+    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
     """Whether the next call after `add` sees the memory: same thread, another thread, another process.
 
@@ -142,7 +147,7 @@ def benchmark_freshness(
 
 @_promise({"quick": 5.0, "standard": 12.0, "full": 60.0}, "agents refused foreign missing queries wanted")
 def benchmark_isolation(
-    size: str = "standard", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
+    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
     """Whether an agent sees, finds or misses memories because of other agents.
 
@@ -158,7 +163,7 @@ def benchmark_isolation(
 
 @_promise({"quick": 5.0, "standard": 8.0, "full": 15.0}, "deleted still_found others_gone count_off")
 def benchmark_deletion(
-    size: str = "standard", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
+    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
     """Whether deleted memories are gone, everywhere and for good, and nothing else with them.
 
@@ -171,7 +176,7 @@ def benchmark_deletion(
 
 @_promise({"quick": 2.0, "standard": 3.0, "full": 5.0}, "deleted bytes_left")
 def benchmark_erasure(
-    size: str = "standard", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
+    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
     """Whether the bytes of a deleted text are still in the files of the store.
 
@@ -187,7 +192,7 @@ def benchmark_erasure(
     "updates wrong stale count_off growth_per_written_byte memories",
 )
 def benchmark_updates(
-    size: str = "standard", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
+    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
     """Whether an update replaces the old content everywhere, and the last write wins.
 
@@ -200,7 +205,7 @@ def benchmark_updates(
 
 @_promise({"quick": 3.0, "standard": 3.0, "full": 3.0}, "contents changed refused")
 def benchmark_exactness(
-    size: str = "standard", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
+    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
     """Whether any JSON, text and number is read back as it was stored.
 
@@ -213,7 +218,7 @@ def benchmark_exactness(
 
 @_promise({"quick": 2.0, "standard": 2.0, "full": 2.0}, "memories repeated doubled")
 def benchmark_ids(
-    size: str = "standard", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
+    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
     """Whether an id names one memory, also after a restart and if the caller gives it twice.
 
@@ -226,7 +231,7 @@ def benchmark_ids(
 
 @_promise({"quick": 4.0, "standard": 10.0, "full": 40.0}, "operations lost wrong")
 def benchmark_many_at_once(
-    size: str = "standard", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
+    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
     """Whether threads and processes that share a store lose updates, get errors or hang.
 
@@ -239,7 +244,7 @@ def benchmark_many_at_once(
 
 @_promise({"quick": 4.0, "standard": 4.0, "full": 4.0}, "calls raised nonsense accepted lost")
 def benchmark_bad_input(
-    size: str = "standard", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
+    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
     """Whether wrong arguments get an error or a sensible answer, and never crash the process.
 
@@ -256,7 +261,7 @@ def benchmark_bad_input(
     "silent_wrong silent_missing hung_or_crashed",
 )
 def benchmark_failing_disk(
-    size: str = "standard", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
+    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
     """Whether a full disk, a read-only folder or flipped bytes lead to an error or to wrong content.
 

@@ -399,12 +399,15 @@ def _read_report(running: _Running) -> _Report | None:
 
 
 def _end_marked(scratch: str) -> None:
-    """Kill the processes whose folder for temporary files is `scratch`."""
+    """Kill the processes whose folder for temporary files is `scratch`, and wait until they have ended."""
     psutil = load_psutil()
+    killed = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             if process.environ().get("TMPDIR") == scratch:
                 process.kill()
+                killed.append(process)
+    psutil.wait_procs(killed, timeout=supervisor.KILL_SECONDS)
 
 
 def _proportional_bytes(process: Any) -> int:
