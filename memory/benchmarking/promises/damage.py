@@ -80,7 +80,7 @@ with promise("a failing disk is noticed"):
         except _NoMount:
             return not_tried("no small file system can be mounted here (it needs root)")
 
-    @check({"quick": 60.0, "standard": 180.0, "full": 900.0})
+    @check({"quick": 60.0, "standard": 180.0, "full": 900.0}, promised=lambda has: has.detects_damage)
     def damaged_files_are_not_served_as_truth(trial: Trial) -> Outcome:
         """Bytes are flipped in the files of a closed store, which is then opened and read."""
         if not (trial.capabilities.persistence and trial.capabilities.get):
@@ -201,7 +201,6 @@ def _flip(trial: Trial, flips: int) -> Outcome:
             "# one byte of a file was changed",
             'target.get("ann", [id_])   # expected: the text, or an error',
         ),
-        promised=trial.capabilities.detects_damage,
     )
 
 

@@ -6,36 +6,24 @@ import json
 from pathlib import Path
 
 import pytest
+from faulty_targets import FOUND_BY, KILLED
 from membench import membench
 
 from memory.benchmarking.bench import Bench
 from memory.benchmarking.benchmarks.promises import BENCHMARKS, benchmark_deletion
-from memory.benchmarking.promises.suite import PROMISES, all_checks, checks_of, run_check
+from memory.benchmarking.promises.suite import PROMISES, all_checks, checks_of, run_check, run_check_here
 from memory.benchmarking.promises.trial import Trial
 
 FAULTY = Path(__file__).parents[1] / "support" / "faulty_targets.py"
-DELETES = {
-    "deleted_one_by_one_is_gone",
-    "deleted_in_a_batch_is_gone",
-    "delete_all_deletes_all_of_one_agent",
-}
-KILLED = "a_killed_process_loses_nothing"
-FOUND_BY = {
-    "DropsWrites": {KILLED, "the_same_thread_reads_it", "the_same_thread_finds_it"},
-    "ForgetsAtRestart": {KILLED},
-    "LeaksAcrossAgents": {"names_with_syntax_stay_apart", "similar_names_stay_apart"},
-    "ResurrectsDeletes": {KILLED, *DELETES},
-    "ReadsStale": {"the_same_thread_finds_it"},
-    "CutsHits": {"a_small_agent_gets_its_k_hits"},
-    "CorruptsUnicode": {"any_text_is_read_back"},
-    "StopsDeletingAt100": {"delete_all_deletes_all_of_one_agent"},
-    "DeletesEverybody": {"delete_all_deletes_all_of_one_agent"},
-}
-"""For each fault, the checks that must call a promise broken; all others must not."""
 WITH_PROCESSES = {
-    KILLED,
+    "a_killed_process_loses_nothing",
     "a_full_disk_is_an_error_and_loses_nothing",
     "damaged_files_are_not_served_as_truth",
+    "another_process_reads_it",
+    "another_process_no_longer_sees_it",
+    "the_last_write_wins_among_processes",
+    "processes_lose_nothing",
+    "an_acknowledged_write_reaches_the_disk",
 }
 """Checks that start processes for the SQLite baseline; `make promises` runs these for every fault too."""
 
@@ -43,11 +31,7 @@ WITH_PROCESSES = {
 def status_of(name: str, target: str, folder: Path) -> str:
     """Run one check in this process."""
     folder.mkdir()
-    trial = Trial(target, folder, "quick", seed=1)
-    try:
-        return all_checks()[name].run(trial).status
-    finally:
-        trial.end()
+    return run_check_here(all_checks()[name], Trial(target, folder, "quick", seed=1)).status
 
 
 @pytest.mark.parametrize("fault", FOUND_BY)

@@ -1,6 +1,7 @@
 """Targets with one fault each. Every fault must be found by the right checks, and by no others.
 
-All derive from the SQLite baseline, which keeps what it promises.
+All derive from the SQLite baseline, which keeps what it promises. `FOUND_BY` says which checks find which
+fault; the tests and scripts/faults.py read it.
 """
 
 from __future__ import annotations
@@ -209,3 +210,23 @@ class Crashes(SQLiteBaselineTarget):
 
             os.abort()
         return super().search(agent_id, query, k, place)
+
+
+DELETES = {
+    "deleted_one_by_one_is_gone",
+    "deleted_in_a_batch_is_gone",
+    "delete_all_deletes_all_of_one_agent",
+}
+KILLED = "a_killed_process_loses_nothing"
+FOUND_BY = {
+    "DropsWrites": {KILLED, "the_same_thread_reads_it", "the_same_thread_finds_it"},
+    "ForgetsAtRestart": {KILLED},
+    "LeaksAcrossAgents": {"names_with_syntax_stay_apart", "similar_names_stay_apart"},
+    "ResurrectsDeletes": {KILLED, *DELETES},
+    "ReadsStale": {"the_same_thread_finds_it"},
+    "CutsHits": {"a_small_agent_gets_its_k_hits"},
+    "CorruptsUnicode": {"any_text_is_read_back"},
+    "StopsDeletingAt100": {"delete_all_deletes_all_of_one_agent"},
+    "DeletesEverybody": {"delete_all_deletes_all_of_one_agent"},
+}
+"""For each fault, the checks that must call a promise broken; all others must not."""
