@@ -227,21 +227,19 @@ def _kill_writers(
 ) -> _Tally:
     folder, tally = trial.folder(), _Tally()
     known: dict[str, _Memory] = {}
-    total = 0
+    extra = 0  # memories in the store whose calls had no answer, from all kills
     while tally.kills < kills:
         running = [_Writer(trial, folder, f"agent {number}", settings) for number in range(writers)]
         for writer in running:
             writer.start(known, maintains=maintains)
         time.sleep(trial.random.uniform(0, _LONGEST_WAIT))  # the moment of the kill
-        extra = 0
         for writer in running:
             extra += writer.kill(known, tally)
             tally.kills += 1
-        # Memories of calls without an answer, from this kill or an earlier one, are allowed to be there.
-        alive = sum(memory.possible != [None] for memory in known.values())
-        total = _verify(trial, folder, known, extra + max(0, total - alive), tally)
+        total = _verify(trial, folder, known, extra, tally)
         if tally.failures > 20 or total < 0:
             break  # it is clear by now
+        extra = max(0, total - sum(memory.possible != [None] for memory in known.values()))
     return tally
 
 
