@@ -56,7 +56,7 @@ def _empty_store_bytes(trial: Trial) -> int:
 
 with promise("a failing disk is noticed"):
 
-    @check({"quick": 60.0, "standard": 120.0, "full": 300.0})
+    @check({"quick": 120.0, "standard": 240.0, "full": 600.0})
     def a_full_disk_is_an_error_and_loses_nothing(trial: Trial) -> Outcome:
         """Writes on a small file system until it is full; what was acknowledged must still be there."""
         if not (trial.capabilities.persistence and trial.capabilities.get):
@@ -80,7 +80,7 @@ with promise("a failing disk is noticed"):
         except _NoMount:
             return not_tried("no small file system can be mounted here (it needs root)")
 
-    @check({"quick": 60.0, "standard": 180.0, "full": 900.0}, promised=lambda has: has.detects_damage)
+    @check({"quick": 180.0, "standard": 400.0, "full": 1800.0}, promised=lambda has: has.detects_damage)
     def damaged_files_are_not_served_as_truth(trial: Trial) -> Outcome:
         """Bytes are flipped in the files of a closed store, which is then opened and read."""
         if not (trial.capabilities.persistence and trial.capabilities.get):

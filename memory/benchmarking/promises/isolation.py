@@ -129,13 +129,13 @@ with promise("agents are isolated"):
             [f'target.search("bob", {query!r}, 10)' for query in found[:1]],
         )
 
-    @check({"quick": 45.0, "standard": 180.0, "full": 600.0})
+    @check({"standard": 400.0, "full": 1800.0})
     def a_small_agent_gets_its_k_hits(trial: Trial) -> Outcome:
         """One agent owns 99 % of the rows; the others still get k of k hits."""
         if not trial.capabilities.search:
             return not_promised("the system can't search")
         target = trial.open()
-        small = trial.size(5, 20, 100)
+        small = trial.size(2, 20, 100)
         k = min(_K, trial.capabilities.max_k or _K)
         trial.store(target, "large", [trial.text() for _ in range(99 * small * k)])
         texts = {f"small {number}": [trial.text() for _ in range(k)] for number in range(small)}

@@ -20,6 +20,7 @@ from memory.benchmarking.promises import (  # noqa: F401 - importing a module ad
     durability,
     exactness,
     freshness,
+    hits,
     isolation,
     updates,
 )
@@ -33,6 +34,7 @@ PROMISES = (
     "acknowledged is durable",
     "read your writes",
     "agents are isolated",
+    "a search returns k memories",
     "a delete is final",
     "a delete erases",
     "an update replaces",

@@ -54,7 +54,7 @@ with promise("an update replaces"):
             ),
         )
 
-    @check({"quick": 60.0, "standard": 120.0, "full": 600.0})
+    @check({"quick": 120.0, "standard": 300.0, "full": 1200.0})
     def updates_do_not_fill_the_disk(trial: Trial) -> Outcome:
         """The files after thousands of updates and the system's own clean-up."""
         if not (trial.capabilities.update and trial.capabilities.persistence):

@@ -11,19 +11,23 @@ from membench import membench
 
 from memory.benchmarking.bench import Bench
 from memory.benchmarking.benchmarks.promises import BENCHMARKS, benchmark_deletion
+from memory.benchmarking.promises.durability import syncs_in
 from memory.benchmarking.promises.suite import PROMISES, all_checks, checks_of, run_check, run_check_here
 from memory.benchmarking.promises.trial import Trial
 
 FAULTY = Path(__file__).parents[1] / "support" / "faulty_targets.py"
-WITH_PROCESSES = {
-    "a_killed_process_loses_nothing",
+SURVIVED = {
+    KILLED,
     "a_full_disk_is_an_error_and_loses_nothing",
     "damaged_files_are_not_served_as_truth",
-    "another_process_reads_it",
-    "another_process_no_longer_sees_it",
-    "the_last_write_wins_among_processes",
-    "processes_lose_nothing",
+}
+WITH_PROCESSES = {
+    *SURVIVED,
     "an_acknowledged_write_reaches_the_disk",
+    "another_process_no_longer_sees_it",
+    "another_process_reads_it",
+    "processes_lose_nothing",
+    "the_last_write_wins_among_processes",
 }
 """Checks that start processes for the SQLite baseline; `make promises` runs these for every fault too."""
 
@@ -72,10 +76,28 @@ def test_our_own_targets_keep_what_they_promise(target: str, tmp_path: Path) -> 
     assert sum(status == "kept" for status in found.values()) >= 18
 
 
-@pytest.mark.parametrize("name", sorted(WITH_PROCESSES))
+@pytest.mark.parametrize("name", sorted(SURVIVED))
 def test_our_memory_survives_kills_full_disks_and_flips(name: str, tmp_path: Path) -> None:
     outcome = run_check(all_checks()[name], "agentmemory", tmp_path, "quick", seed=2)
     assert outcome.status in ("kept", "not tried"), outcome.evidence
+
+
+def test_what_is_not_promised_is_measured_all_the_same(tmp_path: Path) -> None:
+    check = all_checks()["processes_lose_nothing"]
+    outcome = run_check(check, "sqlite-baseline", tmp_path, "quick", seed=1)
+    assert outcome.status == "not promised"
+    assert outcome.figures["operations"] == 120
+
+
+def test_a_sync_that_strace_logs_in_two_lines_counts(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(
+        "12 fsync(3)                         = 0\n"
+        "12 fdatasync(4 <unfinished ...>\n"
+        "13 fsync(5)                         = -1 EIO (Input/output error)\n"
+        "12 <... fdatasync resumed>)         = 0\n"
+    )
+    assert syncs_in(log) == 2
 
 
 def test_every_check_belongs_to_a_promise_and_every_promise_to_a_benchmark() -> None:

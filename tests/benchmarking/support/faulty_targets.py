@@ -147,6 +147,23 @@ class CutsHits(SQLiteBaselineTarget):
         return [hit for agent, hit in hits[: 2 * k] if agent == agent_id][:k]
 
 
+class CountsTextsAsHits(SQLiteBaselineTarget):
+    """Takes the 2k best texts first, and then the memories that they belong to (LangGraph #8977)."""
+
+    name = "counts-texts-as-hits"
+
+    def search(
+        self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
+    ) -> list[Found]:
+        found: list[Found] = []
+        texts = 0
+        for hit in super().search(agent_id, query, k):
+            if texts < 2 * k:
+                found.append(hit)
+            texts += len(hit.content) if isinstance(hit.content, list) else 1
+        return found
+
+
 class CorruptsUnicode(SQLiteBaselineTarget):
     """Normalises texts, so that some come back different."""
 
@@ -225,6 +242,7 @@ FOUND_BY = {
     "ResurrectsDeletes": {KILLED, *DELETES},
     "ReadsStale": {"the_same_thread_finds_it"},
     "CutsHits": {"a_small_agent_gets_its_k_hits"},
+    "CountsTextsAsHits": {"lists_of_texts_do_not_crowd_out_others"},
     "CorruptsUnicode": {"any_text_is_read_back"},
     "StopsDeletingAt100": {"delete_all_deletes_all_of_one_agent"},
     "DeletesEverybody": {"delete_all_deletes_all_of_one_agent"},
