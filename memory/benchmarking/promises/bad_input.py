@@ -80,7 +80,8 @@ with promise("bad input does no harm"):
             trial,
             {
                 "k = 0": (lambda t: t.search(ANN, "harbour", 0), _no_hits),
-                "k = -1": (lambda t: t.search(ANN, "harbour", -1), _no_hits),
+                # Some systems take it as "no limit".
+                "k = -1": (lambda t: t.search(ANN, "harbour", -1), lambda a: len(a) in (0, most)),
                 "k above the size": (lambda t: t.search(ANN, "harbour", 1000), lambda a: len(a) <= most),
                 "an empty query": (lambda t: t.search(ANN, "", 5), lambda a: len(a) <= 5),
                 "a query of 100,000 characters": (

@@ -92,8 +92,9 @@ with promise("many may use it at once"):
         errors: list[str] = []
         lost = wrong = 0
         try:
+            for actor in actors:
+                actor.call("open")  # all of them, before the first one writes
             for number, actor in enumerate(actors):
-                actor.call("open")
                 plans.append([])
                 for step in range(steps):
                     agent, text = _SHARED if step % 2 else f"agent {number}", trial.text()
@@ -108,15 +109,16 @@ with promise("many may use it at once"):
                         stored.append((agent, answer[0], text))
                     else:
                         errors.append(str(answer.get("error", answer)))
+            unseen: set[str] = set()
+            changed: set[str] = set()
             for actor in actors:  # every process sees what all of them have stored
                 for agent in {agent for agent, _, _ in stored}:
                     own = [(id_, text) for owner, id_, text in stored if owner == agent]
                     contents = actor.call("get", agent, [id_ for id_, _ in own])
-                    lost += sum(content is None for content in contents)
-                    wrong += sum(
-                        content is not None and content != text
-                        for content, (_, text) in zip(contents, own, strict=True)
-                    )
+                    for (id_, text), content in zip(own, contents, strict=True):
+                        if content != text:
+                            (unseen if content is None else changed).add(id_)
+            lost, wrong = len(unseen), len(changed)
         except ActorFailed as problem:
             errors.append(str(problem))
         finally:

@@ -137,13 +137,14 @@ with promise("agents are isolated"):
         target = trial.open()
         small = trial.size(2, 20, 100)
         k = min(_K, trial.capabilities.max_k or _K)
-        trial.store(target, "large", [trial.text() for _ in range(99 * small * k)])
-        texts = {f"small {number}": [trial.text() for _ in range(k)] for number in range(small)}
+        # All texts have the word of the query, for systems that search by words.
+        trial.store(target, "large", [f"note {trial.text()}" for _ in range(99 * small * k)])
+        texts = {f"small {number}": [f"note {trial.text()}" for _ in range(k)] for number in range(small)}
         for agent, own in texts.items():
             trial.store(target, agent, own)
         missing = foreign = 0
         for agent, own in texts.items():
-            hits = target.search(agent, own[0], k)
+            hits = target.search(agent, "note", k)
             foreign += sum(hit.content not in own for hit in hits)
             missing += k - len({hit.id for hit in hits if hit.content in own})
         wanted = small * k
@@ -154,6 +155,6 @@ with promise("agents are isolated"):
             {"wanted": wanted, "missing": missing, "foreign": foreign},
             (
                 f"# an agent has {k} memories among {100 * wanted:,}",
-                f'len(target.search("small 0", "a text of its own", {k}))   # expected: {k}',
+                f'len(target.search("small 0", "note", {k}))   # expected: {k}',
             ),
         )
