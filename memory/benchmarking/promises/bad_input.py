@@ -44,6 +44,13 @@ def _tried(trial: Trial, tries: dict[str, tuple[Try, Callable[[Any], bool]]]) ->
     )
 
 
+def _seen_by_ann(target: Target, id_: str) -> bool:
+    """Return whether ann reads a memory. A store may take None for an agent, if it is nobody else."""
+    if target.capabilities.get:
+        return target.get(ANN, [id_]) != [None]
+    return id_ in [hit.id for hit in target.search(ANN, "x", 20)]
+
+
 def _no_hits(answer: Any) -> bool:
     return len(answer) == 0
 
@@ -136,7 +143,10 @@ with promise("bad input does no harm"):
             trial,
             {
                 "a content that is not JSON": (lambda t: t.add_one(Item(ANN, wrong)), never),
-                "an agent that is None": (lambda t: t.add_one(Item(None, "x")), never),  # type: ignore[arg-type]
+                "an agent that is None": (
+                    lambda t: _seen_by_ann(t, t.add_one(Item(None, "x"))),  # type: ignore[arg-type]
+                    lambda is_seen: not is_seen,
+                ),
                 "ids that are a number": (lambda t: t.delete(ANN, 5), never),  # type: ignore[arg-type]
                 "k as text": (lambda t: len(t.search(ANN, "harbour", "five")), never)  # type: ignore[arg-type]
                 if trial.capabilities.search
