@@ -11,6 +11,7 @@ from membench import membench
 
 from memory.benchmarking.bench import Bench
 from memory.benchmarking.benchmarks.promises import BENCHMARKS, benchmark_deletion
+from memory.benchmarking.commands.check import _longest_seconds
 from memory.benchmarking.promises.durability import syncs_in
 from memory.benchmarking.promises.suite import PROMISES, all_checks, checks_of, run_check, run_check_here
 from memory.benchmarking.promises.trial import Trial
@@ -125,6 +126,11 @@ def test_check_prints_evidence_and_code_and_exits_with_2(tmp_path: Path) -> None
     assert "20 memories of others gone" in " ".join(done.out.split())
     assert 'target.delete_all("ann")' in done.out
     assert membench("check", "--only", name, cwd=tmp_path).code == 0
+
+
+def test_a_round_may_take_as_long_as_all_its_checks() -> None:
+    checks = checks_of("acknowledged is durable")
+    assert float(_longest_seconds("quick")) > sum(check.seconds["quick"] for check in checks)
 
 
 def test_check_prints_json(tmp_path: Path) -> None:
