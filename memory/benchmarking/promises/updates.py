@@ -59,7 +59,7 @@ with promise("an update replaces"):
             ),
         )
 
-    @check({"quick": 120.0, "standard": 300.0, "full": 1200.0})
+    @check({"quick": 300.0, "standard": 600.0, "full": 1800.0})
     def updates_do_not_fill_the_disk(trial: Trial) -> Outcome:
         """Whether the files grow with every part of the updates, in spite of the system's own clean-up."""
         if not (trial.capabilities.update and trial.capabilities.persistence):
@@ -68,7 +68,7 @@ with promise("an update replaces"):
             )
         folder = trial.folder()
         target = trial.open(folder)
-        in_a_part = trial.size(200, 300, 1250)
+        in_a_part = trial.size(150, 300, 1250)
         ids = trial.store(target, ANN, [trial.text(40) for _ in range(100)])
         sizes: list[int] = []
         written = 0
