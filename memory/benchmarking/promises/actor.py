@@ -25,7 +25,7 @@ from memory.benchmarking.errors import BenchmarkError
 from memory.benchmarking.targets import make_target
 from memory.benchmarking.targets.base import Item, Settings, Target
 
-_ANSWER_SECONDS = 60.0
+_ANSWER_SECONDS = 120.0
 """How long a check waits for one answer; its own time limit usually ends it earlier."""
 
 
