@@ -26,7 +26,7 @@ from memory.benchmarking.targets import make_target
 from memory.benchmarking.targets.base import Item, Settings, Target
 
 _ANSWER_SECONDS = 120.0
-"""How long a check waits for one answer; its own time limit usually ends it earlier."""
+"""How long a check waits for one answer."""
 
 
 class ActorFailed(BenchmarkError):

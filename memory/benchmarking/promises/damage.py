@@ -60,7 +60,7 @@ def _allocated_bytes(folder: Path) -> int:
 
 with promise("a failing disk is noticed"):
 
-    @check({"quick": 120.0, "standard": 240.0, "full": 600.0})
+    @check({"quick": 300.0, "standard": 600.0, "full": 1200.0})
     def a_full_disk_is_an_error_and_loses_nothing(trial: Trial) -> Outcome:
         """Writes on a small file system until it is full; what was acknowledged must still be there."""
         if not (trial.capabilities.persistence and trial.capabilities.get):
@@ -84,7 +84,7 @@ with promise("a failing disk is noticed"):
         except _NoMount:
             return not_tried("no small file system can be mounted here (it needs root)")
 
-    @check({"quick": 180.0, "standard": 400.0, "full": 1800.0}, promised=lambda has: has.detects_damage)
+    @check({"quick": 600.0, "standard": 900.0, "full": 3600.0}, promised=lambda has: has.detects_damage)
     def damaged_files_are_not_served_as_truth(trial: Trial) -> Outcome:
         """Bytes are flipped in the files of a closed store, which is then opened and read."""
         if not (trial.capabilities.persistence and trial.capabilities.get):

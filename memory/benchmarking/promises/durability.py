@@ -253,7 +253,7 @@ _CODE = (
     'target.get("ann", [id_])   # expected: ["a text"]',
 )
 
-_KILL_SECONDS = {"quick": 180.0, "standard": 400.0, "full": 1800.0}
+_KILL_SECONDS = {"quick": 600.0, "standard": 900.0, "full": 3600.0}
 
 
 def _survives_a_kill(has: Capabilities) -> bool:

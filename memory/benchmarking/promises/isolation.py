@@ -129,7 +129,7 @@ with promise("agents are isolated"):
             [f'target.search("bob", {query!r}, 10)' for query in found[:1]],
         )
 
-    @check({"standard": 400.0, "full": 1800.0})
+    @check({"standard": 900.0, "full": 3600.0})
     def a_small_agent_gets_its_k_hits(trial: Trial) -> Outcome:
         """One agent owns 99 % of the rows; the others still get k of k hits."""
         if not trial.capabilities.search:
