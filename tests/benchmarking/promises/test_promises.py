@@ -28,7 +28,6 @@ WITH_PROCESSES = {
     "another_process_no_longer_sees_it",
     "another_process_reads_it",
     "processes_lose_nothing",
-    "the_last_write_wins_among_processes",
 }
 """Checks that start processes for the SQLite baseline; `make promises` runs these for every fault too."""
 
