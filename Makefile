@@ -90,7 +90,7 @@ forks: $(INSTALLED)
 # What every target promises, tried (docs/promises.md): the faulty targets of the tests, then our memory with 300 kills.
 promises: $(INSTALLED)
 	$(BIN)/python scripts/faults.py
-	$(BIN)/membench check --profile full --timeout 7200
+	$(BIN)/membench check --profile full
 
 # Retrieval quality on LoCoMo and SciFact (docs/performance.md).
 quality: $(INSTALLED)

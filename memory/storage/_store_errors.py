@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -22,6 +23,7 @@ class StoreErrors:
     translated: tuple[type[Exception], ...] = (sqlite3.Error,)
 
     def __init__(self, path: Path | None, busy_timeout: float) -> None:
+        self._path = path
         self._name = ":memory:" if path is None else str(path)
         self._busy_timeout = busy_timeout
 
@@ -29,6 +31,9 @@ class StoreErrors:
         code = getattr(problem, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_FULL:
             return StoreFull(f"no space left to write {self._name}: nothing of this call was stored")
+        is_refused = code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN)
+        if is_refused and self._path is not None and is_on_read_only_disk(self._path):
+            return on_read_only_disk(self._path)
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
             return StoreReadOnly(
                 f"{self._name} can't be written: check the permissions of the file and its folder"
@@ -54,3 +59,15 @@ class StoreErrors:
         return StoreClosed(
             f"{self._name} was being read while this process was forked: open a new AgentMemorySystem"
         )
+
+
+def is_on_read_only_disk(path: Path) -> bool:
+    """Return whether the file system of a file's folder is mounted read-only."""
+    try:
+        return bool(os.statvfs(path.parent).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False  # the folder is gone; the first error says more
+
+
+def on_read_only_disk(path: Path) -> StoreReadOnly:
+    return StoreReadOnly(f"{path} is on a read-only file system: open it with read_only=True")

@@ -21,7 +21,7 @@ from memory.storage._new_files import locked_folder, make_folder
 from memory.storage._reader import SQLiteReader
 from memory.storage._recent_rows import RecentRows
 from memory.storage._shrinker import Shrinker
-from memory.storage._store_errors import StoreErrors
+from memory.storage._store_errors import StoreErrors, on_read_only_disk
 from memory.storage._writer import SQLiteWriter
 from memory.storage.base import IndexColumns
 from memory.storage.connections import Connections, is_open
@@ -234,6 +234,8 @@ def _prepare_file(path: Path, read_only: bool) -> None:
     except sqlite3.Error as problem:
         raise StoreReadOnly(f"{path} can't be created: {problem}") from None
     except OSError as problem:
+        if problem.errno == errno.EROFS and path.exists():
+            raise on_read_only_disk(path) from None
         raise StoreReadOnly(f"{path} can't be opened: {problem.strerror}") from None
 
 
@@ -251,4 +253,6 @@ def _open_versions(path: Path | None, read_only: bool) -> SharedVersions | None:
             raise StoreReadOnly(
                 f"{path}-pulse is not a regular file: remove it, and open the memory again"
             ) from None
+        if problem.errno == errno.EROFS:
+            raise on_read_only_disk(path) from None
         raise StoreReadOnly(f"the folder of {path} can't be written: check its permissions") from None

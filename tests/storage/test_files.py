@@ -498,6 +498,29 @@ def _small_disk() -> tuple[str, ...]:
     pytest.skip("this system does not let a test mount a small disk")
 
 
+def test_a_read_only_file_system_is_named_with_the_way_to_open_the_memory() -> None:
+    script = """
+import subprocess
+from memory.errors import StoreReadOnly
+path = "/mnt/memory.db"
+with open_memory(path) as memory:
+    memory.add("ann", "kept", id="1")
+subprocess.run(["mount", "-o", "remount,ro", "/mnt"], check=True)
+for attempt in (path, path, "/mnt/new.db"):
+    try:
+        open_memory(attempt)
+    except StoreReadOnly as problem:
+        print(problem)
+with open_memory(path, read_only=True) as memory:
+    print(memory.get("ann", "1").content)
+"""
+    *told, new, content = run_python(script, before=_small_disk()).splitlines()
+    assert told == 2 * ["/mnt/memory.db is on a read-only file system: open it with read_only=True"]
+    assert "/mnt/new.db" in new
+    assert "read_only=True" not in new, "there is nothing to read"
+    assert content == "kept"
+
+
 def test_a_full_disk_raises_store_full_and_loses_nothing() -> None:
     script = (
         _FILL

@@ -47,6 +47,7 @@ BENCHMARKS = {
     "acknowledged is durable": "durability",
     "read your writes": "freshness",
     "agents are isolated": "isolation",
+    "a search returns k memories": "hits",
     "a delete is final": "deletion",
     "a delete erases": "erasure",
     "an update replaces": "updates",
@@ -159,6 +160,21 @@ def benchmark_isolation(
         checks: names of checks, or all
     """
     return _try("agents are isolated", bench, size, checks)
+
+
+@_promise({"quick": 2.0, "standard": 3.0, "full": 5.0}, "wanted missing foreign")
+def benchmark_hits(
+    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
+) -> dict[str, Any]:
+    """Whether a search returns k different memories where the agent has k.
+
+    Read `missing` as hits that a system cut off, for instance because it counts parts of a memory as hits.
+
+    Args:
+        size: how many searches: quick, standard or full
+        checks: names of checks, or all
+    """
+    return _try("a search returns k memories", bench, size, checks)
 
 
 @_promise({"quick": 5.0, "standard": 8.0, "full": 15.0}, "deleted still_found others_gone count_off")

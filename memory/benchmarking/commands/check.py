@@ -63,6 +63,8 @@ def execute(arguments: argparse.Namespace) -> int:
     from memory.benchmarking.runner import BenchmarkRunner
 
     options.default_to_quick(arguments)
+    if arguments.timeout is None:
+        arguments.timeout = _longest_seconds(arguments.profile or "full")
     catalog = discover([])
     config = options.config_of(arguments, catalog)
     runner = BenchmarkRunner(config, catalog=catalog)
@@ -93,6 +95,14 @@ def execute(arguments: argparse.Namespace) -> int:
         return EXIT_FAILED
     broken = any(one["status"] == "broken" for found in outcomes.values() for one in found)
     return EXIT_BROKEN if broken else EXIT_FINE
+
+
+def _longest_seconds(profile: str) -> str:
+    """Return the time limit of a round: every check of a promise may reach its own limit."""
+    from memory.benchmarking.promises.suite import PROMISES, checks_of
+
+    limits = [sum(check.seconds[profile] for check in checks_of(promise)) for promise in PROMISES]
+    return str(60 + max(limits))
 
 
 def _benchmarks_with(checks: list[str]) -> list[str]:

@@ -25,12 +25,16 @@ from memory.benchmarking.errors import BenchmarkError
 from memory.benchmarking.targets import make_target
 from memory.benchmarking.targets.base import Item, Settings, Target
 
-_ANSWER_SECONDS = 60.0
-"""How long a check waits for one answer; its own time limit usually ends it earlier."""
+_ANSWER_SECONDS = 120.0
+"""How long a check waits for one answer."""
 
 
 class ActorFailed(BenchmarkError):
     """The other process has ended or answered with an error."""
+
+
+class ActorEnded(ActorFailed):
+    """The other process has ended by itself, or does not answer."""
 
 
 class Actor:
@@ -70,7 +74,7 @@ class Actor:
             self._process.stdin.write(json.dumps([self._sent, verb, arguments]).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise ActorFailed(f"the process has ended before {verb}") from None
+            raise ActorEnded(f"{verb} was not called: {self._ending()}") from None
         return self._sent
 
     def call(self, verb: str, *arguments: Any) -> Any:
@@ -79,7 +83,7 @@ class Actor:
         deadline = time.monotonic() + _ANSWER_SECONDS
         while number not in self.answers:
             if not self.receive(max(0.0, deadline - time.monotonic())):
-                raise ActorFailed(f"{verb} did not return: {self._ending()}")
+                raise ActorEnded(f"{verb} did not return: {self._ending()}")
         answer = self.answers[number]
         if isinstance(answer, dict) and "error" in answer:
             raise ActorFailed(answer["error"])
@@ -126,8 +130,9 @@ class Actor:
                     continue  # what was still to be sent is lost with the process
 
     def _ending(self) -> str:
-        code = self._process.poll()
-        if code is None:
+        try:
+            code = self._process.wait(1)  # it may have closed its output just now
+        except subprocess.TimeoutExpired:
             return f"no answer within {_ANSWER_SECONDS:g} s"
         if code < 0:
             return f"the process ended with {signal.Signals(-code).name}"

@@ -95,11 +95,11 @@ with promise("a delete is final"):
         """All 1,000 memories of an agent, and nothing of anybody else."""
         return _gone(trial, 1000, "all")
 
-    @check()
+    @check(promised=lambda has: has.processes)
     def another_process_no_longer_sees_it(trial: Trial) -> Outcome:
         """A delete in one process, looked for in another that had the memory in its cache."""
-        if not (trial.capabilities.processes and trial.capabilities.get):
-            return not_promised("only one process may open the store at a time")
+        if not (trial.capabilities.persistence and trial.capabilities.get):
+            return not_promised("no other process can read the memories")
         folder = trial.folder()
         target = trial.open(folder)
         texts = [trial.text() for _ in range(trial.size(20, 50, 200))]
@@ -142,7 +142,7 @@ def _bytes_left(folder: Path, tokens: Sequence[str]) -> dict[str, int]:
     return left
 
 
-def _erased(trial: Trial, when: str, promised: bool) -> Outcome:
+def _erased(trial: Trial, when: str) -> Outcome:
     if not trial.capabilities.persistence:
         return not_promised("the system keeps nothing in files")
     folder = trial.folder()
@@ -166,18 +166,17 @@ def _erased(trial: Trial, when: str, promised: bool) -> Outcome:
         f"{evidence} ({places})" if left else evidence,
         {"deleted": len(tokens), "bytes_left": total},
         ('target.delete("ann", [id_])', f"# $ grep -r TEXT {next(iter(left), '')}"),
-        promised=promised,
     )
 
 
 with promise("a delete erases"):
 
-    @check()
+    @check(promised=lambda has: has.erasure == "delete")
     def deleted_text_is_erased_at_once(trial: Trial) -> Outcome:
         """The deleted text is looked for in every file of the store, when the call has returned."""
-        return _erased(trial, "at once", trial.capabilities.erasure == "delete")
+        return _erased(trial, "at once")
 
-    @check()
+    @check(promised=lambda has: has.erasure is not None)
     def deleted_text_is_erased_by_maintenance(trial: Trial) -> Outcome:
         """The same after the system's own clean-up, and after closing the store."""
-        return _erased(trial, "after maintenance and closing", trial.capabilities.erasure is not None)
+        return _erased(trial, "after maintenance and closing")

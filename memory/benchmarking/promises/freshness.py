@@ -16,9 +16,7 @@ _LONGEST_LAG = (0.3, 2.0, 10.0)
 """Seconds after which a write counts as never seen, in quick, standard and full."""
 
 
-def _lag_of(
-    trial: Trial, lags: list[float | None], how: str, promised: bool, code: tuple[str, ...]
-) -> Outcome:
+def _lag_of(trial: Trial, lags: list[float | None], how: str, code: tuple[str, ...]) -> Outcome:
     seen = [lag for lag in lags if lag is not None]
     never = len(lags) - len(seen)
     late = sum(lag > 0 for lag in seen)
@@ -30,7 +28,7 @@ def _lag_of(
         figures["lag_p50_ms"] = 1000 * median(seen)
         figures["lag_p99_ms"] = 1000 * quantiles(seen, n=100, method="inclusive")[-1]
         evidence += f"; lag p50 {figures['lag_p50_ms']:.1f} ms, p99 {figures['lag_p99_ms']:.1f} ms"
-    return judge(never + late == 0, evidence, figures, code, promised=promised)
+    return judge(never + late == 0, evidence, figures, code)
 
 
 def _wait_until(trial: Trial, sees: Callable[[], bool]) -> float | None:
@@ -69,9 +67,9 @@ with promise("read your writes"):
             'id_ = target.add_one(Item("ann", "a text"))',
             'target.get("ann", [id_])   # expected: ["a text"]',
         )
-        return _lag_of(trial, lags, "read by id", True, code)
+        return _lag_of(trial, lags, "read by id", code)
 
-    @check()
+    @check(promised=lambda has: not has.delayed_search)
     def the_same_thread_finds_it(trial: Trial) -> Outcome:
         """`search` right after `add`, in the same thread."""
         if not trial.capabilities.search:
@@ -85,7 +83,7 @@ with promise("read your writes"):
             'target.add_one(Item("ann", "a text"))',
             'target.search("ann", "a text", 5)   # expected: it is a hit',
         )
-        return _lag_of(trial, lags, "searched", not trial.capabilities.delayed_search, code)
+        return _lag_of(trial, lags, "searched", code)
 
     @check()
     def another_thread_reads_it(trial: Trial) -> Outcome:
@@ -110,15 +108,13 @@ with promise("read your writes"):
             thread = threading.Thread(target=look, args=(target.add_one(Item(ANN, text)), text))
             thread.start()
             thread.join()
-        return _lag_of(
-            trial, lags, "read by another thread", True, ("# the same, with `get` in another thread",)
-        )
+        return _lag_of(trial, lags, "read by another thread", ("# the same, with `get` in another thread",))
 
-    @check()
+    @check(promised=lambda has: has.processes)
     def another_process_reads_it(trial: Trial) -> Outcome:
         """`get` and `search` of another process that has the store open and its caches warm."""
-        if not (trial.capabilities.processes and trial.capabilities.get):
-            return not_promised("only one process may open the store at a time")
+        if not (trial.capabilities.persistence and trial.capabilities.get):
+            return not_promised("no other process can read the memories")
         folder, lags = trial.folder(), list[float | None]()
         target = trial.open(folder)
         trial.store(target, ANN, [trial.text() for _ in range(20)])
@@ -137,4 +133,4 @@ with promise("read your writes"):
 
                 lags.append(_wait_until(trial, sees))
         code = ("# the same, with `get` in another process",)
-        return _lag_of(trial, lags, "read by another process", True, code)
+        return _lag_of(trial, lags, "read by another process", code)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from memory.benchmarking.promises import (  # noqa: F401 - importing a module adds its checks, in this order
@@ -19,16 +20,21 @@ from memory.benchmarking.promises import (  # noqa: F401 - importing a module ad
     durability,
     exactness,
     freshness,
+    hits,
     isolation,
     updates,
 )
+from memory.benchmarking.promises.actor import ActorFailed
 from memory.benchmarking.promises.model import CHECKS, Check, Outcome
 from memory.benchmarking.promises.trial import Trial
+from memory.benchmarking.targets import load_target
+from memory.benchmarking.targets.base import Capabilities
 
 PROMISES = (
     "acknowledged is durable",
     "read your writes",
     "agents are isolated",
+    "a search returns k memories",
     "a delete is final",
     "a delete erases",
     "an update replaces",
@@ -61,6 +67,27 @@ def run_check(check: Check, target: str, scratch: Path, profile: str, seed: int)
         profile: "quick", "standard" or "full".
         seed: for texts, orders and moments.
     """
+    outcome = _run_apart(check, target, scratch, profile, seed)
+    return _as_claimed(check, outcome, load_target(target).capabilities)
+
+
+def run_check_here(check: Check, trial: Trial) -> Outcome:
+    """Run one check in this process, without a time limit."""
+    try:
+        return _as_claimed(check, check.run(trial), trial.capabilities)
+    finally:
+        trial.end()
+
+
+def _as_claimed(check: Check, outcome: Outcome, capabilities: Capabilities) -> Outcome:
+    """Return the outcome as "not promised" if a target with these capabilities does not claim it."""
+    if outcome.status in ("kept", "broken") and not check.promised(capabilities):
+        return replace(outcome, status="not promised")
+    return outcome
+
+
+def _run_apart(check: Check, target: str, scratch: Path, profile: str, seed: int) -> Outcome:
+    """Run one check in its own process, and judge it as if the target claimed the promise."""
     folder = Path(tempfile.mkdtemp(prefix="promise-", dir=scratch))
     order = json.dumps([check.name, target, str(folder), profile, seed])
     limit = check.seconds[profile]
@@ -106,6 +133,8 @@ def _run(name: str, target: str, folder: str, profile: str, seed: int) -> Outcom
     trial = Trial(target, Path(folder), profile, seed)
     try:
         return CHECKS[name].run(trial)
+    except ActorFailed as problem:
+        return Outcome("broken", f"another process failed: {problem}"[:400], {"errors": 1})
     except Exception as problem:
         # The calls of a check are ordinary ones, so an exception that it does not expect is a failure of
         # the system, or of the target's file; the message tells which.

