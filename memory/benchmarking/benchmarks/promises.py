@@ -162,7 +162,7 @@ def benchmark_isolation(
     return _try("agents are isolated", bench, size, checks)
 
 
-@_promise({"quick": 2.0, "standard": 3.0, "full": 5.0}, "wanted missing foreign")
+@_promise({"quick": 2.0, "standard": 3.0, "full": 5.0}, "wanted missing doubled")
 def benchmark_hits(
     size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
