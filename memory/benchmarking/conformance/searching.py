@@ -124,7 +124,7 @@ def a_vector_finds_its_memory(subject: Subject) -> None:
     ids = target.add(items(ANN, THINGS))
     target.flush()
     for id_, vector in zip(ids, target.embed(THINGS), strict=True):
-        hits = target.search_vector(ANN, vector, subject.k(2))
+        hits = target.search_vector(ANN, vector, subject.k(2), None)  # with `place`, as benchmarks call it
         subject.true("search_vector", bool(hits) and hits[0].id == id_, f"first the id {id_!r}", hits)
         subject.true("search_vector", len(hits) <= 2, "at most 2 hits for k = 2", hits)
 

@@ -97,7 +97,7 @@ def _load(name: str) -> type[Target]:
     source, _, attribute = (location or name).rpartition(":")
     try:
         if source.endswith(".py"):
-            module = load_file(Path(source))
+            module = _load_file(Path(source))
             if not hasattr(module, attribute):
                 raise _no_such_class(source, attribute, module)
         else:
@@ -112,6 +112,17 @@ def _load(name: str) -> type[Target]:
             f"target {name!r} is not a class that derives from Target: see docs/new-target.md"
         )
     return target
+
+
+def _load_file(path: Path) -> ModuleType:
+    try:
+        return load_file(path)
+    except BrokenBenchmark as problem:
+        if isinstance(problem.__cause__, ModuleNotFoundError):
+            raise BrokenBenchmark(
+                f"{problem}; import the system inside the methods of the target"
+            ) from None
+        raise
 
 
 def _no_such_class(file: str, name: str, module: ModuleType) -> UnknownName:

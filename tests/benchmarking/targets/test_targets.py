@@ -35,6 +35,7 @@ def test_a_target_is_named_by_module_and_class_or_by_file_and_class() -> None:
     [
         ("1 / 0", "mine.py can't be loaded: ZeroDivisionError"),
         ("def (", "mine.py can't be loaded: SyntaxError"),
+        ("import no_such_system", "line 1.*import the system inside the methods of the target"),
         ("raise SystemExit(0)", "mine.py can't be loaded: SystemExit: 0"),
         ("Mine = 3", "is not a class that derives from Target: see docs/new-target.md"),
         ("class Mine: pass", "is not a class that derives from Target: see docs/new-target.md"),
