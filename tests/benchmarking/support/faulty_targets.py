@@ -6,6 +6,7 @@ fault; the tests and scripts/faults.py read it.
 
 from __future__ import annotations
 
+import sqlite3
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,42 +32,20 @@ class DropsWrites(SQLiteBaselineTarget):
 
 
 class ForgetsAtRestart(SQLiteBaselineTarget):
-    """Keeps memories in RAM until `close`."""
+    """Keeps memories in RAM, and writes them to the file in `close`."""
 
     name = "forgets-at-restart"
 
     def open(self, folder: Path, settings: Settings | None = None) -> None:
         super().open(folder, settings)
-        self._db.execute("BEGIN")
-
-    def add(self, items: Sequence[Item], place: str | None = None) -> list[str]:
-        self._db.execute("COMMIT")
-        try:
-            ids = super().add(items, place)
-        finally:
-            self._db.execute("BEGIN")
-        self._unsaved = ids
-        # What was written last stays in a transaction that nobody commits.
-        rows = self._db.execute("SELECT * FROM memories").fetchall()
-        self._db.execute("COMMIT")
-        self._db.execute("DELETE FROM memories")
-        self._db.execute("BEGIN")
-        self._db.executemany("INSERT INTO memories VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-        return ids
+        self._file = self._db
+        self._db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._file.backup(self._db)
 
     def close(self) -> None:
-        self._db.execute("COMMIT")
-        super().close()
-
-    def delete(self, agent_id: str, ids: Sequence[str]) -> int:
-        deleted = sum(
-            self._db.execute(
-                "DELETE FROM memories WHERE number = ? AND agent = ?", (id_, agent_id)
-            ).rowcount
-            for id_ in ids
-        )
-        self._drop_cached_vectors(agent_id)
-        return deleted
+        self._db.backup(self._file)
+        self._db.close()
+        self._file.close()
 
 
 class LeaksAcrossAgents(SQLiteBaselineTarget):
