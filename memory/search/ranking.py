@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.embedding import ContentEmbedder, WeightedEmbedder
+from memory.search.best import best_values, top
 from memory.search.index import AgentIndex
 from memory.search.lexical import WordMatches
 from memory.search.terms import words_of
-from memory.search.vectors import top
 
 _BEST = 10  # The memories whose mean score becomes 1: as many as a search returns by default
 
@@ -157,8 +157,7 @@ def _on_one_scale(scores: Floats, living: NDArray[np.bool_] | None) -> Floats:
         return np.zeros_like(scores)
     mean = np.add.reduce(counted) / np.float32(count)
     few = max(1, min(_BEST, count // 10))
-    best = np.partition(counted, count - few)[-few:]
-    spread = np.add.reduce(best) / np.float32(few) - mean
+    spread = np.add.reduce(best_values(counted, few)) / np.float32(few) - mean
     if spread <= 1e-9:  # all scores are equal, apart from rounding
         return np.zeros_like(scores)
     scaled: Floats = (scores - mean) * np.float32(1 / spread)

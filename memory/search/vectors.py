@@ -15,6 +15,7 @@ import simsimd
 from numpy.typing import NDArray
 
 from memory.compression.quantise import to_int8_one
+from memory.search.best import top
 
 FULL_SCAN_ROWS = 2048
 """Up to this many rows all int8 codes are scanned: as fast as the bits, and more exact."""
@@ -28,13 +29,6 @@ _ROUNDING = 3  # The rounded query selects this many times k candidates, which t
 _HISTOGRAM_ROWS = 1024  # Rows that are sampled to estimate the distribution of the distances
 _SIGN_ROWS = 4096  # Rows whose sign bits are made in one step: a bound on the temporary arrays, here 1 MB
 _FEW = 400  # Up to this many candidates are compared with the exact query without a pass by codes
-
-
-def top(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-    """Return the indices of the k largest scores, unordered."""
-    if len(scores) <= k:
-        return np.arange(len(scores))
-    return scores.argpartition(len(scores) - k)[-k:]
 
 
 class VectorBlock:
