@@ -1,7 +1,7 @@
 """The k largest scores, found by the largest score of each run of positions.
 
-NumPy's `partition` is slow on scores that are mostly equal, as BM25 scores are: most memories hold no word of
-the query. Here only the few runs that can hold one of the k largest scores are looked at again.
+NumPy's `partition` is slow on scores that are mostly equal, as BM25 scores are: most memories hold no word
+of the query. Here only the few runs that can hold one of the k largest scores are looked at again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FEW_RUNS = 32
 
 
 def top(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-    """Return the positions of the k largest scores, unordered. Of equal scores, the last ones are returned."""
+    """Return the positions of the k largest scores, unordered; of equal scores, the last ones."""
     if len(scores) <= k or k <= 0:
         return np.arange(len(scores) if k > 0 else 0)
     candidates = _candidates(scores, k)
@@ -51,5 +51,4 @@ def _candidates(scores: NDArray[np.float32], k: int) -> NDArray[np.int64] | None
     chosen = np.concatenate((runs, equal))
     chosen.sort()
     positions = (chosen[:, None] * _RUN + np.arange(_RUN)).ravel()
-    positions = np.concatenate((positions, np.arange(whole * _RUN, len(scores))))
-    return positions
+    return np.concatenate((positions, np.arange(whole * _RUN, len(scores))))
