@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+PACKAGES := $(VENV)/.packages
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart test test-lowest install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate view-speed screenshots interrupts erasure flips forks targets promises
+.PHONY: bench quickstart test test-lowest install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate view-speed screenshots interrupts erasure flips forks targets promises native-sanitize
 
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
@@ -15,6 +16,14 @@ quickstart: $(INSTALLED)
 
 test: lint types browser
 	$(BIN)/python -m pytest -n 2
+	AGENTMEMORY_PURE=1 $(BIN)/python -m pytest -n 2 $(PURE_TESTS)
+
+# A part of the tests without the compiled core, as where there is no C compiler.
+PURE_TESTS := tests/_native tests/embedding tests/search
+
+# The tests of the compiled core, with every read and write of its memory checked. A minute.
+native-sanitize: $(INSTALLED)
+	$(BIN)/python scripts/sanitize.py
 
 # The tests of the stored data and of the agent's tools, with every dependency at its lower bound (pyproject.toml).
 LOWEST := .venv-lowest
@@ -114,7 +123,7 @@ install-locked:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
-	@touch $(INSTALLED)
+	@touch $(PACKAGES) $(INSTALLED)
 
 # Tools that work on the packages, apart from the packages themselves.
 TOOLS := .venv-tools
@@ -142,10 +151,15 @@ sbom: $(TOOLS)/.installed
 clean:
 	rm -rf $(VENV) $(LOWEST) $(TOOLS) .venv-sbom build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 
-$(INSTALLED): pyproject.toml hatch_build.py
+$(PACKAGES): pyproject.toml hatch_build.py
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 13) else \
 	  "Python 3.11 to 3.13 is needed, $(PYTHON) is %d.%d: make PYTHON=python3.12 ..." % v)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	@touch $(PACKAGES)
+
+# The compiled core is built again when one of its sources has changed.
+$(INSTALLED): $(PACKAGES) build_core.py $(wildcard memory/_native/*.[ch])
+	$(BIN)/python build_core.py
 	@touch $(INSTALLED)

@@ -17,6 +17,7 @@ from types import ModuleType
 import pytest
 from packaging.requirements import Requirement
 
+from memory._base import native
 from memory.embedding import files
 from memory.errors import AgentMemoryError
 
@@ -46,10 +47,17 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def build(kind: str, sources: Path, into: Path) -> Path:
+def build(kind: str, sources: Path, into: Path, **environment: str) -> Path:
     """Build a wheel or an sdist with the backend itself, which has no network client."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(into)]
-    done = subprocess.run(command, cwd=sources, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command,
+        cwd=sources,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     (built,) = into.iterdir()
     return built
@@ -74,6 +82,8 @@ def test_the_sdist_has_the_hook_and_no_data_of_others(sdist: Path, hook: ModuleT
     with tarfile.open(sdist) as archive:
         names = [name.partition("/")[2] for name in archive.getnames()]
     assert {"hatch_build.py", "NOTICE", "LICENSE", "memory/embedding/files.py"} <= set(names)
+    assert {"build_core.py", "memory/_native/core.h", "memory/_native/module.c"} <= set(names)
+    assert [name for name in names if name.endswith(".so")] == []
     others = {Path(name).name for name in hook.SHA256}
     assert [name for name in names if Path(name).name in others or files.FOLDER in name] == []
 
@@ -89,6 +99,28 @@ def test_the_wheel_has_the_files_of_the_embedder_with_their_licences(wheel: Path
         assert b"LLAMA 2 Community License" in archive.read(notice)
     folders = {name.partition("/")[0] for name in names}
     assert {name for name in folders if not name.endswith(".dist-info")} == {"memory", files.FOLDER}
+
+
+def test_the_wheel_has_the_compiled_core_and_the_tag_of_its_platform(wheel: Path) -> None:
+    if native.core is None:
+        pytest.skip("there is no compiler, or AGENTMEMORY_PURE is set")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert "memory/_core.abi3.so" in names
+    assert [name for name in names if name.startswith("memory/_native")] == []
+    assert "-cp311-abi3-" in wheel.name
+    assert "-any" not in wheel.name
+
+
+def test_without_a_compiler_the_wheel_is_pure_and_works(sources: Path, tmp_path: Path) -> None:
+    no_tools = {"CC": "no-such-compiler", "PATH": str(tmp_path)}
+    wheel = build("wheel", sources, tmp_path / "wheel", **no_tools)
+    assert wheel.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert [name for name in archive.namelist() if name.endswith((".so", ".c"))] == []
+        archive.extractall(tmp_path / "installed")
+    program = "from memory._base.native import CORE_KIND; print(CORE_KIND)"
+    assert run_installed(program, tmp_path) == ["pure"]
 
 
 def test_an_editable_install_has_the_files_too(sources: Path, tmp_path: Path) -> None:
@@ -116,17 +148,26 @@ def test_the_unpacked_wheel_embeds_texts(wheel: Path, tmp_path: Path) -> None:
         archive.extractall(tmp_path / "installed")
     program = (
         "import memory.embedding.files as files; print(files.files_folder());"
-        "from memory.embedding import WordLlamaEmbedder; print(WordLlamaEmbedder().embed(['a cat']).shape)"
+        "from memory.embedding import WordLlamaEmbedder; print(WordLlamaEmbedder().embed(['a cat']).shape);"
+        "from memory._base.native import CORE_KIND; print(CORE_KIND)"
     )
+    folder, shape, kind = run_installed(program, tmp_path)
+    assert folder == str(tmp_path / "installed" / files.FOLDER)
+    assert shape == "(1, 256)"
+    assert kind == native.CORE_KIND
+
+
+def run_installed(program: str, folder: Path) -> list[str]:
+    """Run a program with the package that was unpacked into `installed`, and return its lines."""
     done = subprocess.run(
         [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path / "installed")},
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder / "installed")},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout.splitlines() == [str(tmp_path / "installed" / files.FOLDER), "(1, 256)"]
+    return done.stdout.splitlines()
 
 
 def test_the_hook_and_the_memory_mean_the_same_folder(hook: ModuleType) -> None:

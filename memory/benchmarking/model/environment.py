@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from memory._base.native import CORE_KIND
 from memory.benchmarking.measure.resources import load_psutil
 from memory.benchmarking.model.records import Environment, Source
 
@@ -39,7 +40,7 @@ def describe(
         "memory_gb": _memory_gb(),
         "os": f"{platform.system()} {platform.machine()}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "packages": {**_versions(), "sqlite": sqlite3.sqlite_version},
+        "packages": {**_versions(), "sqlite": sqlite3.sqlite_version, "core": CORE_KIND},
         "file_system": _file_system(scratch),
         **({"embedder": embedder} if embedder else {}),
     }

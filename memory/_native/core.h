@@ -1,0 +1,56 @@
+/* What all files of the compiled core share: the module's interface, checked buffers, processor features.
+ *
+ * Every C file is one idea. It defines one table of methods, which module.c adds to the module. Each function
+ * has a twin in pure Python with the same result, and tests/_native/ compares the two.
+ *
+ * Rules: check the type and the length of every buffer before reading it. Release the GIL in every call that
+ * may take longer than a few microseconds. Keep no state that two threads could change at once.
+ */
+#ifndef AGENTMEMORY_CORE_H
+#define AGENTMEMORY_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Increase it when a function of the core changes its meaning or its arguments; memory/_base/native.py has
+ * the same number, and refuses a core of another one. */
+#define CORE_INTERFACE 1
+
+/* Element types of buffers, as the buffer protocol distinguishes them. */
+typedef enum { KIND_SIGNED, KIND_UNSIGNED, KIND_FLOAT } ElementKind;
+
+/* Open a C-contiguous buffer of elements of this kind and size. On failure, set an exception that names the
+ * argument, and return false. Release it with PyBuffer_Release. */
+bool open_buffer(PyObject *object, Py_buffer *view, const char *name, ElementKind kind, Py_ssize_t item_size,
+                 bool writable);
+
+/* Return whether there are `wanted` arguments; if not, set an exception. */
+bool check_argument_count(const char *function, Py_ssize_t given, Py_ssize_t wanted);
+
+/* Return the number of elements of a buffer. */
+static inline Py_ssize_t count_of(const Py_buffer *view) { return view->len / view->itemsize; }
+
+/* Work of more elements than this releases the GIL: less is done before another thread could take it. */
+#define FEW_ELEMENTS 8192
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define CORE_X86 1
+#define TARGET_AVX2 __attribute__((target("avx2,fma,f16c,bmi,bmi2,popcnt")))
+#define TARGET_AVX512 \
+    __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c,bmi,bmi2,popcnt")))
+#else
+#define CORE_X86 0
+#endif
+
+/* Return whether the processor has what TARGET_AVX2 or TARGET_AVX512 needs. */
+bool has_avx2(void);
+bool has_avx512(void);
+
+extern PyMethodDef quantise_methods[];
+
+#endif

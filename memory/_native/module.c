@@ -1,0 +1,30 @@
+/* The module memory._core: one table of methods from each file. */
+#include "core.h"
+
+static PyMethodDef *const tables[] = {quantise_methods};
+
+static int add_contents(PyObject *module) {
+    for (size_t at = 0; at < sizeof tables / sizeof *tables; at++) {
+        if (PyModule_AddFunctions(module, tables[at]) < 0) {
+            return -1;
+        }
+    }
+    return PyModule_AddIntConstant(module, "INTERFACE", CORE_INTERFACE);
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)add_contents},
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "memory._core",
+    .m_doc = "The compiled core. memory/_base/native.py loads it.",
+    .m_size = 0,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__core(void);
+
+PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,73 @@
+/* Vectors as signed bytes; the twin is memory/compression/quantise.py. */
+#include "core.h"
+
+#include <math.h>
+
+/* Adding and subtracting this rounds a float below 2^22 to the nearest whole number, half to even. */
+#define ROUNDING 12582912.0f
+
+static float largest(const float *row, Py_ssize_t dimensions) {
+    float peak = 0.0f;
+    for (Py_ssize_t at = 0; at < dimensions; at++) {
+        float size = fabsf(row[at]);
+        peak = size > peak ? size : peak;
+    }
+    return peak;
+}
+
+static void quantise_row(const float *restrict row, int8_t *restrict code, Py_ssize_t dimensions) {
+    float peak = largest(row, dimensions);
+    if (!(peak > 0.0f) || isinf(peak)) {
+        memset(code, 0, (size_t)dimensions);
+        return;
+    }
+    for (Py_ssize_t at = 0; at < dimensions; at++) {
+        float scaled = row[at] / peak * 127.0f;
+        scaled = (scaled + ROUNDING) - ROUNDING;
+        code[at] = scaled == scaled ? (int8_t)(int)scaled : 0; /* 0 for NaN, which has no whole number */
+    }
+}
+
+static PyObject *to_int8(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    (void)module;
+    Py_buffer vectors, codes;
+    if (!check_argument_count("to_int8", count, 3)) {
+        return NULL;
+    }
+    Py_ssize_t dimensions = PyLong_AsSsize_t(arguments[2]);
+    if (dimensions == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    if (!open_buffer(arguments[0], &vectors, "vectors", KIND_FLOAT, 4, false)) {
+        return NULL;
+    }
+    if (!open_buffer(arguments[1], &codes, "codes", KIND_SIGNED, 1, true)) {
+        PyBuffer_Release(&vectors);
+        return NULL;
+    }
+    Py_ssize_t elements = count_of(&vectors);
+    if (dimensions <= 0 || elements % dimensions || count_of(&codes) != elements) {
+        PyErr_Format(PyExc_ValueError, "%zd components and %zd codes are no rows of %zd", elements,
+                     count_of(&codes), dimensions);
+        elements = -1;
+    } else {
+        PyThreadState *state = elements > FEW_ELEMENTS ? PyEval_SaveThread() : NULL;
+        const float *row = vectors.buf;
+        int8_t *code = codes.buf;
+        for (Py_ssize_t start = 0; start < elements; start += dimensions) {
+            quantise_row(row + start, code + start, dimensions);
+        }
+        if (state) {
+            PyEval_RestoreThread(state);
+        }
+    }
+    PyBuffer_Release(&codes);
+    PyBuffer_Release(&vectors);
+    return elements < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+PyMethodDef quantise_methods[] = {
+    {"to_int8", (PyCFunction)(void (*)(void))to_int8, METH_FASTCALL,
+     "to_int8(vectors, codes, dimensions): write rows of float32 as signed bytes into `codes`."},
+    {NULL, NULL, 0, NULL},
+};
