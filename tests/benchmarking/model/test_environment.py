@@ -79,3 +79,22 @@ def test_a_fingerprint_changes_with_any_field_and_not_with_their_order(
     names = data.draw(st.permutations(list(lasting)))
     assert fingerprint_of({name: lasting[name] for name in names}) == fingerprint_of(lasting)
     assert fingerprint_of({**lasting, names[0]: "something else entirely"}) != fingerprint_of(lasting)
+
+
+def test_the_environment_says_whether_the_core_is_compiled(tmp_path: Path) -> None:
+    program = (
+        "from memory.benchmarking.model.environment import describe; from pathlib import Path; import sys\n"
+    )
+    program += "where = describe(Path(sys.argv[1])); print(where.packages['core'], where.fingerprint)"
+    pure, other = (
+        subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path)],
+            env={**os.environ, "AGENTMEMORY_PURE": value},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+        for value in ("1", "0")
+    )
+    assert pure[0] == "pure"
+    assert (other == pure) == (other[0] == "pure")
