@@ -119,10 +119,11 @@ class AgentMemory:
         filters: Mapping[str, Any] | None = None,
         since: Timestamp | None = None,
         until: Timestamp | None = None,
+        now: Timestamp | None = None,
     ) -> list[Hit]:
         """Return the k memories that match a text best, best first."""
         return self.system.search(
-            self.agent_id, query, k, tier=tier, filters=filters, since=since, until=until
+            self.agent_id, query, k, tier=tier, filters=filters, since=since, until=until, now=now
         )
 
     def iter_search(self, query: str, most: int = 100) -> Iterator[Hit]:

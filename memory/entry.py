@@ -79,12 +79,14 @@ class Why(msgspec.Struct, frozen=True, gc=False):
 
     `words` are the query's words that the memory contains. `similarity` is the cosine similarity to the
     query; None if only words were searched. `context` is the part of the score that comes from neighbouring
-    memories and from the session.
+    memories and from the session. `bonus` is the part for the person that the query is about, and for the
+    time that it mentions.
     """
 
     words: tuple[str, ...] = ()
     similarity: float | None = None
     context: float = 0.0
+    bonus: float = 0.0
 
     def __str__(self) -> str:
         parts = []
@@ -94,6 +96,8 @@ class Why(msgspec.Struct, frozen=True, gc=False):
             parts.append(f"meaning: {self.similarity:.2f}")
         if self.context:
             parts.append(f"context: {self.context:+.2f}")
+        if self.bonus:
+            parts.append(f"person or time: {self.bonus:+.2f}")
         return "; ".join(parts) or "matches the filter"
 
 

@@ -136,7 +136,7 @@ class AgentMemorySystem:
             config.cache_bytes - entry_bytes,
         )
         self._reader = Reader(store, self._codecs, cache)
-        self._searcher = Searcher(self._reader, self._indexes, embedder)
+        self._searcher = Searcher(self._reader, self._indexes, embedder, clock.now)
         self._transitions = Transitions(
             store,
             self._codecs,
@@ -452,14 +452,20 @@ class AgentMemorySystem:
         filters: Mapping[str, Any] | None = None,
         since: Timestamp | None = None,
         until: Timestamp | None = None,
+        now: Timestamp | None = None,
     ) -> list[Hit]:
         """Return the k memories that match a text best, by words and meaning, best first.
+
+        Memories by the person that the text names, and of the time that it mentions, are preferred. The
+        person is read from the metadata keys `speaker`, `author`, `sender` and `role`; "I" and "my" mean
+        the role "user".
 
         Args:
             filters: attributes that a memory must have; see `retrieve_by_attributes`.
             since, until: when the memory happened.
+            now: what "yesterday" or "last week" in the text is relative to; the current time by default.
         """
-        return self._searcher.search(agent_id, query, k, tier, filters, since, until)
+        return self._searcher.search(agent_id, query, k, tier, filters, since, until, now)
 
     def iter_search(self, agent_id: str, query: str, most: int = 100) -> Iterator[Hit]:
         """Yield the hits of `search` one by one, for callers that do not know `k` in advance.

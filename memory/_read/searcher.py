@@ -30,10 +30,13 @@ _READ_AHEAD = 8
 class Searcher:
     """Ranks memories and reads the best ones through a `Reader`."""
 
-    def __init__(self, reader: Reader, indexes: IndexCache, embedder: ContentEmbedder) -> None:
+    def __init__(
+        self, reader: Reader, indexes: IndexCache, embedder: ContentEmbedder, now: Callable[[], float]
+    ) -> None:
         self._reader = reader
         self._indexes = indexes
         self._embedder = embedder
+        self._now = now
         self._query_vector = query_vector_of(embedder)
         self.searches = 0
         """The number of searches so far."""
@@ -47,12 +50,14 @@ class Searcher:
         filters: Mapping[str, Any] | None,
         since: Timestamp | None,
         until: Timestamp | None,
+        now: Timestamp | None = None,
     ) -> list[Hit]:
         """See `AgentMemorySystem.search`."""
         _check_query(query)
+        moment = self._now() if now is None else check_timestamp("now", now)
 
         def rank(index: AgentIndex, k: int, allowed: NDArray[np.bool_] | None) -> list[Match]:
-            ranking = by_text(index, query, self._query_vector, k, allowed)
+            ranking = by_text(index, query, self._query_vector, k, allowed, moment)
             return [] if ranking is None else ranking.matches()
 
         return self._search(agent_id, k, tier, filters, since, until, rank)
@@ -68,8 +73,9 @@ class Searcher:
         self.searches += 1
         if most == 0:
             return
+        now = self._now()
         ranking = self._with_index(
-            agent_id, lambda index: by_text(index, query, self._query_vector, most, index.living)
+            agent_id, lambda index: by_text(index, query, self._query_vector, most, index.living, now)
         )
         if ranking is None:
             return
@@ -212,7 +218,7 @@ def _check_query(query: object) -> None:
 
 
 def _hit(entry: MemoryEntry, match: Match) -> Hit:
-    why = Why(match.words, match.similarity, match.context)
+    why = Why(match.words, match.similarity, match.context, match.bonus)
     return Hit(entry.id, entry, match.score, entry.tier, why)
 
 

@@ -19,14 +19,37 @@ from memory.search.postings import counts_of, positions_of
 from memory.search.terms import function_terms, term_of
 
 K1 = 0.9
-"""BM25's saturation of repeated words. This and `B` are Anserini's defaults."""
-B = 0.4
-"""BM25's normalisation by length, from 0 (none) to 1 (full)."""
+"""BM25's saturation of repeated words. This and `SHORT_B` are Anserini's defaults, `LONG_B` is Lucene's."""
+SHORT_B, LONG_B = 0.4, 0.75
+"""BM25's normalisation by length, from 0 (none) to 1 (full), for short and for long memories. A longer turn
+of a chat says more; a longer passage mostly has more words for the same."""
+SHORT_WORDS, LONG_WORDS = 50, 250
+"""The average numbers of words of short and of long memories; between them the normalisation grows."""
 FUNCTION_SHARE = 0.5
 """The weight of function words such as "about", which can be rarer in notes than the name that is asked
 for. Measured: half is better than full weight (LoCoMo R@10 .820, not .815) and than none."""
 MAX_WORDS = 256
 """Distinct words of a query that are looked up, a bound on its cost: no question has so many."""
+
+Positions = NDArray[np.int64]
+
+
+class AttributeMatches:
+    """The positions that hold each of some attributes, numbered in the order of their terms."""
+
+    def __init__(self, count: int, terms: int, parts: Sequence[tuple[Positions, Positions]]) -> None:
+        self._count = count
+        self.numbers: list[int] = []
+        """The attributes that some memory holds."""
+        if any(len(owners) for _, owners in parts):
+            self._positions, self._owners = map(np.concatenate, zip(*parts, strict=True))
+            self.numbers = np.bincount(self._owners, minlength=terms).nonzero()[0].tolist()
+
+    def mask(self, number: int) -> NDArray[np.bool_]:
+        """Return which memories hold one of the attributes in `numbers`."""
+        if len(self.numbers) == 1:
+            return _mask(self._count, self._positions)
+        return _mask(self._count, self._positions[self._owners == number])
 
 
 class WordMatches:
@@ -35,7 +58,8 @@ class WordMatches:
     The postings of all words are held in flat arrays, so that NumPy works on all of them at once.
     """
 
-    def __init__(self, index: AgentIndex, words: Sequence[str]) -> None:
+    def __init__(self, index: AgentIndex, words: Sequence[str], attributes: Sequence[int] = ()) -> None:
+        """Look up words, and terms of attributes, which do not count for the scores."""
         term_of_word = {word: term_of(word) for word in words}
         distinct = {term: word for word, term in term_of_word.items()}
         self._words = dict(islice(distinct.items(), MAX_WORDS))
@@ -44,6 +68,7 @@ class WordMatches:
         terms = list(self._words)
         living = index.living
         parts = []
+        attribute_parts = []
         for base, count, block in index.blocks():
             packed, owners = block.postings.find_all(terms)
             positions = positions_of(packed)
@@ -53,10 +78,14 @@ class WordMatches:
             if base:
                 positions += base
             parts.append((positions, counts_of(packed), owners))
+            if attributes:
+                packed, owners = block.postings.find_all(attributes)
+                attribute_parts.append((positions_of(packed) + base, owners))
         if len(parts) == 1:
             self._positions, self._occurrences, self._owners = parts[0]
         else:
             self._positions, self._occurrences, self._owners = map(np.concatenate, zip(*parts, strict=True))
+        self.attributes = AttributeMatches(index.count, len(attributes), attribute_parts)
         # Must come after `blocks()`, which reads the lengths of memories in blocks outside of RAM.
         self._lengths = index.columns.length
         self._average_length = max(index.word_count / self._memories, 1.0)
@@ -79,15 +108,25 @@ class WordMatches:
         idf = self._idf_of_words.get(word)
         return self._idfs.get(term_of(word.lower()), self._unknown) if idf is None else idf
 
+    def mask(self, word: str) -> NDArray[np.bool_] | None:
+        """Return which memories hold a word of the query, given in lower case; None if none does."""
+        term = term_of(word)
+        if term not in self._words:
+            return None
+        positions = self._positions[self._owners == list(self._words).index(term)]
+        return _mask(self._count, positions) if len(positions) else None
+
     def scores(self) -> NDArray[np.float32]:
         """Return the BM25 score of every memory."""
         positions = self._positions
         tf = self._occurrences.astype(np.float32)
         idfs = np.array(list(self._idfs.values()), np.float32)
         idfs *= np.float32(K1 + 1)
+        length = (self._average_length - SHORT_WORDS) / (LONG_WORDS - SHORT_WORDS)
+        b = SHORT_B + (LONG_B - SHORT_B) * min(max(length, 0.0), 1.0)
         saturation = self._lengths[positions]
-        saturation *= np.float32(K1 * B / self._average_length)
-        saturation += np.float32(K1 * (1 - B))
+        saturation *= np.float32(K1 * b / self._average_length)
+        saturation += np.float32(K1 * (1 - b))
         saturation += tf
         tf *= idfs[self._owners]
         tf /= saturation
@@ -105,6 +144,12 @@ class WordMatches:
             for position, owner in zip(holders, owners, strict=True):
                 held[position].append(words[owner])
         return list(map(tuple, held.values()))
+
+
+def _mask(count: int, positions: Positions) -> NDArray[np.bool_]:
+    mask = np.zeros(count, np.bool_)
+    mask[positions] = True
+    return mask
 
 
 def _idf(frequency: int, memories: int) -> float:

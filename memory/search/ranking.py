@@ -1,13 +1,15 @@
-"""One ranking from three scores: words (BM25), meaning (cosine) and neighbours.
+"""One ranking from five parts: words (BM25), meaning (cosine), neighbours, the person and the time.
 
 BM25 scores and cosines are put on one scale, on which 0 is the average memory and 1 is the mean of the
 ten best. So they can be added, whatever the query and the collection. The neighbours in a memory's
-conversation add to the sum (see `conversations.py`).
+conversation add to the sum (see `conversations.py`). Memories by the person that the question is about, and
+memories of the time that it mentions, get a bonus (see `people.py` and `dates.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 
 import msgspec
 import numpy as np
@@ -15,15 +17,24 @@ from numpy.typing import NDArray
 
 from memory.embedding import ContentEmbedder, WeightedEmbedder
 from memory.search.best import best_values, top
+from memory.search.dates import Span, closeness, spans_in, without_ordinals
 from memory.search.index import AgentIndex
 from memory.search.lexical import WordMatches
+from memory.search.people import Person
 from memory.search.terms import words_of
+from memory.search.turn_links import OWN_SHARE
 
+BONUS = np.float32(1.5)
+"""What a memory gets for its speaker, and what it gets for its time. Measured on three sets: from 1 to 2 is
+as good; less helps less, and more hides what others said about the person."""
 _BEST = 10  # The memories whose mean score becomes 1: as many as a search returns by default
 
+_NAME = re.compile(r"([^\W\d_]+)(?:['’]s\b)?")  # a word, also with its possessive ending
+
 Floats = NDArray[np.float32]
-QueryVector = Callable[[str, Callable[[str], float]], Floats]
-"""Turns a text into a unit vector, given a function that returns the idf of a word."""
+QueryVector = Callable[[str, Callable[[str], float], Collection[str]], Floats]
+"""Turns a text into a unit vector, given a function that returns the weight of a word, and the names of
+speakers in the text, lower-case."""
 
 
 class Match(msgspec.Struct, frozen=True, gc=False):
@@ -36,6 +47,7 @@ class Match(msgspec.Struct, frozen=True, gc=False):
     similarity: float | None = None
     words: tuple[str, ...] = ()
     context: float = 0.0
+    bonus: float = 0.0
 
 
 def by_vector(
@@ -72,7 +84,7 @@ class Ranking:
 
     def __init__(
         self, index: AgentIndex, best: NDArray[np.int64], total: Floats, cosines: Floats,
-        context: Floats | None, words: WordMatches,
+        context: Floats | None, bonus: Floats | None, words: WordMatches,
     ) -> None:  # fmt: skip
         self._best = best
         self._words = words
@@ -82,6 +94,7 @@ class Ranking:
         self._scores: list[float] = total[best].tolist()
         self._cosines: list[float] = cosines[best].tolist()
         self._context: list[float] = [0.0] * len(best) if context is None else context[best].tolist()
+        self._bonus: list[float] = [0.0] * len(best) if bonus is None else bonus[best].tolist()
 
     def __len__(self) -> int:
         return len(self._seqs)
@@ -98,6 +111,7 @@ class Ranking:
                 self._cosines[part],
                 self._words.words_at(self._best[part]),
                 self._context[part],
+                self._bonus[part],
                 strict=True,
             )
         ]
@@ -109,36 +123,76 @@ def by_text(
     query_vector: QueryVector,
     k: int,
     allowed: NDArray[np.bool_] | None,
+    now: float,
 ) -> Ranking | None:
-    """Rank the k best memories by words, meaning and neighbours. Return None if there are no memories.
+    """Rank the k best memories by words, meaning, neighbours, person and time. Return None if there are no
+    memories.
 
-    `allowed` masks the positions that may be returned.
+    `allowed` masks the positions that may be returned. Relative times in the text are counted from `now`.
     """
     if index.count == 0:
         return None
-    matches = WordMatches(index, words_of(text))
-    cosines = _cosines(index, query_vector(text, matches.idf))
+    person = Person(text)
+    matches = WordMatches(index, without_ordinals(words_of(text)), person.terms)
+    said = person.find(matches)
+    weight = _weight_without(person.misspelled, matches.idf) if person.misspelled else matches.idf
+    cosines = _cosines(index, query_vector(text, weight, person.names))
     living = index.living
     own = _on_one_scale(cosines, living)
     if matches:
         own += _on_one_scale(matches.scores(), living)
     context = index.conversations.context(own)
+    # Without neighbours all scores are smaller by this factor, so the bonus must be too.
+    share = BONUS if context is not None else BONUS / (1 + OWN_SHARE)
+    bonus = _bonus(index, said, spans_in(text, now), share)
     total = own if context is None else own + context
+    if bonus is not None:
+        total += bonus
     if allowed is not None:
         total = np.where(allowed, total, -np.inf)
     best = top(total, k)
     best = best[np.lexsort((-best, -total[best]))]
     if allowed is not None:
         best = best[allowed[best]]
-    return Ranking(index, best, total, cosines, context, matches)
+    return Ranking(index, best, total, cosines, context, bonus, matches)
+
+
+def _bonus(
+    index: AgentIndex, said: NDArray[np.bool_] | None, spans: list[Span], share: np.float32
+) -> Floats | None:
+    """Return what each memory gets for its speaker and its time; None if nothing."""
+    close = closeness(spans, index.columns.created_at[: index.count]) if spans else None
+    if said is None:
+        return None if close is None else share * close
+    bonus: Floats = share * said
+    if close is not None:
+        bonus += share * close
+    return bonus
+
+
+def _weight_without(words: Collection[str], weight: Callable[[str], float]) -> Callable[[str], float]:
+    """Return a weight that ignores words: a misspelled name would count as the rarest word of all."""
+    return lambda word: 0.0 if word.lower() in words else weight(word)
 
 
 def query_vector_of(embedder: ContentEmbedder) -> QueryVector:
-    """Return the function that embeds queries. Rare words count more if the embedder supports weights."""
+    """Return the function that embeds queries.
+
+    Rare words count more if the embedder supports weights. For another embedder the names of speakers are
+    removed: they are in few of the texts that it embeds, and say little about the meaning.
+    """
     if isinstance(embedder.embedder, WeightedEmbedder):
         weighted = embedder.embedder.embed_weighted
-        return lambda text, idf: weighted(text, idf)[0]
-    return lambda text, _: embedder.embed_texts([text])[0]
+        return lambda text, weight, _: weighted(text, weight)[0]
+    return lambda text, _, names: embedder.embed_texts([_without(text, names)])[0]
+
+
+def _without(text: str, names: Collection[str]) -> str:
+    """Return a text without these names; the whole text if nothing else would be left."""
+    if not names:
+        return text
+    kept = _NAME.sub(lambda match: "" if match.group(1).lower() in names else match.group(), text)
+    return kept if words_of(kept) else text
 
 
 def _cosines(index: AgentIndex, query: Floats) -> Floats:

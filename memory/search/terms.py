@@ -18,10 +18,13 @@ import Stemmer
 
 from memory._base.content import Leaves, Scalar
 from memory._base.locks import fork_safe_lock
+from memory.search.names import ROLES, SPEAKER_KEYS, sound_of
 
 ATTRIBUTE_BIT = 1 << 31
 KIND = "\0kind"
 """The attribute path of a memory's kind. No path in a content can be equal to it."""
+SPEAKER = "\0speaker"
+"""The attribute path of the sound of a speaker's name. No path in a metadata can be equal to it."""
 _TERM_MASK = ATTRIBUTE_BIT - 1
 _CACHE_WORDS = 200_000
 """Words whose terms are cached, about 25 MB when full: more than the vocabulary of most agents together."""
@@ -63,12 +66,15 @@ _FUNCTION_WORDS = (
     " of off on once only or other our out over own s same shall she should so some such t tell than that"
     " the their them then there these they this those through to too under up very was we were what when"
     " where which who whom why will with would you your"
+    # Words about asking and talking, which say nothing about what was talked about:
+    " ask asked chat conversation describe discuss explain list mention recall remember said say session"
+    " summarize summary talk told"
 )
 
 
 @lru_cache(maxsize=1)
 def function_terms() -> frozenset[int]:
-    """Return the terms of English function words, which occur in questions on any subject."""
+    """Return the terms of English words that occur in questions on any subject."""
     return frozenset(map(term_of, _FUNCTION_WORDS.split()))
 
 
@@ -115,7 +121,8 @@ def terms_of_memory(
     """Return all terms that a memory can be found by, as bytes to be stored.
 
     `metadata_texts` are searched like the content; so is the date of `timestamp`, if there is one.
-    Filters compare `leaves` (the scalars of the content) and `metadata_leaves`.
+    Filters compare `leaves` (the scalars of the content) and `metadata_leaves`. The speaker's name, if the
+    metadata have one, is also an attribute (see `names.py`).
     """
     if len(leaves) == 1 and leaves[0][0] == "":
         is_structured, words = False, [_words_of_value(leaves[0][1])]
@@ -132,6 +139,9 @@ def terms_of_memory(
     attributes = [attribute_term(KIND, kind)]
     if metadata_leaves:
         attributes += attribute_terms(metadata_leaves)
+        for path, value in metadata_leaves:
+            if path in SPEAKER_KEYS and isinstance(value, str):
+                attributes += _speaker_terms(value)
     if is_structured:
         attributes += attribute_terms(leaves)
     words.append(array("I", attributes).tobytes())
@@ -193,6 +203,12 @@ def attribute_term(path: str, value: Scalar) -> int:
 def _text_attribute(path: str, value: str) -> int:
     """Cached: many memories share their speaker, kind or session."""
     return crc32(f"s{value}".encode("utf-8", "surrogatepass"), _path_crc(path)) | ATTRIBUTE_BIT
+
+
+@lru_cache(maxsize=4096)
+def _speaker_terms(name: str) -> list[int]:
+    words = dict.fromkeys(words_of(name[:_MAX_ATTRIBUTE_TEXT]))
+    return [attribute_term(SPEAKER, sound_of(word)) for word in words if word not in ROLES]
 
 
 @lru_cache(maxsize=4096)

@@ -8,22 +8,26 @@ them. Where two conversations were stored in alternation, the links are kept as 
 from __future__ import annotations
 
 from array import array
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memory.search.growing import capacity, grown
+from memory.storage import NO_SESSION
 
 Floats = NDArray[np.float32]
 
-NEIGHBOUR_SHARES = (0.5, 0.25)
-"""The factors of the scores of neighbours one and two turns away. This and the next two are round
-numbers chosen on LoCoMo: halving or doubling them keeps R@10 above .80 (docs/design.md)."""
+NEIGHBOUR_SHARES = (0.25, 0.125)
+"""The factors of the scores of neighbours one and two turns away. These, `PEAK_SHARE` and `SESSION_SHARE`
+are round numbers near the weights that a logistic model has on three sets together (docs/design.md)."""
 MISSING = 0.5
 """A missing neighbour counts as the memory's own score times this factor."""
-PEAK_SHARE = 1.0
+PEAK_SHARE = 0.5
 """The factor of the best score within four turns."""
-OWN_SHARE = np.float32(2 * sum(NEIGHBOUR_SHARES) * MISSING + PEAK_SHARE)
+SESSION_SHARE = 0.5
+"""The factor of the best score in the session. Memories without a session have that within four turns."""
+OWN_SHARE = np.float32(2 * sum(NEIGHBOUR_SHARES) * MISSING + PEAK_SHARE + SESSION_SHARE)
 """The factor of the memory's own score if it has no neighbours."""
 
 _FEW = 4  # Memories: up to this many at once are linked one by one, which is faster than sorting them
@@ -91,6 +95,69 @@ class _LinksAtDistance:
         return peaks
 
 
+class _Sessions:
+    """Which memories are in the same session, as runs of consecutive positions."""
+
+    def __init__(self) -> None:
+        self._number_of: dict[int, int] = {}
+        self._starts = array("q")
+        """The first position of each run."""
+        self._numbers = array("q")
+        """The session of each run, numbered from 0; -1 for memories without a session."""
+        self._count = 0
+        self._arrays: _Runs | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return 16 * len(self._starts) + 100 * len(self._number_of)  # an estimate for CPython
+
+    def extend(self, sessions: NDArray[np.int64]) -> None:
+        """Append memories, given the session number of each."""
+        changes = np.append(True, sessions[1:] != sessions[:-1])[: len(sessions)]
+        for at in changes.nonzero()[0].tolist():
+            session = int(sessions[at])
+            number = -1
+            if session != NO_SESSION:
+                number = self._number_of.setdefault(session, len(self._number_of))
+            if not self._numbers or number != self._numbers[-1]:
+                self._starts.append(self._count + at)
+                self._numbers.append(number)
+        self._count += len(sessions)
+        self._arrays = None
+
+    def peaks(self, scores: Floats, otherwise: Floats) -> Floats:
+        """Return the best score in each memory's session; `otherwise` for memories without a session."""
+        if not self._number_of:
+            return otherwise
+        runs = self._arrays
+        if runs is None:
+            runs = self._arrays = _Runs.of(self._starts, self._numbers, self._count)
+        of_runs = np.maximum.reduceat(scores, runs.starts)
+        if len(self._number_of) < len(of_runs):
+            of_sessions = np.full(len(self._number_of) + 1, -np.inf, np.float32)
+            np.maximum.at(of_sessions, runs.numbers, of_runs)
+            of_runs = of_sessions[runs.numbers]
+        peaks: Floats = of_runs.repeat(runs.lengths)
+        return peaks if runs.sessionless is None else np.where(runs.sessionless, otherwise, peaks)
+
+
+class _Runs(NamedTuple):
+    """The runs of `_Sessions` as arrays, until the next memory is added."""
+
+    starts: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    sessionless: NDArray[np.bool_] | None
+    """By position: whether it has no session; None if all have one."""
+
+    @classmethod
+    def of(cls, starts: array[int], numbers: array[int], count: int) -> _Runs:
+        firsts, sessions = np.array(starts, np.int64), np.array(numbers, np.int64)
+        lengths = np.diff(firsts, append=count)
+        none = sessions == -1
+        return cls(firsts, sessions, lengths, none.repeat(lengths) if none.any() else None)
+
+
 class TurnLinks:
     """For each memory the ones before and after it in its conversation, one and two turns away."""
 
@@ -100,12 +167,14 @@ class TurnLinks:
         self._own = np.empty(0, np.float32)
         """By position: the factor of the own score that stands in for missing neighbours."""
         self._near, self._far = _LinksAtDistance(1), _LinksAtDistance(2)
+        self._sessions = _Sessions()
         self._last_of: dict[int, int] = {}
         """By session: the position of its last memory."""
 
     @property
     def nbytes(self) -> int:
-        return self._before.nbytes + self._own.nbytes + self._near.nbytes + self._far.nbytes
+        links = self._near.nbytes + self._far.nbytes + self._sessions.nbytes
+        return self._before.nbytes + self._own.nbytes + links
 
     def before(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the previous memory of each in its conversation, or itself if it is the first."""
@@ -115,6 +184,7 @@ class TurnLinks:
         """Append memories, given the session number of each, and link them to the ones before."""
         first, self.count = self.count, self.count + len(sessions)
         self._grow()
+        self._sessions.extend(sessions)
         self._before[first : self.count] = np.arange(first, self.count)
         if len(sessions) <= _FEW:
             self._link_one_by_one(first, sessions.tolist())
@@ -127,7 +197,9 @@ class TurnLinks:
         self._near.add_shares(scores, context)
         self._far.add_shares(scores, context)
         # Each step widens the reach: to one, two and then four turns.
-        context += np.float32(PEAK_SHARE) * self._far.peaks(self._near.peaks(self._near.peaks(scores)))
+        peaks = self._far.peaks(self._near.peaks(self._near.peaks(scores)))
+        context += np.float32(PEAK_SHARE) * peaks
+        context += np.float32(SESSION_SHARE) * self._sessions.peaks(scores, peaks)
         return context
 
     def _link_one_by_one(self, first: int, sessions: list[int]) -> None:
@@ -180,6 +252,6 @@ class TurnLinks:
             return
         length = capacity(self.count, len(self._before))
         self._before = grown(self._before, length)
-        self._own = grown(self._own, length, float(OWN_SHARE) - PEAK_SHARE)
+        self._own = grown(self._own, length, float(OWN_SHARE) - PEAK_SHARE - SESSION_SHARE)
         self._near.grow(length)
         self._far.grow(length)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from memory.search.conversations import COHERENCE_PAIRS, Conversations
-from memory.search.turn_links import MISSING, NEIGHBOUR_SHARES, PEAK_SHARE
+from memory.search.turn_links import MISSING, NEIGHBOUR_SHARES, PEAK_SHARE, SESSION_SHARE
 from memory.storage import NO_SESSION
 
 DIMENSIONS = 16
@@ -29,7 +29,9 @@ def plain_context(sessions: list[int], scores: list[float], sessionless_are_link
             for place in (at - distance, at + distance):
                 inside = 0 <= place < len(chain)
                 total += share * (scores[chain[place]] if inside else MISSING * own)
-        total += PEAK_SHARE * max(scores[other] for other in chain[max(at - 4, 0) : at + 5])
+        near = [scores[other] for other in chain[max(at - 4, 0) : at + 5]]
+        in_session = near if session == NO_SESSION else [scores[other] for other in chain]
+        total += PEAK_SHARE * max(near) + SESSION_SHARE * max(in_session)
         context.append(total)
     return context
 

@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory._base.content import leaves_of
+from memory.search.names import sound_of
 from memory.search.terms import (
     ATTRIBUTE_BIT,
     KIND,
+    SPEAKER,
     attribute_term,
     date_words,
     term_of,
@@ -133,6 +135,7 @@ def test_metadata_gives_attributes_and_the_words_of_given_texts() -> None:
     assert attributes == {
         attribute_term(KIND, "text"),
         attribute_term("speaker", "Ann"),
+        attribute_term(SPEAKER, sound_of("ann")),
         attribute_term("turn", 4),
     }
 
