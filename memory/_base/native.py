@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
 
@@ -16,11 +17,40 @@ _INTERFACE = 1  # CORE_INTERFACE in memory/_native/core.h
 _log = logging.getLogger(__name__)
 
 
+class Tokenizer(Protocol):
+    """Splits texts into tokens: the compiled form of memory/embedding/tokens.py."""
+
+    def tokens(self, text: str, /) -> list[int]:
+        """Return the tokens of a text."""
+
+    def count(self, text: str, /) -> int:
+        """Return the number of tokens of a text."""
+
+    def sum(self, text: str, vectors: Any, out: Any, few: int, /) -> tuple[bytes, bytes] | None:
+        """Write the sum of the tokens' vectors into `out`.
+
+        For a text with more than `few` pieces, write nothing and return how often each distinct token
+        occurs, and the vectors of these tokens, both as float32.
+        """
+
+    def sums(self, texts: Sequence[str], vectors: Any, out: Any, few: int, /) -> list[int]:
+        """Write one sum for each text into `out`, except for long texts, whose places are returned."""
+
+
 class Core(Protocol):
     """The functions of the core. Arrays must be C-contiguous and have the type that is named."""
 
     def to_int8(self, vectors: Any, codes: Any, dimensions: int, /) -> None:
         """Write rows of float32 into `codes` (int8), each scaled by its largest component."""
+
+    def take_vectors(self, vectors: Any, tokens: Any, out: Any, /) -> None:
+        """Write the rows `tokens` (int32) of `vectors` (float16) into `out` (float32)."""
+
+    def Tokenizer(self, texts: list[str], longest_text: int, /) -> Tokenizer:  # noqa: N802
+        """Return a tokenizer with these tokens, in the order of their numbers.
+
+        Of a text, it takes the first `longest_text` characters.
+        """
 
 
 def _load() -> Core | None:

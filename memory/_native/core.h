@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Increase it when a function of the core changes its meaning or its arguments; memory/_base/native.py has
@@ -52,5 +53,7 @@ bool has_avx2(void);
 bool has_avx512(void);
 
 extern PyMethodDef quantise_methods[];
+extern PyMethodDef token_vector_methods[];
+extern PyType_Spec tokenizer_spec;
 
 #endif

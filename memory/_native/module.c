@@ -1,11 +1,20 @@
-/* The module memory._core: one table of methods from each file. */
+/* The module memory._core: the tables of methods and the types of all files. */
 #include "core.h"
 
-static PyMethodDef *const tables[] = {quantise_methods};
+static PyMethodDef *const tables[] = {quantise_methods, token_vector_methods};
+static PyType_Spec *const types[] = {&tokenizer_spec};
 
 static int add_contents(PyObject *module) {
     for (size_t at = 0; at < sizeof tables / sizeof *tables; at++) {
         if (PyModule_AddFunctions(module, tables[at]) < 0) {
+            return -1;
+        }
+    }
+    for (size_t at = 0; at < sizeof types / sizeof *types; at++) {
+        PyObject *type = PyType_FromModuleAndSpec(module, types[at], NULL);
+        int failed = type == NULL ? -1 : PyModule_AddType(module, (PyTypeObject *)type);
+        Py_XDECREF(type);
+        if (failed < 0) {
             return -1;
         }
     }

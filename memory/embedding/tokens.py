@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from memory._base.locks import fork_safe_lock
+from memory._base.native import Tokenizer, core
 from memory.embedding.byte_pairs import MARK, SPECIAL, BytePairs, split_words
 from memory.embedding.files import read_vocabulary
 
@@ -33,12 +34,20 @@ class Piece(NamedTuple):
 
 _load_lock = fork_safe_lock()
 _byte_pairs: BytePairs | None = None
+_tokenizer: Tokenizer | None = None
 _pieces: dict[str, Piece] = {}
 """Pieces by text. A full cache is replaced by an empty one, never cleared, so that readers need no lock."""
 _counts: dict[str, int] = {}
 """The number of tokens of the same pieces, by text: faster than taking the length of each list."""
 _words: dict[str, list[str | None]] = {}
 """By the text of a query's piece: for each token, the word that contains the token."""
+
+
+def compiled_tokenizer() -> Tokenizer | None:
+    """Return the compiled tokenizer, which needs no cache, or None without the compiled core."""
+    if _tokenizer is None and core is not None:
+        _load()
+    return _tokenizer
 
 
 def pieces_of(text: str) -> list[Piece]:
@@ -60,12 +69,17 @@ def pieces_of(text: str) -> list[Piece]:
 
 def count_tokens(text: str) -> int:
     """Return the number of tokens of a text by Llama's tokenizer: an estimate for other models."""
+    tokenizer = compiled_tokenizer()
+    if tokenizer is not None and len(text) <= MAX_CHARACTERS:
+        return tokenizer.count(text)
     if len(text) <= MAX_CHARACTERS and text.isascii():
         try:
             return sum(map(_counts.__getitem__, text.split(" ")))
         except KeyError:
             pass
     parts = [text[start : start + MAX_CHARACTERS] for start in range(0, len(text), MAX_CHARACTERS)]
+    if tokenizer is not None:
+        return sum(map(tokenizer.count, parts))
     return sum([len(piece.tokens) for part in parts for piece in pieces_of(part)])
 
 
@@ -89,8 +103,10 @@ def _one_piece(text: str) -> Piece:
 
 def _tokenize_and_cache(words: Iterable[str]) -> dict[str, Piece]:
     global _pieces, _counts
-    encode = _load().encode_word
-    new = {word: Piece(word, encode(word)) for word in words}
+    byte_pairs, tokenizer = _load(), _tokenizer
+    encode = byte_pairs.encode_word if tokenizer is None else tokenizer.tokens
+    # An empty word is a mark; the compiled tokenizer takes it for an empty text.
+    new = {word: Piece(word, encode(word) or [byte_pairs.mark]) for word in words}
     # "" and special tokens stay out: between two spaces, they have other tokens than alone.
     cacheable = [word for word in new if 0 < len(word) <= _LONGEST_CACHED and word not in SPECIAL]
     short = {word: new[word] for word in cacheable}
@@ -126,9 +142,12 @@ def _clean(text: str) -> str:
 
 
 def _load() -> BytePairs:
-    global _byte_pairs
+    global _byte_pairs, _tokenizer
     if _byte_pairs is None:
         with _load_lock:
             if _byte_pairs is None:
-                _byte_pairs = BytePairs(read_vocabulary())
+                vocabulary = read_vocabulary()
+                if core is not None:
+                    _tokenizer = core.Tokenizer(list(vocabulary), MAX_CHARACTERS)
+                _byte_pairs = BytePairs(vocabulary)
     return _byte_pairs

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory._base.locks import fork_safe_lock
+from memory._base.native import Tokenizer, core
 from memory._base.unit_vectors import FloatMatrix, unit, unit_rows
 from memory.embedding.files import read_vectors
-from memory.embedding.tokens import Piece, pieces_of, words_of_tokens
+from memory.embedding.tokens import Piece, compiled_tokenizer, pieces_of, words_of_tokens
 
 _FEW_TEXTS = 8
 """The most short texts that are embedded with one `take`: more do not fit the CPU's cache."""
@@ -34,6 +35,9 @@ class WordLlamaEmbedder:
 
     def embed(self, texts: Sequence[str]) -> FloatMatrix:
         """Return one unit vector for each text; zero for an empty text."""
+        tokenizer = compiled_tokenizer()
+        if tokenizer is not None:
+            return _embed_compiled(tokenizer, texts)
         if len(texts) == 1:
             return unit(_sum_of(pieces_of(texts[0])))[None, :]
         if len(texts) <= _FEW_TEXTS:
@@ -65,6 +69,26 @@ class WordLlamaEmbedder:
         return unit(total)[None, :]
 
 
+def _embed_compiled(tokenizer: Tokenizer, texts: Sequence[str]) -> FloatMatrix:
+    """Do what `embed` does, with the compiled core: the same bits."""
+    narrow = _load()
+    sums: FloatMatrix = np.empty((len(texts), WordLlamaEmbedder.dimensions), np.float32)
+    if len(texts) == 1:
+        long = tokenizer.sum(texts[0], narrow, sums, _FEW_PIECES)
+        return unit(sums[0] if long is None else _sum_of_counted(*long))[None, :]
+    for row in tokenizer.sums(texts, narrow, sums, _FEW_PIECES):
+        long = tokenizer.sum(texts[row], narrow, sums[row], _FEW_PIECES)
+        if long is not None:
+            sums[row] = _sum_of_counted(*long)
+    return unit_rows(sums)
+
+
+def _sum_of_counted(times: bytes, vectors: bytes) -> FloatMatrix:
+    rows = np.frombuffer(vectors, np.float32).reshape(-1, WordLlamaEmbedder.dimensions)
+    total: FloatMatrix = np.frombuffer(times, np.float32) @ rows
+    return total
+
+
 def _is_short(pieces: Sequence[Piece]) -> bool:
     return 0 < len(pieces) <= _FEW_PIECES and (len(pieces) > 1 or len(pieces[0].tokens) <= _FEW_PIECES)
 
@@ -92,13 +116,17 @@ def _sum_of(pieces: Sequence[Piece]) -> FloatMatrix:
 
 def _vectors_of(tokens: list[int]) -> FloatMatrix:
     """Return the vectors of tokens as float32, because NumPy is slow with float16."""
+    if core is not None:
+        rows = np.empty((len(tokens), WordLlamaEmbedder.dimensions), np.float32)
+        core.take_vectors(_load(), np.array(tokens, np.int32), rows)
+        return rows
     wide = _wide
     try:
-        rows = [wide.places[token] for token in tokens]
+        places = [wide.places[token] for token in tokens]
     except KeyError:
         wide = _widen(tokens)
-        rows = [wide.places[token] for token in tokens]
-    return wide.vectors.take(rows, axis=0)
+        places = [wide.places[token] for token in tokens]
+    return wide.vectors.take(places, axis=0)
 
 
 class _WideVectors:
