@@ -63,7 +63,8 @@ def _load() -> Core | None:
     except ImportError as problem:
         _log.warning("the compiled core can't be loaded, pure Python is used: %s", problem)
         return None
-    if module.INTERFACE != _INTERFACE:
+    functions = [name for name in vars(Core) if not name.startswith("_")]
+    if module.INTERFACE != _INTERFACE or not all(hasattr(module, name) for name in functions):
         _log.warning(
             "the compiled core is of another version, pure Python is used: install agentmemory-tiers anew "
             "(in a clone: `python build_core.py`)"

@@ -18,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Increase it when a function of the core changes its meaning or its arguments; memory/_base/native.py has
- * the same number, and refuses a core of another one. */
+/* Increase it when a function of the core changes its meaning or its arguments. memory/_base/native.py has
+ * the same number. It refuses a core of another number, and one that lacks a function. */
 #define CORE_INTERFACE 1
 
 /* Element types of buffers, as the buffer protocol distinguishes them. */
