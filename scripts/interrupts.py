@@ -40,6 +40,8 @@ from memory.errors import StoreError
 
 _MAX_SECONDS = 20.0
 """A call or a program that takes longer counts as hanging."""
+_TIMED_SHARE = 0.8
+"""The share of calls with a timer. The others tell how long a call takes."""
 _AGENTS = ("ann", "bob")
 
 
@@ -132,7 +134,12 @@ class TimedInterrupts:
         self.found: Counter[str] = Counter()
         self.interrupts = 0
         self.typical: dict[str, float] = {}
-        """A typical duration of each kind of call, in seconds."""
+        """A typical duration of each kind of call, in seconds.
+
+        Only calls without a timer count: interrupted ones are shorter, so that the moments would move
+        towards the beginning of a call."""
+        self.parts: Counter[tuple[str, int]] = Counter()
+        """How many interrupts came in each quarter of each kind of call."""
 
     def run(self, interrupts: int) -> None:
         while self.interrupts < interrupts:
@@ -147,15 +154,19 @@ class TimedInterrupts:
         )[0]
         agent = self.random.choice(_AGENTS)
         call, touched, after = self._call(name, agent)
-        limit = self.typical.get(name, 0.001) * self.random.choice((0.2, 1.0, 1.0, 2.0))
+        is_timed = name in self.typical and self.random.random() < _TIMED_SHARE
+        typical = self.typical.get(name, 0.0)
+        moment = self.random.uniform(5e-6, max(1.2 * typical, 1e-5)) if is_timed else _MAX_SECONDS
         started = time.perf_counter()
-        interrupted = self.timer.during(call, self.random.uniform(5e-6, max(limit, 1e-5)))
+        interrupted = self.timer.during(call, moment)
         took = time.perf_counter() - started
-        self.typical[name] = 0.9 * self.typical.get(name, took) + 0.1 * took
         if took > _MAX_SECONDS:
             self.found["a hang"] += 1
+        if not is_timed and not interrupted:
+            self.typical[name] = 0.8 * typical + 0.2 * took if typical else took
         if interrupted:
             self.interrupts += 1
+            self.parts[name, min(3, int(4 * moment / typical))] += 1
             self.found.update(f"{leak} after {name}" for leak in leaks(self.memory))
             self.unsure.update(touched)
             if name == "close":
@@ -342,6 +353,9 @@ def main() -> int:
             print(
                 f"{experiment.interrupts} timed interrupts in {seconds:.0f} s: {_words(experiment.found)}"
             )
+            for name in sorted(experiment.typical):
+                parts = ", ".join(str(experiment.parts[name, part]) for part in range(4))
+                print(f"    {name}: {1e3 * experiment.typical[name]:.2f} ms; by quarter of it: {parts}")
             broken += sum(experiment.found.values())
         if options.signals:
             started = time.perf_counter()
