@@ -268,7 +268,7 @@ def _check(arguments: argparse.Namespace) -> int:
         if not arguments.json:
             print(("\n" if reports else "") + text)
         try:
-            report = check_target(text, (lambda outcome: None) if arguments.json else _print_outcome)
+            report = check_target(text, (lambda outcome: None) if arguments.json else _Printer().print)
         except BenchmarkError as problem:
             print(f"membench: {problem}", file=sys.stderr)
             code = EXIT_FAILED
@@ -285,21 +285,33 @@ def _check(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _print_outcome(outcome: Outcome) -> None:
-    from memory.benchmarking.run.summary import Style
-    from memory.benchmarking.text.display import clean
+class _Printer:
+    """Prints the outcomes of one target; a fault that breaks several promises is described once."""
 
-    style = Style(sys.stdout)
-    words = {"kept": "kept", "broken": style.red("BROKEN"), "does not apply": style.dim("n/a   ")}
-    line = f"  {words[outcome.state]:6}  {clean(outcome.promise)}"
-    if outcome.state == "does not apply":
-        line += style.dim(clean(f": {outcome.reason}"))
-    print(line, flush=True)
-    if outcome.state == "broken":
-        if outcome.method:
-            print(clean(f"            method    {outcome.method} ({outcome.place})"))
-        print(clean(f"            expected  {outcome.expected}"))
-        print(clean(f"            came      {outcome.came}"), flush=True)
+    def __init__(self) -> None:
+        self._described: set[tuple[str, str, str]] = set()
+        """Method, place and what came."""
+
+    def print(self, outcome: Outcome) -> None:
+        from memory.benchmarking.run.summary import Style
+        from memory.benchmarking.text.display import clean
+
+        style = Style(sys.stdout)
+        words = {"kept": "kept", "broken": style.red("BROKEN"), "does not apply": style.dim("n/a   ")}
+        line = f"  {words[outcome.state]:6}  {clean(outcome.promise)}"
+        fault = (outcome.method, outcome.place, outcome.came)
+        is_known = outcome.state == "broken" and fault in self._described
+        if outcome.state == "does not apply":
+            line += style.dim(clean(f": {outcome.reason}"))
+        elif is_known:
+            line += style.dim(clean(f": as above, {outcome.method or 'the process'}"))
+        print(line, flush=True)
+        if outcome.state == "broken" and not is_known:
+            self._described.add(fault)
+            if outcome.method:
+                print(clean(f"            method    {outcome.method} ({outcome.place})"))
+            print(clean(f"            expected  {outcome.expected}"))
+            print(clean(f"            came      {outcome.came}"), flush=True)
 
 
 def _print_count(report: Report) -> None:

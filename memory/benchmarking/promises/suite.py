@@ -95,6 +95,7 @@ def _run_apart(check: Check, target: str, scratch: Path, profile: str, seed: int
         [sys.executable, "-P", "-m", "memory.benchmarking.promises.suite", order],
         stdout=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(folder)},  # what a killed system leaves there goes with the folder
         start_new_session=True,
     )
     try:

@@ -25,11 +25,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from memory.benchmarking.errors import BrokenBenchmark, NotSupported
+from memory.benchmarking.errors import BrokenBenchmark, NotSupported, nearest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -200,6 +200,14 @@ class Capabilities:
     """Several processes may open the same folder; each sees at once what another one stored."""
     vector_queries: bool = False
     """Has `search_vector`, for vectors of the run's embedder (`Target.embed`)."""
+
+    def __new__(cls, *values: Any, **named: Any) -> Capabilities:
+        """Raise BrokenBenchmark for an unknown name. A TypeError would not tell the known ones."""
+        known = [each.name for each in fields(cls)]
+        for name in named:
+            if name not in known:
+                raise BrokenBenchmark(f"there is no capability {name!r}: {nearest(name, known)}")
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         if self.durability is None:

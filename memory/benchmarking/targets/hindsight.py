@@ -6,17 +6,17 @@ One bank an agent, one document a memory, on a PostgreSQL server of its own. The
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from memory.benchmarking.targets._agent_names import hex_name
+from memory.benchmarking.targets._event_loop import EventLoop
 from memory.benchmarking.targets._json_text import from_text, to_text
 from memory.benchmarking.targets._postgres_server import REQUIREMENTS, PostgresServer
 from memory.benchmarking.targets.base import WHOLE, Capabilities, Found, Item, Settings, Target
@@ -66,7 +66,7 @@ class HindsightTarget(Target):
         with ExitStack() as stack:
             server = PostgresServer(folder)
             stack.callback(server.close)
-            self._run = stack.enter_context(_Loop()).run
+            self._run = stack.enter_context(EventLoop()).run
             self._engine = MemoryEngine(
                 db_url=server.url,
                 memory_llm_provider="none",
@@ -86,11 +86,14 @@ class HindsightTarget(Target):
     def add(self, items: Sequence[Item], place: str | None = None) -> list[str]:
         ids: list[str] = []
         for agent_id, group in groupby(items, key=lambda item: item.agent_id):
+            bank = hex_name(agent_id)
             documents = [{"content": to_text(item.content), "document_id": uuid4().hex} for item in group]
             self._run(
-                self._engine.retain_batch_async(_bank(agent_id), documents, request_context=self._context)
+                self._engine.retain_batch_async(
+                    hex_name(agent_id), documents, request_context=self._context
+                )
             )
-            self._banks.add(_bank(agent_id))
+            self._banks.add(bank)
             ids += [document["document_id"] for document in documents]
         return ids
 
@@ -98,19 +101,21 @@ class HindsightTarget(Target):
         return [self.get_one(agent_id, id_) for id_ in ids]
 
     def get_one(self, agent_id: str, id: str) -> Any:
-        if _bank(agent_id) not in self._banks:  # calls for an unknown bank are errors
+        if hex_name(agent_id) not in self._banks:  # calls for an unknown bank are errors
             return None
-        document = self._run(self._engine.get_document(id, _bank(agent_id), request_context=self._context))
+        document = self._run(
+            self._engine.get_document(id, hex_name(agent_id), request_context=self._context)
+        )
         return None if document is None else from_text(document["original_text"])
 
     def search(
         self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
     ) -> list[Found]:
-        if _bank(agent_id) not in self._banks:
+        if hex_name(agent_id) not in self._banks:
             return []
         answer = self._run(
             self._engine.recall_async(
-                _bank(agent_id), to_text(query), max_tokens=_MANY_TOKENS, request_context=self._context
+                hex_name(agent_id), to_text(query), max_tokens=_MANY_TOKENS, request_context=self._context
             )
         )
         best = {
@@ -125,15 +130,15 @@ class HindsightTarget(Target):
     def delete(self, agent_id: str, ids: Sequence[str]) -> int:
         present = [id_ for id_ in dict.fromkeys(ids) if self.get_one(agent_id, id_) is not None]
         for id_ in present:
-            self._run(self._engine.delete_document(id_, _bank(agent_id), request_context=self._context))
+            self._run(self._engine.delete_document(id_, hex_name(agent_id), request_context=self._context))
         return len(present)
 
     def delete_all(self, agent_id: str) -> int:
-        if _bank(agent_id) not in self._banks:
+        if hex_name(agent_id) not in self._banks:
             return 0
-        count = self._count(_bank(agent_id))
-        self._banks.remove(_bank(agent_id))
-        self._run(self._engine.delete_bank(_bank(agent_id), request_context=self._context))
+        count = self._count(hex_name(agent_id))
+        self._banks.remove(hex_name(agent_id))
+        self._run(self._engine.delete_bank(hex_name(agent_id), request_context=self._context))
         return count
 
     def count(self) -> dict[str, int]:
@@ -142,26 +147,3 @@ class HindsightTarget(Target):
     def _count(self, bank: str) -> int:
         listed = self._run(self._engine.list_documents(bank, limit=1, request_context=self._context))
         return int(listed["total"])
-
-
-class _Loop:
-    """An event loop in its own thread, for a system that is asynchronous."""
-
-    def __enter__(self) -> _Loop:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine to its end and return its result."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-
-def _bank(agent_id: str) -> str:
-    return f"agent-{agent_id.encode('utf-8', 'surrogatepass').hex()}"

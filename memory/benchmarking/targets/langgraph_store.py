@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from uuid import uuid4
 
+from memory.benchmarking.targets._agent_names import hex_name
 from memory.benchmarking.targets.base import WHOLE, Capabilities, Found, Item, Settings, Target
 
 _PAGE = 1000
@@ -128,7 +129,7 @@ def _namespace(agent_id: str) -> tuple[str, ...]:
 
     A search for a namespace finds those below it too. The last label makes sure that there are none.
     """
-    return ("memories", f"agent-{agent_id.encode('utf-8', 'surrogatepass').hex()}", "all")
+    return ("memories", hex_name(agent_id), "all")
 
 
 def _value(content: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from memory.benchmarking.errors import MissingDependency
+from memory.benchmarking.targets._agent_names import hex_name
 from memory.benchmarking.targets._json_text import from_text, to_text
 from memory.benchmarking.targets._mcp_client import McpServer
 from memory.benchmarking.targets.base import WHOLE, Capabilities, Found, Item, Settings, Target
@@ -45,7 +46,7 @@ class McpMemoryTarget(Target):
         entities = [
             {
                 "name": id_,
-                "entityType": _entity_type(item.agent_id),
+                "entityType": hex_name(item.agent_id),
                 "observations": [to_text(item.content)],
             }
             for id_, item in zip(ids, items, strict=True)
@@ -97,17 +98,12 @@ class McpMemoryTarget(Target):
 
 def _observations(graph: Mapping[str, Any], agent_id: str) -> dict[str, str]:
     """Return the text of each of the agent's entities, by name."""
-    kind = _entity_type(agent_id)
+    kind = hex_name(agent_id)  # a search also compares the type with the query
     return {
         entity["name"]: entity["observations"][0]
         for entity in graph["entities"]
         if entity["entityType"] == kind
     }
-
-
-def _entity_type(agent_id: str) -> str:
-    """Return an agent's name in hex: a search also compares the type with the query."""
-    return f"agent-{agent_id.encode('utf-8', 'surrogatepass').hex()}"
 
 
 def _program() -> str:

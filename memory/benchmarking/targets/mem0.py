@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from memory.benchmarking.targets._agent_names import hex_name
 from memory.benchmarking.targets._json_text import from_text, to_text
 from memory.benchmarking.targets.base import WHOLE, Capabilities, Found, Item, Settings, Target
 
@@ -84,7 +85,7 @@ class Mem0Target(Target):
         ids: list[str] = []
         for agent_id, group in groupby(items, key=lambda item: item.agent_id):
             messages = [{"role": "user", "content": to_text(item.content)} for item in group]
-            stored = self._memory.add(messages, user_id=_user_id(agent_id), infer=False)
+            stored = self._memory.add(messages, user_id=hex_name(agent_id), infer=False)
             ids += [memory["id"] for memory in stored["results"]]
         return ids
 
@@ -93,14 +94,14 @@ class Mem0Target(Target):
 
     def get_one(self, agent_id: str, id: str) -> Any:
         memory = self._memory.get(id) if _is_uuid(id) else None
-        if memory is None or memory["user_id"] != _user_id(agent_id):
+        if memory is None or memory["user_id"] != hex_name(agent_id):
             return None
         return from_text(memory["memory"])
 
     def search(
         self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
     ) -> list[Found]:
-        user_id = _user_id(agent_id)
+        user_id = hex_name(agent_id)
         if self._takes_filters:
             # The default threshold of 0.1 would hide some of the k nearest memories.
             scope: dict[str, Any] = {"filters": {"user_id": user_id}, "top_k": k, "threshold": 0.0}
@@ -123,16 +124,11 @@ class Mem0Target(Target):
 
     def delete_all(self, agent_id: str) -> int:
         before = self.count()[WHOLE]
-        self._memory.delete_all(user_id=_user_id(agent_id))
+        self._memory.delete_all(user_id=hex_name(agent_id))
         return before - self.count()[WHOLE]
 
     def count(self) -> dict[str, int]:
         return {WHOLE: self._qdrant.count(_COLLECTION, exact=True).count}
-
-
-def _user_id(agent_id: str) -> str:
-    """Return the agent's name in hex: mem0 trims user ids and refuses white space in them."""
-    return f"agent-{agent_id.encode('utf-8', 'surrogatepass').hex()}"
 
 
 def _is_uuid(text: str) -> bool:

@@ -148,6 +148,8 @@ def test_the_mark_of_a_check_is_in_the_list_and_in_results_until_the_target_chan
     assert done.code == EXIT_BROKEN
     assert f"method    get ({file}:8)" in done.out
     assert "expected  'a plain text' as it was stored\n            came      'A PLAIN TEXT'" in done.out
+    described = [line for line in done.out.splitlines() if line.startswith("            came ")]
+    assert len(described) == len(set(described)), "the same fault is described twice"
     answer = json.loads(membench("targets", "check", target, "--json", cwd=tmp_path, env=env).out)
     states = [each["state"] for each in answer[0]["outcomes"]]
     mark = f"{states.count('broken')} of {states.count('broken') + states.count('kept')} broken"

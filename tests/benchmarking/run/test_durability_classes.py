@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,12 @@ def test_a_class_follows_from_persistence_and_can_be_declared() -> None:
         Capabilities(persistence=False, durability="machine")
     with pytest.raises(BrokenBenchmark, match="durability is 'disk': use 'ram', 'process', 'machine'"):
         Capabilities(durability="disk")  # type: ignore[arg-type]
+
+
+def test_an_unknown_capability_is_named_with_the_nearest_known_one() -> None:
+    with pytest.raises(BrokenBenchmark, match="no capability 'thread': did you mean 'threads'"):
+        Capabilities(thread=True)  # type: ignore[call-arg]
+    assert replace(Capabilities(), threads=True).threads, "known ones can be replaced"
 
 
 def test_only_write_figures_have_a_class() -> None:

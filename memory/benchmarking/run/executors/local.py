@@ -399,12 +399,12 @@ def _read_report(running: _Running) -> _Report | None:
 
 
 def _end_marked(scratch: str) -> None:
-    """Kill the processes whose folder for temporary files is `scratch`, and wait until they have ended."""
+    """Kill the processes whose folder for temporary files is `scratch` or below; wait until they ended."""
     psutil = load_psutil()
     killed = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            if process.environ().get("TMPDIR") == scratch:
+            if f"{process.environ().get('TMPDIR')}/".startswith(f"{scratch}/"):
                 process.kill()
                 killed.append(process)
     psutil.wait_procs(killed, timeout=supervisor.KILL_SECONDS)
