@@ -47,6 +47,7 @@ from memory.entry import Hit, MemoryEntry, Tier, TierName, Timestamp
 from memory.errors import CodecRetired, EmbedderMismatch, ImportDamaged, InvalidMemory, StoreError, short
 from memory.search import IndexCache
 from memory.search.index import Decode
+from memory.search.stored_terms import StoredTerms
 from memory.storage import MemoryStore, Row, SQLiteStore
 from memory.storage._backup import restore as restore_file
 
@@ -129,10 +130,11 @@ class AgentMemorySystem:
         self._intake = Intake(embedder, self._codecs, clock)
         entry_bytes = config.cache_bytes // _ENTRY_CACHE_SHARE
         self._entry_cache = cache = EntryCache(store, entry_bytes)
+        terms = StoredTerms(store, self._codecs)
         self._indexes = IndexCache(
             store,
             self.embedder.dimensions,
-            Decode(self._codecs.to_int8, self._codecs.raw_terms),
+            Decode(self._codecs.to_int8, terms.of_features),
             config.cache_bytes - entry_bytes,
         )
         self._reader = Reader(store, self._codecs, cache)
@@ -140,6 +142,7 @@ class AgentMemorySystem:
         self._transitions = Transitions(
             store,
             self._codecs,
+            terms,
             config,
             clock,
             lambda content: embedder.embed([render(leaves_of(content))])[0],

@@ -22,6 +22,7 @@ from memory.compression import TierCodecs
 from memory.config import MemoryConfig
 from memory.entry import Tier
 from memory.errors import CodecRetired, EraseIncomplete, StoreCorrupt
+from memory.search.stored_terms import StoredTerms
 from memory.storage import MemoryStore, Move, Row
 
 _log = logging.getLogger(__name__)
@@ -60,10 +61,17 @@ class Transitions:
     """Decides which memories move, and moves them in batches."""
 
     def __init__(
-        self, store: MemoryStore, codecs: TierCodecs, config: MemoryConfig, clock: Clock, embed: Embed
+        self,
+        store: MemoryStore,
+        codecs: TierCodecs,
+        terms: StoredTerms,
+        config: MemoryConfig,
+        clock: Clock,
+        embed: Embed,
     ) -> None:
         """`embed` returns a new vector for a memory whose stored vector can't be decoded any more."""
         self._embed = embed
+        self._terms = terms
         self._count_again_at = 0
         """`fit_codecs` counts the memories again when `stored_total` of the store reaches this number."""
         self._store = store
@@ -163,7 +171,7 @@ class Transitions:
             [(row.agent, row.seq) for row in rows],
             self.vectors_of(with_vector),
             [body for _, body in readable],
-            self._codecs.raw_terms([(row.terms, row.terms_codec) for row in rows]),
+            self._terms.of_rows(rows),
         )
         return True
 
@@ -269,7 +277,7 @@ class Transitions:
 
     def _encode(self, rows: Sequence[Row], target: Tier) -> list[Move]:
         vectors = self._codecs.vectors_for(target, self.vectors_of(rows))
-        raw_terms = self._codecs.raw_terms([(row.terms, row.terms_codec) for row in rows])
+        raw_terms = self._terms.of_rows(rows)
         moves = []
         for row, (vector_codec, vector, fine), terms in zip(rows, vectors, raw_terms, strict=True):
             yield_gil()

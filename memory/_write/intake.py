@@ -18,18 +18,9 @@ from memory.compression import TierCodecs
 from memory.embedding import ContentEmbedder, render
 from memory.entry import Tier, TierName, Timestamp
 from memory.errors import InvalidMemory, short
-from memory.search.terms import terms_of_memory
+from memory.search.terms import SESSION_KEYS, metadata_texts, terms_of_memory
 from memory.storage import Row
 
-SESSION_KEYS = (
-    "session_id",
-    "session",
-    "conversation_id",
-    "conversation",
-    "thread_id",
-    "thread",
-)
-"""Metadata keys that name a conversation. The first key that is present is used."""
 _NO_METADATA: dict[str, Any] = {}
 
 
@@ -177,7 +168,7 @@ class Intake:
             terms=terms_of_memory(
                 item.leaves,
                 kind,
-                _words_of_metadata(item),
+                metadata_texts(item.metadata_leaves),
                 item.metadata_leaves,
                 item.timestamp if item.dated else None,
             ),
@@ -198,10 +189,3 @@ def session_of(metadata: Mapping[str, Any]) -> int | None:
 
 
 _session_number = lru_cache(maxsize=256)(hash_of)
-
-
-def _words_of_metadata(item: _Checked) -> list[str]:
-    """Return the texts of the metadata that become search terms, such as the speaker's name."""
-    return [
-        value for path, value in item.metadata_leaves if isinstance(value, str) and path not in SESSION_KEYS
-    ]

@@ -165,6 +165,12 @@ class TierCodecs:
                 result[place] = terms
         return result
 
+    def has_vocabulary(self, number: int) -> bool:
+        """Return whether the terms of this codec can be decompressed, which needs its vocabulary."""
+        if number != RAW_TERMS and number not in self._terms:
+            self.load()
+        return number == RAW_TERMS or number in self._terms
+
     # -- vectors ------------------------------------------------------------------------------
 
     def encoder(self, tier: Tier) -> VectorCodec:
@@ -280,6 +286,8 @@ class TierCodecs:
             allowed = 0 if strict else LEAST_MEMORIES - 1
             deleted = max(codec.deleted for codec in stored if codec.is_writable)
             dictionaries = deleted > allowed or (grown and memories >= SAMPLES_NEEDED)
+        # The terms are made again from the contents, however few they are.
+        dictionaries |= any(_is_terms(codec) and codec.is_damaged and codec.is_writable for codec in stored)
         tiers = tuple(
             tier
             for tier, codec in self._wanted.items()
@@ -357,7 +365,12 @@ class TierCodecs:
             (_CONTENT, train_dictionary(bodies, total) if enough else b"", _is_content),
             (_TERMS, train_terms(terms if enough else [], LEAST_MEMORIES), _is_terms),
         ):
-            replaces = [codec.number for codec in stored if is_old(codec) and not codec.is_damaged]
+            # Contents can't be made again, so a damaged dictionary of theirs stays.
+            replaces = [
+                codec.number
+                for codec in stored
+                if is_old(codec) and not (codec.is_damaged and _is_content(codec))
+            ]
             used = samples if enough else ()
             self._store.save_codec(
                 f"{name} {generation}", data, trained_on=memories, samples=used, replaces=replaces

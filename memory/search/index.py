@@ -48,8 +48,8 @@ class Decode(NamedTuple):
 
     vectors: Callable[[Sequence[tuple[int, bytes, bytes | None]]], NDArray[np.int8]]
     """Takes (codec number, vector, fine vector) of some memories; returns int8 rows."""
-    terms: Callable[[Sequence[tuple[bytes, int]]], list[bytes]]
-    """Takes (terms, codec number) of some memories; returns uncompressed terms."""
+    terms: Callable[[str, Sequence[Features]], list[bytes]]
+    """Takes an agent and some of its memories; returns uncompressed terms."""
 
 
 class Block:
@@ -59,10 +59,10 @@ class Block:
         self.vectors = VectorBlock(dimensions, rows)
         self.postings = Postings()
 
-    def add(self, first: int, rows: Sequence[Features], decode: Decode) -> NDArray[np.float32]:
+    def add(self, agent: str, first: int, rows: Sequence[Features], decode: Decode) -> NDArray[np.float32]:
         """Add a few memories at consecutive places from `first`. Return the number of words of each."""
         self.vectors.put(first, decode.vectors([row[1:4] for row in rows]))
-        terms = decode.terms([row[4:6] for row in rows])
+        terms = decode.terms(agent, rows)
         return self.postings.add(np.arange(first, first + len(rows)), terms)
 
     @property
@@ -210,7 +210,7 @@ class AgentIndex:
             features = by_seq[seq]
             place = position % BLOCK
             block.vectors.set(np.array([place]), self._decode.vectors([features[1:4]]))
-            length = block.postings.replace(place, self._decode.terms([features[4:6]])[0])
+            length = block.postings.replace(place, self._decode.terms(self._agent, [features])[0])
             self.word_count += length - float(columns.length[position])
             columns.length[position] = length
         return True
@@ -242,7 +242,7 @@ class AgentIndex:
                 self._fill(block, number * BLOCK, start, end)
             else:
                 few = rows.features[start - first : end - first]
-                lengths = block.add(start - number * BLOCK, few, self._decode)
+                lengths = block.add(self._agent, start - number * BLOCK, few, self._decode)
                 self.word_count += float(lengths.sum())
                 columns.length[start:end] = lengths
             self._observe(number, block)
@@ -285,7 +285,7 @@ class AgentIndex:
             positions = start + seqs.searchsorted(np.array([row[0] for row in rows], np.int64))
             block.vectors.set(positions - base, self._decode.vectors([row[1:4] for row in rows]))
             places.append(positions)
-            terms.extend(self._decode.terms([row[4:6] for row in rows]))
+            terms.extend(self._decode.terms(self._agent, rows))
         if not terms:
             return
         # All words in one call: each call with many memories sorts the whole block again.

@@ -25,6 +25,15 @@ KIND = "\0kind"
 """The attribute path of a memory's kind. No path in a content can be equal to it."""
 SPEAKER = "\0speaker"
 """The attribute path of the sound of a speaker's name. No path in a metadata can be equal to it."""
+SESSION_KEYS = (
+    "session_id",
+    "session",
+    "conversation_id",
+    "conversation",
+    "thread_id",
+    "thread",
+)
+"""Metadata keys that name a conversation. The first key that is present is used."""
 _TERM_MASK = ATTRIBUTE_BIT - 1
 _CACHE_WORDS = 200_000
 """Words whose terms are cached, about 25 MB when full: more than the vocabulary of most agents together."""
@@ -109,6 +118,11 @@ def _encoded_part(part: str) -> bytes:
                 _encoded = {}
             _encoded[part] = found
     return found
+
+
+def metadata_texts(metadata_leaves: Leaves) -> list[str]:
+    """Return the texts of the metadata that are searched like the content, such as the speaker's name."""
+    return [value for path, value in metadata_leaves if isinstance(value, str) and path not in SESSION_KEYS]
 
 
 def terms_of_memory(
