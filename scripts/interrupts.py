@@ -26,7 +26,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,6 +65,8 @@ class _Timer:
 
     def __init__(self) -> None:
         self._armed = False
+        self.kept: deque[BaseException] = deque(maxlen=5)
+        """The last interrupts with their tracebacks, as an interactive Python keeps the last one."""
         signal.signal(signal.SIGALRM, self._ring)
 
     def _ring(self, *_: object) -> None:
@@ -79,7 +81,8 @@ class _Timer:
             signal.setitimer(signal.ITIMER_REAL, seconds)
             call()
             self._armed = False
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
+            self.kept.append(interrupt)
             return True
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)

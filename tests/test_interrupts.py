@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sqlite3
 import sys
 import threading
 from collections.abc import Iterator
@@ -67,6 +68,24 @@ print("closed")
 """
     for number in range(3):
         assert run_python(script, tmp_path / f"{number}.db", where).strip() == "closed"
+
+
+def test_an_interrupted_read_whose_traceback_is_kept_makes_no_later_read_stale(tmp_path: Path) -> None:
+    # An interactive Python keeps the last traceback, and with it the cursors in its frames.
+    with interrupts._open(tmp_path / "memory.db", maintenance="manual") as memory:
+        memory.add("ann", "one", id="1")
+        connections = memory._store._connections  # type: ignore[attr-defined]
+
+        def work(connection: sqlite3.Connection) -> None:
+            cursor = connection.execute("SELECT id FROM memories")
+            raise KeyboardInterrupt(cursor)
+
+        with pytest.raises(KeyboardInterrupt) as kept:
+            connections.read(work)
+        memory.add("ann", "two", id="2")
+        assert sum(memory._store.counts("ann").values()) == 2
+        assert connections.checkpoint().is_truncated is False, "the kept cursor still needs the log"
+        assert kept.value.args
 
 
 def test_locks_are_free_for_other_threads_after_an_interrupt(own_timer: None, tmp_path: Path) -> None:

@@ -156,7 +156,9 @@ class Connections:
         connection = self._begin_reading()
         try:
             with connection:
-                return work(connection)
+                result = work(connection)
+            connection.is_clean = True
+            return result
         except self._errors.translated as problem:
             self.raise_translated(problem)
         finally:
@@ -177,6 +179,7 @@ class Connections:
         try:
             with connection:
                 yield from work(connection)
+            connection.is_clean = True
         except self._errors.translated as problem:
             self.raise_translated(problem)
         finally:
@@ -197,6 +200,7 @@ class Connections:
             try:
                 with connection:
                     result = work(connection)
+                connection.is_clean = True
             except self._errors.translated as problem:
                 if not state.live and self._read_only_state() != state:
                     continue
@@ -219,7 +223,8 @@ class Connections:
         except IndexError:
             connection = self._another_reader()
         try:
-            connection.thread, connection.is_free = threading.get_ident(), False
+            connection.thread = threading.get_ident()
+            connection.is_free = connection.is_clean = False
             connection.execute("BEGIN")
             self._lent.append(connection)
             return connection
@@ -263,6 +268,8 @@ class Connections:
             connection = self._lent.popleft()
             if not connection.is_free:
                 self._lent.append(connection)
+            elif not connection.is_clean:
+                connection.close()
             elif not _is_closed(connection):
                 self._idle.append(connection)
 
@@ -571,6 +578,9 @@ class _Connection(sqlite3.Connection):
     """The thread that began the last read transaction."""
     is_free = True
     """Whether that thread has finished using this connection."""
+    is_clean = True
+    """Whether the last read transaction ended without an exception. Otherwise a cursor may be open in a
+    frame of its traceback. As long as that exists, the connection sees an old state of the file."""
 
 
 class Checkpoint(NamedTuple):
