@@ -9,6 +9,7 @@
     ├── TransferFailed (OSError)
     ├── StoreError
     │   ├── StoreCorrupt
+    │   │   └── ExportIncomplete
     │   ├── StoreTooNew
     │   ├── StoreFull
     │   ├── StoreReadOnly
@@ -74,6 +75,10 @@ class StoreError(AgentMemoryError):
 
 class StoreCorrupt(StoreError):
     """The file is damaged, incomplete or from another program. It was not changed."""
+
+
+class ExportIncomplete(StoreCorrupt):
+    """An export was written without the memories that are damaged in the file."""
 
 
 class StoreTooNew(StoreError):

@@ -44,7 +44,16 @@ from memory.compression import TierCodecs, configured_codecs
 from memory.config import MemoryConfig
 from memory.embedding import ContentEmbedder, Embedder, WordLlamaEmbedder, render
 from memory.entry import Hit, MemoryEntry, Tier, TierName, Timestamp
-from memory.errors import CodecRetired, EmbedderMismatch, ImportDamaged, InvalidMemory, StoreError, short
+from memory.errors import (
+    CodecRetired,
+    EmbedderMismatch,
+    ExportIncomplete,
+    ImportDamaged,
+    InvalidMemory,
+    StoreCorrupt,
+    StoreError,
+    short,
+)
 from memory.search import IndexCache
 from memory.search.index import Decode
 from memory.search.stored_terms import StoredTerms
@@ -694,19 +703,32 @@ class AgentMemorySystem:
 
         The file has one JSON object per line, and a checksum at the end. Only its owner can read the file.
         If the codec of a memory's vector is damaged, the content is embedded again.
-        Raises `TransferFailed` if the file can't be written.
+        Raises `ExportIncomplete` after the file was written, if memories are damaged: the file has all
+        others. Raises `TransferFailed` if the file can't be written.
         """
         if agent_id is not None:
             check_name("agent_id", agent_id)
+        damaged: list[StoreCorrupt] = []
         with transfer.named_errors(path):
-            return transfer.export_rows(
-                Path(path),
-                (
-                    (row, self._reader.decode(row), self._transitions.vectors_of([row])[0])
-                    for row in self._store.all_rows(agent_id)
-                ),
-                embedder=self._embedder_name,
+            count = transfer.export_rows(
+                Path(path), self._readable_rows(agent_id, damaged), embedder=self._embedder_name
             )
+        if damaged:
+            raise ExportIncomplete(
+                f"{path} has {count:,} memories, but {len(damaged):,} could not be read; "
+                f"check() lists all of them; the first: {damaged[0]}"
+            )
+        return count
+
+    def _readable_rows(
+        self, agent_id: str | None, damaged: list[StoreCorrupt]
+    ) -> Iterator[tuple[Row, MemoryEntry, NDArray[np.float32]]]:
+        """Yield the rows for an export; append the errors of damaged ones to `damaged`."""
+        for row in self._store.all_rows(agent_id, damaged.append):
+            try:
+                yield row, self._reader.decode(row), self._transitions.vectors_of([row])[0]
+            except StoreCorrupt as problem:
+                damaged.append(problem)
 
     def import_jsonl(self, path: str | Path) -> int:
         """Store the memories of an export. Return how many of them were new.

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sqlite3
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from memory.entry import ALL_TIERS, Tier
+from memory.errors import StoreCorrupt
 from memory.storage._agent_numbers import AgentNumbers
 from memory.storage._rows import (
     FEATURE_COLUMNS,
@@ -177,7 +178,9 @@ class SQLiteReader:
         found = self._connections.fetch(statement, (agent_no, *bounds, -1 if limit is None else limit))
         return [to_record(agent, values, self._may_lack) for values in found]
 
-    def all_rows(self, agent: str | None = None) -> Iterator[Row]:
+    def all_rows(
+        self, agent: str | None = None, on_damage: Callable[[StoreCorrupt], None] | None = None
+    ) -> Iterator[Row]:
         # One transaction, so that rows that move or are replaced meanwhile are read once.
         def read(connection: sqlite3.Connection) -> Iterator[Row]:
             names = "typeof(name) = 'text'" if agent is None else "name = ?"
@@ -196,11 +199,18 @@ class SQLiteReader:
                         f" WHERE key IN ({placeholders(len(part))})",
                         part,
                     ).fetchall()
-                    yield from sorted(
-                        (to_row(name, values, self._may_lack) for values in found), key=attrgetter("seq")
-                    )
+                    yield from sorted(self._intact(name, found, on_damage or _raise), key=attrgetter("seq"))
 
         return self._connections.iterate(read)
+
+    def _intact(
+        self, agent: str, found: list[tuple[Any, ...]], on_damage: Callable[[StoreCorrupt], None]
+    ) -> Iterator[Row]:
+        for values in found:
+            try:
+                yield to_row(agent, values, self._may_lack)
+            except StoreCorrupt as problem:
+                on_damage(problem)
 
     def agents(self) -> list[str]:
         return [name for (name,) in self._connections.fetch(_AGENTS)]
@@ -411,6 +421,10 @@ class SQLiteReader:
             keys = [key_of(agent_no, tier, seq) for tier in _TIER_NUMBERS for seq in part]
             found += self._connections.fetch(_by_key(columns, len(keys)), keys)
         return found
+
+
+def _raise(problem: StoreCorrupt) -> None:
+    raise problem
 
 
 @lru_cache(maxsize=256)

@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.entry import Tier
+from memory.errors import StoreCorrupt
 
 NO_STEP = -(2**63)
 NO_SESSION = -1
@@ -249,10 +250,13 @@ class MemoryStore(Protocol):
         of steps. An index must make this fast."""
 
     @abstractmethod
-    def all_rows(self, agent: str | None = None) -> Iterator[Row]:
+    def all_rows(
+        self, agent: str | None = None, on_damage: Callable[[StoreCorrupt], None] | None = None
+    ) -> Iterator[Row]:
         """Yield the rows of one agent or of all agents, agent by agent, ordered by seq.
 
-        The rows are those of one point in time, whatever is written meanwhile."""
+        The rows are those of one point in time, whatever is written meanwhile. `on_damage` is called with
+        the error of each damaged row, which is left out. Without it, the error is raised."""
 
     @abstractmethod
     def agents(self) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from small_embedder import DIMENSIONS, small_embedder
 from memory import AgentMemorySystem, ManualClock
 from memory._tiers.transitions import TransitionReport
 from memory.errors import (
+    ExportIncomplete,
     IdConflict,
     ImportDamaged,
     InvalidMemory,
@@ -392,3 +394,23 @@ def test_a_missing_file_and_a_read_only_memory_raise_named_errors(
     assert reader.export_jsonl(tmp_path / "read.jsonl", "bob") == 9
     with pytest.raises(StoreReadOnly):
         reader.import_jsonl(tmp_path / "all.jsonl")
+
+
+def test_an_export_leaves_out_damaged_memories_and_says_so(open_memory: Open, tmp_path: Path) -> None:
+    export = tmp_path / "export.jsonl"
+    with open_memory(maintenance="manual") as memory:
+        for number in range(6):
+            memory.add("ann", f"note {number}", id=str(number))
+    connection = sqlite3.connect(tmp_path / "memory.db", isolation_level=None)
+    for id_ in ("2", "4"):
+        connection.execute("UPDATE memories SET body = body || x'00' WHERE id = ?", (id_,))
+    connection.close()
+    with open_memory(maintenance="manual") as memory:
+        with pytest.raises(
+            ExportIncomplete, match=r"has 4 memories, but 2 could not be read.*memory '2' of agent 'ann'"
+        ):
+            memory.export_jsonl(export)
+        assert memory.export_jsonl(tmp_path / "bob.jsonl", "bob") == 0
+    with open_memory(path=tmp_path / "other.db") as other:
+        assert other.import_jsonl(export) == 4
+        assert {entry.id for entry in other.recent("ann", 10)} == {"0", "1", "3", "5"}
