@@ -35,6 +35,7 @@ from memory.storage._rows import (
     to_row,
     with_key,
 )
+from memory.storage._store_errors import is_wrong_type
 from memory.storage.base import (
     AgentState,
     Change,
@@ -194,18 +195,33 @@ class SQLiteReader:
                     )
                 ]
                 for part in in_parts(keys):
-                    found = connection.execute(
-                        f"SELECT {self._row_columns} FROM memories"
-                        f" WHERE key IN ({placeholders(len(part))})",
-                        part,
-                    ).fetchall()
-                    yield from sorted(self._intact(name, found, on_damage or _raise), key=attrgetter("seq"))
+                    found = self._whole_rows(connection, name, part, on_damage or _raise)
+                    yield from sorted(found, key=attrgetter("seq"))
 
         return self._connections.iterate(read)
 
-    def _intact(
-        self, agent: str, found: list[tuple[Any, ...]], on_damage: Callable[[StoreCorrupt], None]
+    def _whole_rows(
+        self,
+        connection: sqlite3.Connection,
+        agent: str,
+        keys: Sequence[int],
+        on_damage: Callable[[StoreCorrupt], None],
     ) -> Iterator[Row]:
+        """Yield the rows with these keys; call `on_damage` with the errors of the others."""
+        statement = f"SELECT {self._row_columns} FROM memories WHERE key IN ({placeholders(len(keys))})"
+        try:
+            found = connection.execute(statement, keys).fetchall()
+        except sqlite3.OperationalError as problem:
+            if not is_wrong_type(problem):
+                raise
+            if len(keys) > 1:  # one of them is damaged: find out which
+                for key in keys:
+                    yield from self._whole_rows(connection, agent, [key], on_damage)
+            else:
+                where = "SELECT CAST(id AS BLOB) FROM memories WHERE key = ?"
+                ((id_,),) = connection.execute(where, keys).fetchall()
+                on_damage(damaged(agent, id_.decode(errors="replace")))
+            return
         for values in found:
             try:
                 yield to_row(agent, values, self._may_lack)

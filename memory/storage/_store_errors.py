@@ -43,7 +43,7 @@ class StoreErrors:
                 f"{self._name} was locked by another process for {self._busy_timeout} s: try again, "
                 "or raise busy_timeout_seconds"
             )
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or is_wrong_type(problem):
             return StoreCorrupt(f"{self._name} is damaged ({problem}): restore it from a copy or export")
         return StoreError(f"{self._name}: {problem}")
 
@@ -59,6 +59,11 @@ class StoreErrors:
         return StoreClosed(
             f"{self._name} was being read while this process was forked: open a new AgentMemorySystem"
         )
+
+
+def is_wrong_type(problem: Exception) -> bool:
+    """Return whether a damaged row has bytes where its type says text. Python finds that, not SQLite."""
+    return not hasattr(problem, "sqlite_errorcode") and "decode to UTF-8" in str(problem)
 
 
 def is_on_read_only_disk(path: Path) -> bool:

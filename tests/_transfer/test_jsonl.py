@@ -21,6 +21,7 @@ from memory.errors import (
     ImportDamaged,
     InvalidMemory,
     StoreClosed,
+    StoreCorrupt,
     StoreReadOnly,
     TransferFailed,
 )
@@ -402,8 +403,8 @@ def test_an_export_leaves_out_damaged_memories_and_says_so(open_memory: Open, tm
         for number in range(6):
             memory.add("ann", f"note {number}", id=str(number))
     connection = sqlite3.connect(tmp_path / "memory.db", isolation_level=None)
-    for id_ in ("2", "4"):
-        connection.execute("UPDATE memories SET body = body || x'00' WHERE id = ?", (id_,))
+    connection.execute("UPDATE memories SET body = CAST(body || x'00' AS BLOB) WHERE id = '2'")
+    connection.execute("UPDATE memories SET body = CAST(body AS TEXT) WHERE id = '4'")  # a wrong type
     connection.close()
     with open_memory(maintenance="manual") as memory:
         with pytest.raises(
@@ -411,6 +412,9 @@ def test_an_export_leaves_out_damaged_memories_and_says_so(open_memory: Open, tm
         ):
             memory.export_jsonl(export)
         assert memory.export_jsonl(tmp_path / "bob.jsonl", "bob") == 0
+        for id_ in ("2", "4"):
+            with pytest.raises(StoreCorrupt):
+                memory.get("ann", id_)
     with open_memory(path=tmp_path / "other.db") as other:
         assert other.import_jsonl(export) == 4
         assert {entry.id for entry in other.recent("ann", 10)} == {"0", "1", "3", "5"}
