@@ -59,25 +59,6 @@ BENCHMARKS = {
 }
 """The name of the benchmark of each promise."""
 
-Seconds = Mapping[str, float]
-Function = Callable[..., dict[str, Any]]
-
-
-_CHART = BarChart("Promises kept, by check", metric="kept", names=["part"], label="kept", share=True)
-
-
-def _promise(seconds: Seconds, figures: str) -> Callable[[Function], Function]:
-    """Declare the benchmark of one promise, with the names of its figures."""
-    settings: dict[str, Any] = {
-        "headline": "kept_share",
-        "rounds": 1,
-        "profiles": {name: {"size": name} for name in ("quick", "standard", "full")},
-        "expected_seconds": seconds,
-        "charts": [_CHART],
-        **{name: _METRICS[name] for name in (*_OF_ALL, *figures.split())},
-    }
-    return declare(**settings)
-
 
 def _try(words: str, bench: Bench | None, size: str, checks: Sequence[str]) -> dict[str, Any]:
     """Run the checks of one promise; return their figures by check."""
@@ -112,177 +93,163 @@ def _figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
+_CHART = BarChart("Promises kept, by check", metric="kept", names=["part"], label="kept", share=True)
+_ARGUMENTS = """
+    Args:
+        size: {size}
+        checks: names of checks, or all
+    """
+
+
+def _promise(
+    words: str, seconds: Mapping[str, float], figures: str, size: str = "has no effect here"
+) -> Callable[[Callable[[], None]], Callable[..., dict[str, Any]]]:
+    """Make the benchmark of a promise from an empty function: its name, and what it finds out.
+
+    Args:
+        words: the promise, one of `PROMISES`.
+        seconds: how long a round takes, by profile.
+        figures: the names of its figures, besides those of every check.
+        size: what the parameter `size` chooses.
+    """
+
+    def make(about: Callable[[], None]) -> Callable[..., dict[str, Any]]:
+        def benchmark(
+            size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
+        ) -> dict[str, Any]:
+            return _try(words, bench, size, checks)
+
+        benchmark.__name__ = benchmark.__qualname__ = about.__name__
+        benchmark.__doc__ = (about.__doc__ or "").rstrip() + "\n" + _ARGUMENTS.format(size=size)
+        settings: dict[str, Any] = {
+            "headline": "kept_share",
+            "rounds": 1,
+            "profiles": {name: {"size": name} for name in ("quick", "standard", "full")},
+            "expected_seconds": seconds,
+            "charts": [_CHART],
+            **{name: _METRICS[name] for name in (*_OF_ALL, *figures.split())},
+        }
+        return declare(**settings)(benchmark)
+
+    return make
+
+
 @_promise(
+    "acknowledged is durable",
     {"quick": 12.0, "standard": 40.0, "full": 400.0},
     "kills acknowledged lost wrong back doubled not_found reopen_seconds syncs_per_write",
+    size="how many kills and writes: quick, standard or full",
 )
-def benchmark_durability(
-    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
-) -> dict[str, Any]:
+def benchmark_durability() -> None:
     """Whether acknowledged memories survive when the process is killed at a random moment.
 
     Read `lost` as memories that a user was told are stored, and that are gone. `back` counts deleted ones
     that are there again. `reopen_seconds` is the time until the store can be used again after a kill.
-
-    Args:
-        size: how many kills and writes: quick, standard or full
-        checks: names of checks, or all
     """
-    return _try("acknowledged is durable", bench, size, checks)
 
 
 @_promise(
-    {"quick": 3.0, "standard": 6.0, "full": 15.0}, "writes never_seen seen_late lag_p50_ms lag_p99_ms"
+    "read your writes",
+    {"quick": 3.0, "standard": 6.0, "full": 15.0},
+    "writes never_seen seen_late lag_p50_ms lag_p99_ms",
+    size="how many writes: quick, standard or full",
 )
-def benchmark_freshness(
-    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
-) -> dict[str, Any]:
-    """Whether the next call after `add` sees the memory: same thread, another thread, another process.
-
-    Args:
-        size: how many writes: quick, standard or full
-        checks: names of checks, or all
-    """
-    return _try("read your writes", bench, size, checks)
+def benchmark_freshness() -> None:
+    """Whether the next call after `add` sees the memory: same thread, another thread, another process."""
 
 
-@_promise({"quick": 5.0, "standard": 12.0, "full": 60.0}, "agents refused foreign missing queries wanted")
-def benchmark_isolation(
-    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
-) -> dict[str, Any]:
+@_promise(
+    "agents are isolated",
+    {"quick": 5.0, "standard": 12.0, "full": 60.0},
+    "agents refused foreign missing queries wanted",
+    size="how many agents and rows: quick, standard or full",
+)
+def benchmark_isolation() -> None:
     """Whether an agent sees, finds or misses memories because of other agents.
 
     Read `foreign` as memories shown to somebody else, and `missing` as own hits that a small agent does not
     get because another agent owns most rows.
-
-    Args:
-        size: how many agents and rows: quick, standard or full
-        checks: names of checks, or all
     """
-    return _try("agents are isolated", bench, size, checks)
 
 
-@_promise({"quick": 2.0, "standard": 3.0, "full": 5.0}, "wanted missing doubled")
-def benchmark_hits(
-    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
-) -> dict[str, Any]:
+@_promise(
+    "a search returns k memories",
+    {"quick": 2.0, "standard": 3.0, "full": 5.0},
+    "wanted missing doubled",
+    size="how many searches: quick, standard or full",
+)
+def benchmark_hits() -> None:
     """Whether a search returns k different memories where the agent has k.
 
     Read `missing` as hits that a system cut off, for instance because it counts parts of a memory as hits.
-
-    Args:
-        size: how many searches: quick, standard or full
-        checks: names of checks, or all
     """
-    return _try("a search returns k memories", bench, size, checks)
-
-
-@_promise({"quick": 5.0, "standard": 8.0, "full": 15.0}, "deleted still_found others_gone count_off")
-def benchmark_deletion(
-    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
-) -> dict[str, Any]:
-    """Whether deleted memories are gone, everywhere and for good, and nothing else with them.
-
-    Args:
-        size: how many memories: quick, standard or full
-        checks: names of checks, or all
-    """
-    return _try("a delete is final", bench, size, checks)
-
-
-@_promise({"quick": 2.0, "standard": 3.0, "full": 5.0}, "deleted bytes_left")
-def benchmark_erasure(
-    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
-) -> dict[str, Any]:
-    """Whether the bytes of a deleted text are still in the files of the store.
-
-    Args:
-        size: how many memories: quick, standard or full
-        checks: names of checks, or all
-    """
-    return _try("a delete erases", bench, size, checks)
 
 
 @_promise(
+    "a delete is final",
+    {"quick": 5.0, "standard": 8.0, "full": 15.0},
+    "deleted still_found others_gone count_off",
+    size="how many memories: quick, standard or full",
+)
+def benchmark_deletion() -> None:
+    """Whether deleted memories are gone, everywhere and for good, and nothing else with them."""
+
+
+@_promise(
+    "a delete erases",
+    {"quick": 2.0, "standard": 3.0, "full": 5.0},
+    "deleted bytes_left",
+    size="how many memories: quick, standard or full",
+)
+def benchmark_erasure() -> None:
+    """Whether the bytes of a deleted text are still in the files of the store."""
+
+
+@_promise(
+    "an update replaces",
     {"quick": 6.0, "standard": 12.0, "full": 40.0},
     "updates wrong stale count_off growth_per_written_byte memories",
+    size="how many updates: quick, standard or full",
 )
-def benchmark_updates(
-    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
-) -> dict[str, Any]:
-    """Whether an update replaces the old content everywhere, and the last write wins.
-
-    Args:
-        size: how many updates: quick, standard or full
-        checks: names of checks, or all
-    """
-    return _try("an update replaces", bench, size, checks)
+def benchmark_updates() -> None:
+    """Whether an update replaces the old content everywhere, and the last write wins."""
 
 
-@_promise({"quick": 3.0, "standard": 3.0, "full": 3.0}, "contents changed refused")
-def benchmark_exactness(
-    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
-) -> dict[str, Any]:
-    """Whether any JSON, text and number is read back as it was stored.
-
-    Args:
-        size: has no effect here
-        checks: names of checks, or all
-    """
-    return _try("contents are exact", bench, size, checks)
+@_promise("contents are exact", {"quick": 3.0, "standard": 3.0, "full": 3.0}, "contents changed refused")
+def benchmark_exactness() -> None:
+    """Whether any JSON, text and number is read back as it was stored."""
 
 
-@_promise({"quick": 2.0, "standard": 2.0, "full": 2.0}, "memories repeated doubled")
-def benchmark_ids(
-    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
-) -> dict[str, Any]:
-    """Whether an id names one memory, also after a restart and if the caller gives it twice.
-
-    Args:
-        size: has no effect here
-        checks: names of checks, or all
-    """
-    return _try("ids are unique", bench, size, checks)
-
-
-@_promise({"quick": 4.0, "standard": 10.0, "full": 40.0}, "operations lost wrong")
-def benchmark_many_at_once(
-    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
-) -> dict[str, Any]:
-    """Whether threads and processes that share a store lose updates, get errors or hang.
-
-    Args:
-        size: how many operations: quick, standard or full
-        checks: names of checks, or all
-    """
-    return _try("many may use it at once", bench, size, checks)
-
-
-@_promise({"quick": 4.0, "standard": 4.0, "full": 4.0}, "calls raised nonsense accepted lost")
-def benchmark_bad_input(
-    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
-) -> dict[str, Any]:
-    """Whether wrong arguments get an error or a sensible answer, and never crash the process.
-
-    Args:
-        size: has no effect here
-        checks: names of checks, or all
-    """
-    return _try("bad input does no harm", bench, size, checks)
+@_promise("ids are unique", {"quick": 2.0, "standard": 2.0, "full": 2.0}, "memories repeated doubled")
+def benchmark_ids() -> None:
+    """Whether an id names one memory, also after a restart and if the caller gives it twice."""
 
 
 @_promise(
+    "many may use it at once",
+    {"quick": 4.0, "standard": 10.0, "full": 40.0},
+    "operations lost wrong",
+    size="how many operations: quick, standard or full",
+)
+def benchmark_many_at_once() -> None:
+    """Whether threads and processes that share a store lose updates, get errors or hang."""
+
+
+@_promise(
+    "bad input does no harm",
+    {"quick": 4.0, "standard": 4.0, "full": 4.0},
+    "calls raised nonsense accepted lost",
+)
+def benchmark_bad_input() -> None:
+    """Whether wrong arguments get an error or a sensible answer, and never crash the process."""
+
+
+@_promise(
+    "a failing disk is noticed",
     {"quick": 8.0, "standard": 25.0, "full": 120.0},
     "acknowledged lost wrong unusable accepted flips correct clear_error "
     "silent_wrong silent_missing hung_or_crashed",
+    size="how many flipped bytes: quick, standard or full",
 )
-def benchmark_failing_disk(
-    size: str = "full", checks: Names = (ALL,), bench: Bench | None = None, **kwargs: Any
-) -> dict[str, Any]:
-    """Whether a full disk, a read-only folder or flipped bytes lead to an error or to wrong content.
-
-    Args:
-        size: how many flipped bytes: quick, standard or full
-        checks: names of checks, or all
-    """
-    return _try("a failing disk is noticed", bench, size, checks)
+def benchmark_failing_disk() -> None:
+    """Whether a full disk, a read-only folder or flipped bytes lead to an error or to wrong content."""

@@ -33,7 +33,7 @@ def _report(who: str, operations: int, lost: int, wrong: int, errors: list[str])
 
 with promise("many may use it at once"):
 
-    @check({"quick": 300.0, "standard": 600.0, "full": 1800.0})
+    @check()
     def threads_lose_nothing(trial: Trial) -> Outcome:
         """Eight threads add, update, delete, read and search; each compares with its own model."""
         if not (trial.capabilities.threads and trial.capabilities.get):
@@ -80,7 +80,7 @@ with promise("many may use it at once"):
                 wrong[0] += content is not None and content != text
         return _report(f"{_THREADS} threads", _THREADS * steps, lost, sum(wrong), errors)
 
-    @check({"quick": 300.0, "standard": 600.0, "full": 1800.0}, promised=lambda has: has.processes)
+    @check(promised=lambda has: has.processes)
     def processes_lose_nothing(trial: Trial) -> Outcome:
         """Four processes add to one agent and to their own."""
         if not (trial.capabilities.persistence and trial.capabilities.get):

@@ -18,6 +18,8 @@ from memory.benchmarking.targets.base import Item
 _ROOM = 4_000_000
 """Bytes that the small disk has beyond an empty store."""
 _MOST_WRITES = 20_000
+_LEAST_FLIPS = 6
+"""So many in a slow system too, whatever time they take."""
 _IN_RAM = "the system keeps nothing in files"
 
 
@@ -60,7 +62,7 @@ def _allocated_bytes(folder: Path) -> int:
 
 with promise("a failing disk is noticed"):
 
-    @check({"quick": 300.0, "standard": 600.0, "full": 1200.0})
+    @check()
     def a_full_disk_is_an_error_and_loses_nothing(trial: Trial) -> Outcome:
         """Writes on a small file system until it is full; what was acknowledged must still be there."""
         if not (trial.capabilities.persistence and trial.capabilities.get):
@@ -84,7 +86,7 @@ with promise("a failing disk is noticed"):
         except _NoMount:
             return not_tried("no small file system can be mounted here (it needs root)")
 
-    @check({"quick": 600.0, "standard": 900.0, "full": 3600.0}, promised=lambda has: has.detects_damage)
+    @check({"quick": 300.0, "full": 3600.0}, promised=lambda has: has.detects_damage)
     def damaged_files_are_not_served_as_truth(trial: Trial) -> Outcome:
         """Bytes are flipped in the files of a closed store, which is then opened and read."""
         if not (trial.capabilities.persistence and trial.capabilities.get):
@@ -191,6 +193,8 @@ def _flip(trial: Trial, flips: int) -> Outcome:
     counts = {"correct": 0, "clear_error": 0, "silent_wrong": 0, "silent_missing": 0, "hung_or_crashed": 0}
     first = ""
     for number in range(flips):
+        if number >= _LEAST_FLIPS and not trial.has_time():
+            break
         copy = trial.scratch / f"damaged-{number}"
         shutil.copytree(whole, copy)
         where = _flip_one_byte(copy, trial.random)
@@ -199,6 +203,7 @@ def _flip(trial: Trial, flips: int) -> Outcome:
         if answer not in ("correct", "clear_error"):
             first = first or f"{answer.replace('_', ' ')} after a flip in {where}"
         shutil.rmtree(copy, ignore_errors=True)
+    flips = sum(counts.values())
     evidence = (
         f"{flips} flipped bytes: {counts['correct']} without effect, {counts['clear_error']} clear errors, "
         f"{counts['silent_wrong']} silently wrong, {counts['silent_missing']} silently missing, "

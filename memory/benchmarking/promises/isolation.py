@@ -135,13 +135,18 @@ with promise("agents are isolated"):
         if not trial.capabilities.search:
             return not_promised("the system can't search")
         target = trial.open()
-        small = trial.size(2, 20, 100)
         k = min(_K, trial.capabilities.max_k or _K)
-        # All texts have the word of the query, for systems that search by words.
-        trial.store(target, "large", [f"note {trial.text()}" for _ in range(99 * small * k)])
-        texts = {f"small {number}": [f"note {trial.text()}" for _ in range(k)] for number in range(small)}
+        texts: dict[str, list[str]] = {}
+        # All texts have the word of the query, for systems that search by words. The small agents' memories
+        # come last, as in a store that has been in use for long.
+        for number in range(trial.size(2, 20, 100)):
+            if number and not trial.has_time():
+                break
+            trial.store(target, "large", [f"note {trial.text()}" for _ in range(99 * k)])
+            texts[f"small {number}"] = [f"note {trial.text()}" for _ in range(k)]
         for agent, own in texts.items():
             trial.store(target, agent, own)
+        small = len(texts)
         missing = foreign = 0
         for agent, own in texts.items():
             hits = target.search(agent, "note", k)

@@ -76,13 +76,13 @@ class Check:
     """What the check finds out: the first line of the function's docstring."""
     run: Run
     seconds: Mapping[str, float]
-    """The time limit by profile. A check that needs longer counts as hung."""
+    """The limit by profile, in seconds of CPU time. A check that needs more counts as hung."""
     promised: Promised
     """Whether a target with these capabilities claims the promise."""
 
 
-_DEFAULT_SECONDS = {"quick": 300.0, "standard": 600.0, "full": 1200.0}
-"""Far more than the slowest targets need on a busy machine (Hindsight, mem0): only a hang takes so long."""
+_DEFAULT_SECONDS = {"quick": 120.0, "standard": 300.0, "full": 1200.0}
+"""CPU seconds. More than the slowest targets need (Hindsight, mem0): only an endless loop takes so long."""
 CHECKS: dict[str, Check] = {}
 """All checks by name, in the order of their modules."""
 _promises: list[str] = []
@@ -104,7 +104,7 @@ def check(
     """Add a function to the suite; its name is the check's name.
 
     Args:
-        seconds: the time limits that differ from the default ones.
+        seconds: the limits in CPU seconds that differ from the default ones.
         promised: which targets claim the promise. The check runs for the others too, and what it measured
             is reported as "not promised".
     """

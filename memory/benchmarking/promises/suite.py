@@ -26,6 +26,7 @@ from memory.benchmarking.promises import (  # noqa: F401 - importing a module ad
 )
 from memory.benchmarking.promises.actor import ActorFailed
 from memory.benchmarking.promises.model import CHECKS, Check, Outcome
+from memory.benchmarking.promises.patience import wait_for
 from memory.benchmarking.promises.trial import Trial
 from memory.benchmarking.targets import load_target
 from memory.benchmarking.targets.base import Capabilities
@@ -91,22 +92,23 @@ def _run_apart(check: Check, target: str, scratch: Path, profile: str, seed: int
     folder = Path(tempfile.mkdtemp(prefix="promise-", dir=scratch))
     order = json.dumps([check.name, target, str(folder), profile, seed])
     limit = check.seconds[profile]
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "memory.benchmarking.promises.suite", order],
-        stdout=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "TMPDIR": str(folder)},  # what a killed system leaves there goes with the folder
-        start_new_session=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=limit)
-    except subprocess.TimeoutExpired:
-        return Outcome("broken", f"hung: it did not end within {limit:g} s", {"hung": 1}, _how(check))
-    finally:
-        _end_group(process)
-        assert process.stdout is not None
-        process.stdout.close()
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryFile() as answer:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "memory.benchmarking.promises.suite", order],
+            stdout=answer,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "TMPDIR": str(folder)},  # what a killed system leaves goes with the folder
+            start_new_session=True,
+        )
+        try:
+            hang = wait_for(process, str(folder), limit)
+        finally:
+            _end_group(process)
+            shutil.rmtree(folder, ignore_errors=True)
+        answer.seek(0)
+        output = answer.read()
+    if hang is not None:
+        return Outcome("broken", f"hung: {hang}", {"hung": 1}, _how(check))
     if process.returncode or not output:
         how = (
             signal.Signals(-process.returncode).name if process.returncode < 0 else "an exit of the process"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +15,8 @@ from memory.benchmarking.targets.base import Capabilities, Item, Settings, Targe
 
 _T = TypeVar("_T")
 ANN, BOB = "ann", "bob"
+_BUDGET = {"quick": 6.0, "standard": 60.0, "full": 1800.0}
+"""Seconds after which a check repeats nothing that it has tried a few times. In `full` all are repeated."""
 _WORDS = (
     "harbour", "lantern", "bridge", "market", "garden", "window", "river", "castle",
     "winter", "summer", "letter", "engine", "orchard", "violin", "mountain", "kitchen",
@@ -37,6 +40,7 @@ class Trial:
         self.scratch = scratch
         self.profile = profile
         self.random = random.Random(f"promises {seed}")
+        self._deadline = time.monotonic() + _BUDGET[profile]
         self._opened: list[Target] = []
 
     @property
@@ -46,6 +50,10 @@ class Trial:
     def size(self, quick: _T, standard: _T, full: _T) -> _T:
         """Return the size for the profile of this run."""
         return {"quick": quick, "standard": standard, "full": full}[self.profile]
+
+    def has_time(self) -> bool:
+        """Return whether there is time to repeat a trial. A slow system gets fewer of them, never none."""
+        return time.monotonic() < self._deadline
 
     def folder(self) -> Path:
         """Make an empty folder for a store."""

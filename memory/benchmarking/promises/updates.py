@@ -59,7 +59,7 @@ with promise("an update replaces"):
             ),
         )
 
-    @check({"quick": 300.0, "standard": 600.0, "full": 1800.0})
+    @check()
     def updates_do_not_fill_the_disk(trial: Trial) -> Outcome:
         """Whether the files grow with every part of the updates, in spite of the system's own clean-up."""
         if not (trial.capabilities.update and trial.capabilities.persistence):

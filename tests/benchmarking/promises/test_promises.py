@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +17,9 @@ from membench import membench
 from memory.benchmarking.bench import Bench
 from memory.benchmarking.benchmarks.promises import BENCHMARKS, benchmark_deletion
 from memory.benchmarking.commands.check import _longest_seconds
+from memory.benchmarking.promises import suite
 from memory.benchmarking.promises.durability import syncs_in
+from memory.benchmarking.promises.patience import wait_for
 from memory.benchmarking.promises.suite import PROMISES, all_checks, checks_of, run_check, run_check_here
 from memory.benchmarking.promises.trial import Trial
 from memory.benchmarking.run.discovery import discover
@@ -56,12 +63,21 @@ def test_a_kill_shows_what_was_acknowledged_and_not_stored(fault: str, tmp_path:
     assert outcome.figures["lost"] + outcome.figures["back"] > 0
 
 
-def test_a_hanging_system_costs_only_its_check(tmp_path: Path) -> None:
+def test_a_hanging_system_costs_only_its_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "wait_for", partial(wait_for, idle_seconds=5.0))
     check = all_checks()["deleted_in_a_batch_is_gone"]
-    short = type(check)(**{**vars(check), "seconds": {"quick": 5.0}})
-    outcome = run_check(short, f"{FAULTY}:Hangs", tmp_path, "quick", seed=1)
-    assert (outcome.status, outcome.evidence) == ("broken", "hung: it did not end within 5 s")
+    outcome = run_check(check, f"{FAULTY}:Hangs", tmp_path, "quick", seed=1)
+    assert (outcome.status, outcome.evidence) == ("broken", "hung: it did nothing for 5 s")
     assert not list(tmp_path.iterdir()), "nothing is left behind"
+
+
+def test_an_endless_loop_is_told_by_its_cpu_time(tmp_path: Path) -> None:
+    parent = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])"
+    with subprocess.Popen([sys.executable, "-c", parent], start_new_session=True) as process:
+        try:
+            assert wait_for(process, str(tmp_path), 1.5) == "it did not end within 1.5 s of CPU time"
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_a_crashing_system_costs_only_its_check(tmp_path: Path) -> None:

@@ -1,0 +1,72 @@
+"""Waits for the process of a check, and says when it hangs.
+
+Seconds of a clock can't tell a hang from a busy machine, where a check takes up to ten times as long. So
+the limit is in CPU seconds of the check and of everything that it started, which hardly depend on other
+programs. A check that waits for something that never comes uses none: that is the second sign.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from contextlib import suppress
+
+from memory.benchmarking.measure.resources import load_psutil
+
+IDLE_SECONDS = 60.0
+"""How long a check may do next to nothing. A process that wants to work gets more even at a load of 100."""
+_IDLE_SHARE = 0.003
+"""The share of one core that counts as nothing: threads that only look at the clock use that much."""
+_LOOK_EVERY = 2.0
+_MOST_TIMES = 20.0
+"""A check may take this many seconds for each CPU second of its limit: the last resort."""
+
+
+def wait_for(
+    process: subprocess.Popen[bytes], folder: str, cpu_seconds: float, idle_seconds: float = IDLE_SECONDS
+) -> str | None:
+    """Wait until a process ends. Return None, or in words why it hangs; it goes on running then.
+
+    Args:
+        process: the process of the check.
+        folder: the folder for temporary files of the process, and so of everything that it starts.
+        cpu_seconds: how much CPU time all of them may use.
+        idle_seconds: how long they may use almost none.
+    """
+    start = since = time.monotonic()
+    used = used_then = 0.0
+    while True:
+        try:
+            process.wait(min(_LOOK_EVERY, idle_seconds / 2))
+            return None
+        except subprocess.TimeoutExpired:
+            now = time.monotonic()
+        used = max(used, _cpu_seconds(process.pid, folder))
+        if used - used_then > _IDLE_SHARE * (now - since):
+            since, used_then = now, used
+        if now - since > idle_seconds:
+            return f"it did nothing for {idle_seconds:g} s"
+        if used > cpu_seconds or now - start > _MOST_TIMES * cpu_seconds:
+            return f"it did not end within {cpu_seconds:g} s of CPU time"
+
+
+def _cpu_seconds(pid: int, folder: str) -> float:
+    """Return the CPU time of a process, its descendants, and all whose temporary folder this is.
+
+    A server that left the process's family still has its environment.
+    """
+    psutil = load_psutil()
+    found = {}
+    with suppress(psutil.Error):
+        root = psutil.Process(pid)
+        found = {each.pid: each for each in (root, *root.children(recursive=True))}
+    for each in psutil.process_iter():
+        with suppress(psutil.Error):
+            if each.pid not in found and each.environ().get("TMPDIR") == folder:
+                found[each.pid] = each
+    total = 0.0
+    for each in found.values():
+        with suppress(psutil.Error):
+            times = each.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total
