@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -420,6 +420,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--million", action="store_true", help="also open a file of 1,000,000")
     parser.add_argument("--only", help="run only the parts whose name contains this")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the lines to a JSON file")
     arguments = parser.parse_args()
     parts = [storing, reading, searching, searching_all_tiers, disk, resident]
     if arguments.million:
@@ -438,6 +439,8 @@ def main() -> int:
                     f"{line.goal:12} {mark}",
                     flush=True,
                 )
+    if arguments.json:
+        arguments.json.write_text(json.dumps([asdict(line) for line in lines], indent=1) + "\n")
     return 1 if any(line.reached is False for line in lines) else 0
 
 

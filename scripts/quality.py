@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from memory import AgentMemorySystem, MemoryConfig
 
@@ -50,7 +50,15 @@ def turns(conversation: dict[str, Any], captions: bool) -> Iterator[dict[str, An
         number += 1
 
 
-def locomo(path: Path, captions: bool) -> None:
+class Summary(NamedTuple):
+    """The figures of one set of questions."""
+
+    set: str
+    questions: int
+    figures: dict[str, float]
+
+
+def locomo(path: Path, captions: bool) -> Summary:
     found: dict[str, list[list[float]]] = defaultdict(list)
     for sample in json.loads(path.read_text()):
         with open_memory() as memory:
@@ -73,9 +81,13 @@ def locomo(path: Path, captions: bool) -> None:
         recalls = found[group]
         means = [sum(column) / len(recalls) for column in zip(*recalls, strict=True)]
         print(f"  {group:12} {len(recalls):9}  " + "  ".join(f"{mean:.3f}" for mean in means))
+    everything = found["all"]
+    means = [sum(column) / len(everything) for column in zip(*everything, strict=True)]
+    name = f"LoCoMo, {'text and captions' if captions else 'text alone'}"
+    return Summary(name, len(everything), dict(zip(("R@1", "R@5", "R@10"), means, strict=True)))
 
 
-def scifact(folder: Path) -> None:
+def scifact(folder: Path) -> Summary:
     judged: dict[str, dict[str, int]] = defaultdict(dict)
     for line in (folder / "qrels.tsv").read_text().splitlines():
         query, document, grade = line.split("\t")
@@ -98,7 +110,9 @@ def scifact(folder: Path) -> None:
                 discounted([grades.get(hit.id, 0) for hit in hits])
                 / discounted(sorted(grades.values(), reverse=True)[:10])
             )
-    print(f"SciFact\n  {len(gains)} questions, nDCG@10 {sum(gains) / len(gains):.3f}")
+    mean = sum(gains) / len(gains)
+    print(f"SciFact\n  {len(gains)} questions, nDCG@10 {mean:.3f}")
+    return Summary("SciFact", len(gains), {"nDCG@10": mean})
 
 
 def discounted(grades: list[int]) -> float:
@@ -108,15 +122,21 @@ def discounted(grades: list[int]) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    folder = parser.parse_args().data
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to a JSON file")
+    arguments = parser.parse_args()
+    folder = arguments.data
     conversations, science = folder / "locomo" / "locomo_dev.json", folder / "scifact"
     missing = [str(path) for path in (conversations, science) if not path.exists()]
     if missing:
         print(f"not found: {', '.join(missing)}; pass their folder with --data", file=sys.stderr)
         return 1
-    locomo(conversations, captions=False)
-    locomo(conversations, captions=True)
-    scifact(science)
+    found = [
+        locomo(conversations, captions=False),
+        locomo(conversations, captions=True),
+        scifact(science),
+    ]
+    if arguments.json:
+        arguments.json.write_text(json.dumps([one._asdict() for one in found], indent=1) + "\n")
     return 0
 
 
