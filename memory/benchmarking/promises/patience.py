@@ -33,20 +33,24 @@ def wait_for(
         cpu_seconds: how much CPU time all of them may use.
         idle_seconds: how long they may use almost none.
     """
-    start = since = time.monotonic()
-    used = used_then = 0.0
+    every = min(_LOOK_EVERY, idle_seconds / 2)
+    last = time.monotonic()
+    passed = idle = used = used_then = 0.0
     while True:
         try:
-            process.wait(min(_LOOK_EVERY, idle_seconds / 2))
+            process.wait(every)
             return None
         except subprocess.TimeoutExpired:
             now = time.monotonic()
+        # If the machine, or this process with the check, was stopped for a while, that time does not count.
+        step, last = min(now - last, 2 * every), now
         used = max(used, _cpu_seconds(process.pid, folder))
-        if used - used_then > _IDLE_SHARE * (now - since):
-            since, used_then = now, used
-        if now - since > idle_seconds:
+        passed, idle = passed + step, idle + step
+        if used - used_then > _IDLE_SHARE * idle:
+            idle, used_then = 0.0, used
+        if idle > idle_seconds:
             return f"it did nothing for {idle_seconds:g} s"
-        if used > cpu_seconds or now - start > _MOST_TIMES * cpu_seconds:
+        if used > cpu_seconds or passed > _MOST_TIMES * cpu_seconds:
             return f"it did not end within {cpu_seconds:g} s of CPU time"
 
 
