@@ -151,7 +151,7 @@ class AgentMemorySystem:
         self._transitions = Transitions(
             store,
             self._codecs,
-            terms,
+            terms.of_rows,
             config,
             clock,
             lambda content: embedder.embed([render(leaves_of(content))])[0],

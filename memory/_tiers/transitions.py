@@ -22,7 +22,6 @@ from memory.compression import TierCodecs
 from memory.config import MemoryConfig
 from memory.entry import Tier
 from memory.errors import CodecRetired, EraseIncomplete, StoreCorrupt
-from memory.search.stored_terms import StoredTerms
 from memory.storage import MemoryStore, Move, Row
 
 _log = logging.getLogger(__name__)
@@ -38,6 +37,8 @@ _ERASE_ATTEMPTS = 3
 
 Embed: TypeAlias = Callable[[object], NDArray[np.float32]]
 """Returns the unit vector of a content."""
+TermsOf: TypeAlias = Callable[[Sequence[Row]], list[bytes]]
+"""Returns the search terms of rows, uncompressed."""
 Pause: TypeAlias = Callable[[], bool]
 """Called between two transactions, to yield to writers. If it returns False, the work stops."""
 
@@ -64,14 +65,14 @@ class Transitions:
         self,
         store: MemoryStore,
         codecs: TierCodecs,
-        terms: StoredTerms,
+        terms_of: TermsOf,
         config: MemoryConfig,
         clock: Clock,
         embed: Embed,
     ) -> None:
         """`embed` returns a new vector for a memory whose stored vector can't be decoded any more."""
         self._embed = embed
-        self._terms = terms
+        self._terms_of = terms_of
         self._count_again_at = 0
         """`fit_codecs` counts the memories again when `stored_total` of the store reaches this number."""
         self._store = store
@@ -171,7 +172,7 @@ class Transitions:
             [(row.agent, row.seq) for row in rows],
             self.vectors_of(with_vector),
             [body for _, body in readable],
-            self._terms.of_rows(rows),
+            self._terms_of(rows),
         )
         return True
 
@@ -277,7 +278,7 @@ class Transitions:
 
     def _encode(self, rows: Sequence[Row], target: Tier) -> list[Move]:
         vectors = self._codecs.vectors_for(target, self.vectors_of(rows))
-        raw_terms = self._terms.of_rows(rows)
+        raw_terms = self._terms_of(rows)
         moves = []
         for row, (vector_codec, vector, fine), terms in zip(rows, vectors, raw_terms, strict=True):
             yield_gil()
