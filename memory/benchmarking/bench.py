@@ -151,6 +151,9 @@ class Bench:
         scratch: folder for stores and files; the system's folder for temporary files by default.
         on_timing: called with the label and the timing after each `time`, for progress.
         turn_control: takes turns with another process, in lockstep.
+        embedder_name: the embedder as `--embedder` takes it, for processes that the benchmark starts.
+        generators: addresses of load generators on other hosts (`HOST:PORT#SECRET`), for benchmarks that
+            send load from several.
     """
 
     def __init__(
@@ -163,9 +166,13 @@ class Bench:
         scratch: Path | None = None,
         on_timing: Callable[[str, Timing], object] | None = None,
         turn_control: TurnControl | None = None,
+        embedder_name: str = "",
+        generators: Sequence[str] = (),
     ) -> None:
         self.target_name = target
         self.embedder = embedder
+        self.embedder_name = embedder_name
+        self.generators = tuple(generators)
         self.seed = seed
         self.seconds = seconds
         self._scratch = scratch

@@ -7,73 +7,24 @@
 A closed loop starts the next operation when the last one is done. It sends less load to a system that
 stalls, and so hides the stall ("coordinated omission", Gil Tene). Here a latency counts from the intended
 start. An arrival is one scheduled operation. Workers take the arrivals in order. An arrival that no worker
-could start within `max_wait_seconds` is dropped, and the number of dropped arrivals is reported. Each
-worker has its own HDR histograms, which are merged at the end.
+could start within `max_wait_seconds` is dropped. It still counts in the percentiles, with the time that it
+waited: without it, an overloaded system would look faster. Each worker has its own histograms, which are
+merged at the end.
 """
 
 from __future__ import annotations
 
-import random
 import threading
 import time
-from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from memory.benchmarking.errors import InvalidResult, needs
+from memory.benchmarking.errors import InvalidResult
+from memory.benchmarking.measure.latencies import Latencies, merged
 from memory.benchmarking.measure.timing import wall_ns
 
-_LONGEST_NS = 3_600 * 10**9
-"""The histograms' range: one hour. Longer latencies count as one hour."""
-_DIGITS = 3
-"""Significant digits of the histograms."""
-
-
-def poisson_starts(rate: float, seconds: float, seed: int) -> array[float]:
-    """Return random arrival times, in seconds from the start, with `rate` arrivals a second on average.
-
-    The callers are independent of each other, so the intervals are exponentially distributed.
-    """
-    rng = random.Random(f"arrivals {seed}")
-    starts = array("d", [rng.expovariate(rate)])
-    while starts[-1] < seconds:
-        starts.append(starts[-1] + rng.expovariate(rate))
-    return starts[:-1] or array("d", [0.0])
-
-
-class Latencies:
-    """An HDR histogram: latencies are recorded in nanoseconds and returned in milliseconds."""
-
-    def __init__(self) -> None:
-        try:
-            from hdrh.histogram import HdrHistogram
-        except ImportError:
-            raise needs("hdrhistogram", "bench", "recording latencies") from None
-        self._histogram = HdrHistogram(1, _LONGEST_NS, _DIGITS)
-
-    def record(self, nanoseconds: int) -> None:
-        self._histogram.record_value(min(max(nanoseconds, 1), _LONGEST_NS))
-
-    def add(self, other: Latencies) -> None:
-        self._histogram.add(other._histogram)
-
-    @property
-    def count(self) -> int:
-        return int(self._histogram.get_total_count())
-
-    def percentile_ms(self, percent: float) -> float:
-        if not self.count:
-            raise InvalidResult("there is no percentile: no latency was recorded")
-        return float(self._histogram.get_value_at_percentile(percent)) / 1e6
-
-    def figures(self) -> dict[str, float]:
-        """Return the usual percentiles, by metric name."""
-        return {
-            "p50_ms": self.percentile_ms(50),
-            "p99_ms": self.percentile_ms(99),
-            "p999_ms": self.percentile_ms(99.9),
-            "max_ms": self.percentile_ms(100),
-        }
+_CPU_EVERY = 8
+"""The generator's CPU time is measured after one operation in 8: reading it takes 0.3 to 2 µs."""
 
 
 @dataclass
@@ -87,6 +38,17 @@ class _WorkerRecord:
     failed: int = 0
     problem: Exception | None = None
     end_ns: int = 0
+    late: int = 0
+    serving: bool = False
+    """Whether it is inside an operation."""
+    service_ns: int = 0
+    cpu_ns: int = 0
+    served: int = 0
+    cpu_mark: int | None = None
+    """The thread's CPU time at the end of the last operation, if the time until the next is sampled."""
+    between_ns: int = 0
+    """The CPU time between operations, of `between` sampled ones."""
+    between: int = 0
 
 
 @dataclass(frozen=True)
@@ -104,20 +66,21 @@ class OpenLoop:
     seconds: float
     """From the first intended start to the end of the last operation."""
     latencies: Mapping[str, Latencies]
-    """Latencies from the intended start, by kind of operation; only kinds with at least one success."""
+    """Latencies from the intended start, by kind of operation; only kinds with at least one."""
     lateness: Latencies
     """How late the load generator itself is: how long after the intended time a waiting worker starts."""
+    skipped: int = 0
+    """Arrivals that were not attempted, because `most_late` was passed."""
+    service_seconds: float = 0.0
+    """The time that the workers spent inside of operations, all together."""
+    service_cpu_seconds: float = 0.0
+    """The CPU time of the workers inside of operations."""
+    generator_cpu_seconds: float = 0.0
+    """The CPU time of the workers outside of operations: the cost of the load generator itself."""
 
     @property
     def all_latencies(self) -> Latencies:
-        return _merged(self.latencies.values())
-
-
-def _merged(parts: Iterable[Latencies]) -> Latencies:
-    merged = Latencies()
-    for part in parts:
-        merged.add(part)
-    return merged
+        return merged(self.latencies.values())
 
 
 class Progress:
@@ -125,6 +88,14 @@ class Progress:
 
     def __init__(self) -> None:
         self.done = 0
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """When to stop a loop whose outcome is certain: more than `most_late` latencies above `limit_ms`."""
+
+    limit_ms: float
+    most_late: float
 
 
 def run_open_loop(
@@ -135,6 +106,9 @@ def run_open_loop(
     workers: int = 1,
     max_wait_seconds: float = 1.0,
     progress: Progress | None = None,
+    give_up: GiveUp | None = None,
+    only_idle_lateness: bool = False,
+    origin_ns: int | None = None,
 ) -> OpenLoop:
     """Call an operation once for each arrival, at the arrival's intended start.
 
@@ -145,6 +119,11 @@ def run_open_loop(
         workers: how many threads call the operation.
         max_wait_seconds: an arrival that is this late is dropped.
         progress: counts the operations that are done.
+        give_up: when to skip the remaining arrivals.
+        only_idle_lateness: measure the generator's lateness only while no worker is inside an operation.
+            Use it where the system under test runs in this process: its operations hold the GIL, and that
+            delay is the system's own.
+        origin_ns: the time from which `starts` count, by `wall_ns`; now by default.
     """
     if not starts or len(starts) != len(kinds):
         raise InvalidResult(f"there are {len(starts)} starts and {len(kinds)} kinds: pass one kind a start")
@@ -153,49 +132,93 @@ def run_open_loop(
     lock = threading.Lock()
     arrivals = iter(range(len(starts)))
     max_wait_ns = round(max_wait_seconds * 1e9)
-    origin = wall_ns()
+    limit_ns = round(give_up.limit_ms * 1e6) if give_up else 0
+    origin = wall_ns() if origin_ns is None else origin_ns
 
     def work(record: _WorkerRecord) -> None:
+        cpu_before = time.thread_time_ns()
         while True:
             with lock:
                 number = next(arrivals, None)
             if number is None:
-                return
+                break
+            if give_up is not None and sum(each.late for each in records) > give_up.most_late:
+                break
             intended = origin + round(starts[number] * 1e9)
             ahead = intended - wall_ns()
             if ahead > 0:
                 # Sleep: a busy wait would hold the GIL while other workers measure.
                 time.sleep(ahead / 1e9)
-                record.lateness.record(wall_ns() - intended)
+                if not only_idle_lateness or not any(each.serving for each in records):
+                    record.lateness.record(wall_ns() - intended)
             elif -ahead > max_wait_ns:
                 record.dropped += 1
+                record.late += 1
+                record.latencies[kinds[number]].record(-ahead)
                 continue
-            try:
-                operation(number)
-            except Exception as problem:
-                record.failed += 1
-                record.problem = record.problem or problem
+            if not _serve(record, operation, number):
                 continue
-            record.end_ns = wall_ns()
-            record.latencies[kinds[number]].record(record.end_ns - intended)
+            latency = record.end_ns - intended
+            record.latencies[kinds[number]].record(latency)
+            record.late += latency > limit_ns
             record.done += 1
             with lock:
                 progress.done += 1
+        record.cpu_ns = time.thread_time_ns() - cpu_before
 
     threads = [threading.Thread(target=work, args=(record,), daemon=True) for record in records]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    by_kind = {kind: _merged(record.latencies[kind] for record in records) for kind in dict.fromkeys(kinds)}
+    by_kind = {kind: merged(record.latencies[kind] for record in records) for kind in dict.fromkeys(kinds)}
     first = origin + round(starts[0] * 1e9)
+    done, dropped, failed = (
+        sum(getattr(record, name) for record in records) for name in ("done", "dropped", "failed")
+    )
+    generator_cpu = sum(map(_generator_cpu_ns, records))
     return OpenLoop(
         arrivals=len(starts),
-        done=sum(record.done for record in records),
-        dropped=sum(record.dropped for record in records),
-        failed=sum(record.failed for record in records),
+        done=done,
+        dropped=dropped,
+        failed=failed,
         problem=next((record.problem for record in records if record.problem is not None), None),
         seconds=max(max(record.end_ns for record in records) - first, 0) / 1e9,
         latencies={kind: latencies for kind, latencies in by_kind.items() if latencies.count},
-        lateness=_merged(record.lateness for record in records),
+        lateness=merged(record.lateness for record in records),
+        skipped=len(starts) - done - dropped - failed,
+        service_seconds=sum(record.service_ns for record in records) / 1e9,
+        service_cpu_seconds=(sum(record.cpu_ns for record in records) - generator_cpu) / 1e9,
+        generator_cpu_seconds=generator_cpu / 1e9,
     )
+
+
+def _serve(record: _WorkerRecord, operation: Callable[[int], object], number: int) -> bool:
+    """Call the operation and record its times; return whether it succeeded."""
+    if record.cpu_mark is not None:
+        record.between_ns += time.thread_time_ns() - record.cpu_mark
+        record.between += 1
+        record.cpu_mark = None
+    record.serving = True
+    begin = wall_ns()
+    try:
+        operation(number)
+    except Exception as problem:
+        record.failed += 1
+        record.problem = record.problem or problem
+        return False
+    finally:
+        record.end_ns = wall_ns()
+        record.serving = False
+        record.service_ns += record.end_ns - begin
+        record.served += 1
+        if number % _CPU_EVERY == 0:
+            record.cpu_mark = time.thread_time_ns()
+    return True
+
+
+def _generator_cpu_ns(record: _WorkerRecord) -> float:
+    """Return the CPU time of a worker between operations, at the rate of the sampled ones."""
+    if not record.between:
+        return 0.0
+    return min(float(record.cpu_ns), record.between_ns / record.between * record.served)

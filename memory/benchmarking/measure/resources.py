@@ -40,6 +40,20 @@ class ProcessTree:
         self._own = self._psutil.Process()
         self._children = self._own.children(recursive=True)
 
+    @property
+    def has_children(self) -> bool:
+        """Whether there were child processes."""
+        return bool(self._children)
+
+    def written_bytes(self) -> int | None:
+        """Return the bytes that these processes have written to disks; None where that is not shown."""
+        if not hasattr(self._own, "io_counters"):
+            return None  # macOS
+        try:
+            return _written(self._own) + sum(self._of_children(_written))
+        except self._psutil.AccessDenied:
+            return None
+
     def rss_bytes(self) -> int:
         """Return the sum of the resident sets. Memory that two processes share counts twice."""
         return int(self._own.memory_info().rss) + sum(self._of_children(_rss))
@@ -66,6 +80,10 @@ class ProcessTree:
 
 def _rss(process: Any) -> int:
     return int(process.memory_info().rss)
+
+
+def _written(process: Any) -> int:
+    return int(process.io_counters().write_bytes)
 
 
 def _cpu(process: Any) -> float:

@@ -155,6 +155,7 @@ class ScatterChart(ChartSpec, frozen=True, omit_defaults=True, tag=True):
     """One metric against another, a named point for each place that has both.
 
     names: the dimensions that name a point
+    joined: whether the points of one name are a line; otherwise each point has its own name
     notes: the name of the result's notes that the chart repeats as its findings
     """
 
@@ -164,6 +165,7 @@ class ScatterChart(ChartSpec, frozen=True, omit_defaults=True, tag=True):
     names: Sequence[str]
     panels: Sequence[str] = ()
     notes: str = ""
+    joined: bool = False
 
 
 AnyChart = LineChart | SeriesChart | BarChart | PercentileChart | TimelineChart | ListChart | ScatterChart

@@ -68,6 +68,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The file that the worker writes its `Round` to."""
     embedder: str = ""
     """As after `--embedder`; empty for the default one."""
+    generators: list[str] = []
+    """Addresses of load generators on other hosts, as `HOST:PORT#SECRET`."""
 
 
 class Samples(msgspec.Struct, frozen=True, kw_only=True):

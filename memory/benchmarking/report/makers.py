@@ -228,18 +228,31 @@ def _scatter_chart(spec: ScatterChart, gathered: GatheredResults, goals: Goals) 
     across = {
         (row.source, row.where): row.figure.value for row in gathered.select(spec.x_metric, spec.keeps)
     }
-    by_panel: dict[str, dict[int, list[Point]]] = {}
+    by_panel: dict[str, dict[tuple[int, str], list[Point]]] = {}
     for row in gathered.select(spec.y_metric, spec.keeps):
         x = across.get((row.source, row.where))
         if x is not None:
-            figure = row.figure
-            point = Point(x, figure.value, figure.low, figure.high, text=_name(row, spec.names))
-            by_panel.setdefault(_name(row, spec.panels), {}).setdefault(row.source, []).append(point)
+            figure, name = row.figure, _name(row, spec.names)
+            text = "" if spec.joined else name
+            point = Point(x, figure.value, figure.low, figure.high, text=text)
+            line = (row.source, name if spec.joined else "")
+            by_panel.setdefault(_name(row, spec.panels), {}).setdefault(line, []).append(point)
     if not by_panel:
         return None
     made = tuple(
-        Panel(tuple(Line("", tuple(points), source, "dots") for source, points in sources.items()), panel)
-        for panel, sources in [*by_panel.items()][:MOST_PANELS]
+        Panel(
+            tuple(
+                Line(
+                    name,
+                    tuple(sorted(points, key=lambda point: point.x) if spec.joined else points),
+                    source,
+                    "line" if spec.joined else "dots",
+                )
+                for (source, name), points in lines.items()
+            ),
+            panel,
+        )
+        for panel, lines in [*by_panel.items()][:MOST_PANELS]
     )
     xs = [point.x for panel in made for line in panel.lines for point in line.points]
     chart = Chart(

@@ -137,6 +137,8 @@ def run_job(job: Job, send: Send, turn_control: TurnControl | None = None) -> Ro
         scratch=Path(job.scratch),
         on_timing=lambda label, timing: send(event="timing", label=label, p50_ms=timing["p50_ms"]),
         turn_control=turn_control,
+        embedder_name=job.embedder,
+        generators=job.generators,
     )
     arguments = {**job.case.params, **({"bench": bench} if benchmark.takes_bench else {})}
     if turn_control is not None:

@@ -46,6 +46,13 @@ TINY: dict[str, dict[str, Any]] = {
     "scalability.agent_scaling": {"agent_counts": [1, 2], "parallel_operations": [1, 2]},
     "scalability.memory_size_scaling": {"data_volumes": [30, 60]},
     "scalability.resource_utilization": {"duration_seconds": 0.3, "operation_rate": 200.0},
+    "scalability.saturation": {
+        "clients": ["1x1"],
+        "limit_ms": 300.0,  # however busy the machine is
+        "seconds": 3.0,
+        "agents": 2,
+        "memories": 5,
+    },
     "integration.api_overhead": {"num_operations": 10},
     "integration.hook_implementation": {"num_steps": 10},
     "integration.framework_integration": {"training_iterations": 1},

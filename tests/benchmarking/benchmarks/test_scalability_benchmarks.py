@@ -28,7 +28,8 @@ from memory.benchmarking.benchmarks.scalability import (
     benchmark_memory_size_scaling,
     benchmark_resource_utilization,
 )
-from memory.benchmarking.measure.open_loop import Latencies, OpenLoop
+from memory.benchmarking.measure.latencies import Latencies
+from memory.benchmarking.measure.open_loop import OpenLoop
 from memory.benchmarking.measure.timeline import Reading
 from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.run.worker import flatten_result

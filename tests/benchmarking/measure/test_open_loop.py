@@ -9,7 +9,9 @@ from itertools import pairwise
 import pytest
 
 from memory.benchmarking.errors import InvalidResult
-from memory.benchmarking.measure.open_loop import Latencies, Progress, poisson_starts, run_open_loop
+from memory.benchmarking.measure.arrivals import poisson_starts
+from memory.benchmarking.measure.latencies import Latencies
+from memory.benchmarking.measure.open_loop import GiveUp, Progress, run_open_loop
 from memory.benchmarking.measure.timeline import Timeline
 
 
@@ -139,3 +141,50 @@ def test_a_timeline_calls_before_reading_each_time() -> None:
     with Timeline(0.002, lambda: len(before), lambda: before.append(1)) as timeline:
         time.sleep(0.01)
     assert [each.done for each in timeline.readings] == list(range(1, len(before) + 1))
+
+
+def test_a_dropped_arrival_stays_in_the_percentiles() -> None:
+    """Without it, the system that drops more would look faster."""
+
+    def operation(number: int) -> None:
+        if number == 0:
+            time.sleep(0.1)
+
+    loop = run_open_loop(operation, [0.0, *[0.001] * 9], ["x"] * 10, max_wait_seconds=0.02)
+    assert loop.dropped == 9
+    assert loop.all_latencies.count == 10
+    assert loop.all_latencies.percentile_ms(50) >= 20
+
+
+def test_a_loop_gives_up_when_the_limit_is_certainly_missed() -> None:
+    loop = run_open_loop(
+        lambda number: time.sleep(0.005), [0.0] * 100, ["x"] * 100, give_up=GiveUp(limit_ms=1, most_late=3)
+    )
+    assert loop.done == 4
+    assert loop.skipped == 96
+
+
+def test_the_time_inside_of_operations_is_not_the_generators() -> None:
+    loop = run_open_loop(
+        lambda number: sum(range(20_000)), [0.0] * 64, ["x"] * 64, workers=1, max_wait_seconds=60
+    )
+    assert loop.generator_cpu_seconds < loop.service_cpu_seconds
+    assert loop.service_seconds > 0
+
+
+def test_lateness_while_operations_run_is_not_the_generators() -> None:
+    """The first operation runs until the other worker has woken up."""
+    woken = threading.Event()
+
+    def operation(number: int) -> None:
+        if number == 0:
+            woken.wait(10)
+        woken.set()
+
+    starts = [0.0, 0.02]
+    loop = run_open_loop(operation, starts, ["x"] * 2, workers=2, only_idle_lateness=True)
+    assert loop.done == 2
+    assert loop.lateness.count <= 1
+    woken.clear()
+    everything = run_open_loop(operation, starts, ["x"] * 2, workers=2)
+    assert everything.lateness.count >= 1

@@ -1,0 +1,1 @@
+"""Load from several client processes, on this machine or on others."""
