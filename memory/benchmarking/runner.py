@@ -29,6 +29,7 @@ from memory.benchmarking.model.records import Case, Run
 from memory.benchmarking.results import BenchmarkResults, same_argument
 from memory.benchmarking.run.discovery import BenchmarkCatalog, discover
 from memory.benchmarking.run.execution import Execution, Listener, new_run, resumable_run
+from memory.benchmarking.run.executors.base import LOCAL, check_executor
 from memory.benchmarking.run.plan import make_cases
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class BenchmarkRunner(FunctionSuite):
         catalog: the benchmarks, if they are already discovered; then `paths` is not used.
         workers: how many rounds run at the same time; above 1, times are not used for verdicts.
         listener: called as the run progresses.
+        executor: what runs the rounds: "local", "ray" or "ray=ADDRESS" (docs/cluster.md).
+        generators: how many load generators on other hosts a round gets; only with Ray.
     """
 
     def __init__(
@@ -97,6 +100,8 @@ class BenchmarkRunner(FunctionSuite):
         catalog: BenchmarkCatalog | None = None,
         workers: int = 1,
         listener: Listener | None = None,
+        executor: str = LOCAL,
+        generators: int = 0,
     ) -> None:
         if isinstance(config, str):
             if name is not None:
@@ -106,6 +111,9 @@ class BenchmarkRunner(FunctionSuite):
         _check_workers("workers", workers)
         self.config = config or BenchmarkConfig()
         self.workers = workers
+        check_executor(executor, workers, generators)
+        self.executor = executor
+        self.generators = generators
         self._results_manager: BenchmarkResults | None = None
         if results_manager is not None:
             self.results_manager = results_manager
@@ -163,7 +171,10 @@ class BenchmarkRunner(FunctionSuite):
             params: parameters that replace those of the configuration: `{"num_samples": 50}` for every
                 benchmark that has it, `{"storage": {"num_samples": 50}}` for those of a category.
         """
-        return make_cases(self.found.select(categories, benchmarks), self.config, params)
+        # A node of a cluster installs what it lacks.
+        return make_cases(
+            self.found.select(categories, benchmarks), self.config, params, installed=self.executor == LOCAL
+        )
 
     def run_all(
         self,
@@ -239,7 +250,14 @@ class BenchmarkRunner(FunctionSuite):
         Raises `NothingMeasured` if no round gave a figure, unless every round succeeded and returned none.
         """
         return self._execute(
-            *new_run(self.config, cases, workers=workers or self.workers, command=self.command)
+            *new_run(
+                self.config,
+                cases,
+                workers=workers or self.workers,
+                command=self.command,
+                executor=self.executor,
+                generators=self.generators,
+            )
         )
 
     def resume(self, run_id: str = "latest") -> FinishedRun:

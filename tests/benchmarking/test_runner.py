@@ -16,7 +16,7 @@ from memory.benchmarking.errors import InvalidBenchmarkConfig, NothingMeasured, 
 from memory.benchmarking.model.files import read_result, read_run
 from memory.benchmarking.model.records import Job, Run
 from memory.benchmarking.run.execution import Listener, new_run
-from memory.benchmarking.run.executors.local import Outcome
+from memory.benchmarking.run.executors.base import Outcome
 from memory.benchmarking.runner import FinishedRun
 
 SOURCE = """

@@ -64,8 +64,11 @@ class Configuration:
         return f"processes_{self.processes}/threads_{self.threads}"
 
 
-def configurations_of(texts: Sequence[str]) -> list[Configuration]:
-    """Parse configurations such as `2x4`: two processes with four threads each."""
+def configurations_of(texts: Sequence[str], generators: int = 0) -> list[Configuration]:
+    """Parse configurations such as `2x4`: two processes with four threads each.
+
+    With generators on other hosts, each of these is one process.
+    """
     found = []
     for text in texts:
         match = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", text.strip())
@@ -74,7 +77,9 @@ def configurations_of(texts: Sequence[str]) -> list[Configuration]:
                 f"clients is {text!r}: use PROCESSESxTHREADS, such as 2x4, with commas between several"
             )
         found.append(Configuration(int(match[1]), int(match[2])))
-    return found
+    if generators:
+        found = [Configuration(generators, each.threads) for each in found]
+    return list(dict.fromkeys(found))
 
 
 def check_mix(bench: Bench, mix: Mix) -> None:
@@ -92,7 +97,7 @@ def saturate(bench: Bench, configuration: Configuration, load: Load) -> dict[str
     if configuration.threads > 1 and not capabilities.threads:
         return not_available(f"{bench.system} can't be shared by threads")
     clients = len(remote) or configuration.processes
-    if clients > 1 and not (capabilities.processes and capabilities.persistence):
+    if clients > 1 and not remote and not (capabilities.processes and capabilities.persistence):
         return not_available(f"{bench.system} can't be shared by processes")
     with (
         bench.target_folder() as folder,

@@ -788,7 +788,7 @@ def benchmark_saturation(
 
     bench = bench or Bench()
     load = saturation.Load(mix_of(mix), limit_ms, seconds, agents, memories)
-    configurations = saturation.configurations_of(clients)
+    configurations = saturation.configurations_of(clients, len(bench.generators))
     saturation.check_mix(bench, load.mix)
     found: dict[str, Any] = {}
     for each in configurations:

@@ -27,13 +27,14 @@ _EXAMPLES = """examples:
   membench run --target agentmemory --target sqlite-baseline
   membench run --path my_benchmarks.py                 also run your own benchmarks
   membench run --until-decided --baseline main         more rounds for what `compare` can't decide
+  membench run --executor ray=10.0.0.1:6379            rounds on the machines of a Ray cluster
   membench run --resume                                continue the last run that was stopped
 
 exit codes: 0 every round succeeded, 1 a round failed or bad input, 130 stopped by Ctrl-C"""
 
 _NOT_WITH_RESUME = (
     "category", "benchmark", "target", "path", "profile", "config", "params", "set", "rounds", "seed",
-    "timeout", "parallel", "dry_run", "until_decided", "embedder",
+    "timeout", "parallel", "dry_run", "until_decided", "embedder", "executor", "generators",
 )  # fmt: skip
 """Options that can't change in a resumed run: the run keeps its first values."""
 
@@ -60,6 +61,10 @@ def add_parser(subparsers: Any) -> None:
     text = "with --until-decided: most seconds for added rounds (default 300)"
     how.add_argument("--budget", type=float, metavar="SECONDS", help=text)
     how.add_argument("--workers", type=int, metavar="N", help="how many, with --parallel (default: cores)")
+    text = "where rounds run: local (default), ray, or ray=ADDRESS for the machines of a Ray cluster"
+    how.add_argument("--executor", metavar="NAME", help=text)
+    text = "with --executor ray, for scalability.saturation: send load from N generators on the nodes"
+    how.add_argument("--generators", type=int, metavar="N", help=text)
     out = parser.add_argument_group("output")
     options.add_output_dir(out, default=None)
     out.add_argument("--dry-run", action="store_true", help="show the plan and its time; run nothing")
@@ -75,6 +80,8 @@ def execute(arguments: argparse.Namespace) -> int:
         return _finish(arguments, _with_progress(arguments, runner, None))
     overrides = options.params_of(arguments.params)
     cases = runner.plan(arguments.category, arguments.benchmark, overrides)
+    if arguments.generators is not None:
+        _check_generators(cases)
     if arguments.dry_run:
         _print_plan(arguments, runner, cases)
         return EXIT_FINE
@@ -89,11 +96,33 @@ def _runner(arguments: argparse.Namespace) -> BenchmarkRunner:
     _check(arguments)
     catalog = discover(arguments.path)
     config = options.config_of(arguments, catalog)
-    runner = BenchmarkRunner(config, catalog=catalog, workers=_workers(arguments))
+    runner = BenchmarkRunner(
+        config,
+        catalog=catalog,
+        workers=_workers(arguments),
+        executor=arguments.executor or "local",
+        generators=arguments.generators or 0,
+    )
     runner.command = command_to_repeat(arguments.command_line)
     if arguments.until_decided:
         runner.until_decided = _until_decided(arguments, config)
     return runner
+
+
+def _check_generators(cases: list[Case]) -> None:
+    """Raise InvalidBenchmarkConfig if load from other hosts has no effect, or can't reach a target."""
+    from memory.benchmarking.targets.spelling import parse_target
+
+    for case in cases:
+        if case.name != "scalability.saturation":
+            raise InvalidBenchmarkConfig(
+                f"--generators has no effect on {case.name}: add --benchmark saturation"
+            )
+        if not parse_target(case.target).address:
+            raise InvalidBenchmarkConfig(
+                f"--generators needs a server that all hosts reach, and {case.target} is none: "
+                "use --target NAME=ADDRESS, as in pgvector=postgresql://host/db"
+            )
 
 
 def _until_decided(arguments: argparse.Namespace, config: BenchmarkConfig) -> UntilDecided:
@@ -116,6 +145,8 @@ def _check(arguments: argparse.Namespace) -> None:
     for name in ("baseline", "budget"):
         if getattr(arguments, name) is not None and not arguments.until_decided:
             raise InvalidBenchmarkConfig(f"--{name} has no effect without --until-decided: add it")
+    if arguments.generators is not None and arguments.generators < 1:
+        raise InvalidBenchmarkConfig(f"--generators is {arguments.generators}: use a whole number ≥ 1")
     if arguments.workers is not None and not arguments.parallel:
         raise InvalidBenchmarkConfig("--workers has no effect without --parallel: add --parallel")
     if arguments.workers is not None and arguments.workers < 1:

@@ -3,13 +3,14 @@
 It obeys orders, one JSON line each, and answers each with one JSON line:
 
     open    open the store of a folder             fill    store the memories that every probe starts with
-    know    take over the ids of these memories    clock   return the time of this host
-    closed  call operations back to back           prepare draw a schedule and its operations
-    go      run the schedule from a given time     clean   delete what the last probe added
-    close   close the store; what was stored is read back
+    files   return the small files of the folder   know    take over the ids of the memories
+    clock   return the time of this host           closed  call operations back to back
+    prepare draw a schedule and its operations     go      run the schedule from a given time
+    clean   delete what the last probe added       close   close the store; read back what was stored
 
 `python -m memory.benchmarking.load.client TARGET` takes the orders from standard input. With
-`--listen HOST` it prints a port and serves one connection that begins with the secret from standard input.
+`--listen HOST` it prints a port and serves connections that begin with the secret from standard input, one
+after the other, until standard input ends.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ import socket
 import sys
 import threading
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -43,8 +45,9 @@ from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
 
 K = 5
 """How many memories each search requests."""
-_WAIT_FOR_COORDINATOR_SECONDS = 120.0
-"""How long a listening client waits for its connection."""
+_SECRET_SECONDS = 10.0
+"""How long a connection may take to send the secret."""
+_MOST_FILE_BYTES = 10_000_000
 _LONGEST_LINE = 64_000_000
 """The most bytes of one order: the ids of a million memories."""
 
@@ -56,6 +59,7 @@ class Client:
         self._bench = bench
         self._opened = opened
         self._target: Target | None = None
+        self._folder = Path()
         self._ids: dict[str, list[str]] = {}
         """The memories that every probe starts with, by agent."""
         self._added: list[tuple[str, str]] = []
@@ -66,6 +70,7 @@ class Client:
         self.orders: dict[str, Callable[..., dict[str, Any]]] = {
             "open": self.open,
             "fill": self.fill,
+            "files": self.files,
             "know": self.know,
             "clock": self.clock,
             "closed": self.closed,
@@ -80,14 +85,28 @@ class Client:
         assert self._target is not None, "the first order is `open`"
         return self._target
 
-    def open(self, folder: str, seed: str, shares: dict[str, float], zipf: bool) -> dict[str, Any]:
-        """Open the store; return whether the system runs outside of this process."""
+    def open(
+        self,
+        folder: str | None,
+        seed: str,
+        shares: dict[str, float],
+        zipf: bool,
+        files: dict[str, bytes] | None = None,
+    ) -> dict[str, Any]:
+        """Open the store; return whether the system runs outside of this process.
+
+        Without a folder the store is a server, and the folder is a new one on this host. `files` are what
+        another client's folder holds, such as the name of the store on the server.
+        """
         rng = random.Random(seed)
         self._texts = sentences(MEMORIES, rng.getrandbits(32))
         self._queries = sentences(QUERIES, rng.getrandbits(32))
         self._mix = Mix(shares, zipf)
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        self._target = self._opened.enter_context(self._bench.open_target(Path(folder)))
+        place = self._opened.enter_context(self._bench.folder()) if folder is None else Path(folder)
+        for name, data in (files or {}).items():
+            (place / name).write_bytes(b64decode(data))
+        self._target = self._opened.enter_context(self._bench.open_target(place))
+        self._folder = place
         tree = ProcessTree()
         served = bool(self.target.address) or tree.has_children or self.target.transport_ms() is not None
         return {"served": served}
@@ -100,6 +119,15 @@ class Client:
             self._ids[agent] = self._bench.store(self.target, items)
         self.target.flush()
         return {"ids": self._ids}
+
+    def files(self) -> dict[str, Any]:
+        """Return the small files of the folder, which tell other hosts where the store on the server is."""
+        files = [path for path in sorted(self._folder.iterdir()) if path.is_file()]
+        if sum(path.stat().st_size for path in files) > _MOST_FILE_BYTES:
+            raise AssertionError(
+                f"{self.target.name} keeps its data on one host: name a server, as in NAME=ADDRESS"
+            )
+        return {"files": {path.name: b64encode(path.read_bytes()).decode() for path in files}}
 
     def know(self, ids: dict[str, list[str]]) -> dict[str, Any]:
         """Take over the ids that another client stored."""
@@ -259,24 +287,28 @@ def serve(client: Client, orders: BinaryIO, answers: BinaryIO) -> None:
         answers.flush()
 
 
-def _listen(client: Client, host: str, announcements: BinaryIO) -> None:
-    """Serve the one connection that begins with the secret; the secret comes from standard input."""
+def _listen(make_client: Callable[[ExitStack], Client], host: str, announcements: BinaryIO) -> None:
+    """Serve connections that begin with the secret, one after the other; it comes from standard input."""
     secret = sys.stdin.buffer.readline().strip()
     with socket.create_server((host, 0)) as server:
-        server.settimeout(_WAIT_FOR_COORDINATOR_SECONDS)
         announcements.write(b"%d\n" % server.getsockname()[1])
         announcements.flush()
         threading.Thread(target=_end_with_parent, daemon=True).start()
         while True:
             connection, _ = server.accept()
-            with connection, connection.makefile("rwb") as stream:
-                connection.settimeout(_WAIT_FOR_COORDINATOR_SECONDS)
-                if not hmac.compare_digest(stream.readline(1000).strip(), secret):
+            with connection, connection.makefile("rwb") as file, ExitStack() as opened:
+                stream = cast("BinaryIO", file)
+                connection.settimeout(_SECRET_SECONDS)
+                try:
+                    given = stream.readline(1000).strip()
+                except OSError:
+                    continue  # it sent nothing in time, or has gone
+                if not hmac.compare_digest(given, secret):
                     continue
                 connection.settimeout(None)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                serve(client, cast("BinaryIO", stream), cast("BinaryIO", stream))
-            return
+                with suppress(OSError):  # the coordinator was killed
+                    serve(make_client(opened), stream, stream)
 
 
 def _end_with_parent() -> None:
@@ -299,12 +331,12 @@ def main() -> None:
         from memory.benchmarking.targets.embedders import load_embedder
 
         embedder = load_embedder(arguments.embedder)
-    with ExitStack() as opened:
-        client = Client(Bench(target=arguments.target, embedder=embedder), opened)
-        if arguments.listen:
-            _listen(client, arguments.listen, answers)
-        else:
-            serve(client, cast("BinaryIO", sys.stdin.buffer), answers)
+    bench = Bench(target=arguments.target, embedder=embedder)
+    if arguments.listen:
+        _listen(lambda opened: Client(bench, opened), arguments.listen, answers)
+    else:
+        with ExitStack() as opened:
+            serve(Client(bench, opened), cast("BinaryIO", sys.stdin.buffer), answers)
 
 
 if __name__ == "__main__":

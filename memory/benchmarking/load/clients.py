@@ -7,6 +7,7 @@ exchanges the fastest counts, and half of its duration is how far the offset can
 from __future__ import annotations
 
 import time
+from base64 import b64decode
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ class LoadClients:
         self, target: str, embedder: str, *, processes: int, threads: int, remote: Sequence[str] = ()
     ) -> None:
         self._threads = threads
+        self._remote = bool(remote)
         self._served = False
         self.hosts: list[Host] = []
         self._probes = 0
@@ -72,10 +74,10 @@ class LoadClients:
 
     def open(self, folder: Path, mix: Mix, seed: str, *, agents: int, memories: int) -> None:
         """Open the store in every client, and store the memories that every probe starts with."""
-        orders = [
+        orders: list[dict[str, Any]] = [
             {
                 "do": "open",
-                "folder": str(folder),
+                "folder": None if self._remote else str(folder),
                 "seed": f"{seed} client {number}",
                 "shares": mix.shares,
                 "zipf": mix.zipf,
@@ -85,8 +87,11 @@ class LoadClients:
         first, *others = self._clients
         self._served = bool(_ask(first, orders[0])["served"])
         ids = _ask(first, {"do": "fill", "agents": agents, "memories": memories})["ids"]
+        files = _ask(first, {"do": "files"})["files"] if self._remote else {}
+        for name, data in files.items():
+            (folder / name).write_bytes(b64decode(data))  # to discard the store later
         for client, order in zip(others, orders[1:], strict=True):
-            client.send(order)
+            client.send({**order, "files": files})
         for client in others:
             client.receive()
             _ask(client, {"do": "know", "ids": ids})

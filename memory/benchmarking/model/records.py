@@ -215,6 +215,10 @@ class MachineState(msgspec.Struct, frozen=True, kw_only=True):
     busy_percent: float
     """CPU use of the whole machine, including the round itself."""
     wall_to_cpu: float | None
+    host: str = ""
+    """The machine of a cluster that it ran on; empty for the machine that ran membench."""
+    fingerprint: str = ""
+    """The fingerprint of that machine, in the same form as that of the run."""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -322,6 +326,10 @@ class Run(msgspec.Struct, kw_only=True):
     """Seconds of the whole run, by what they were spent on."""
     format: int = FORMAT
 
+    executor: str = "local"
+    """What ran the rounds: `local`, or `ray`, with the address of the cluster as in `ray=10.0.0.1:6379`."""
+    generators: int = 0
+    """How many load generators on other hosts a round had."""
     extra_rounds: dict[str, int] = {}
     """By the key of a case: rounds beyond `rounds`, because a comparison was undecided."""
     looks: int = 1

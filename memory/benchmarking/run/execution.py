@@ -26,7 +26,6 @@ import msgspec
 
 from memory.benchmarking.config import BenchmarkConfig
 from memory.benchmarking.errors import BenchmarkError, DamagedResult, InvalidBenchmarkConfig, ResultNotSaved
-from memory.benchmarking.measure.resources import load_psutil
 from memory.benchmarking.model.aggregate import make_result, params_digest
 from memory.benchmarking.model.answers import ANSWERS, answers_path, write_answers
 from memory.benchmarking.model.benchmark import declaration_of_case, presentation_of_case
@@ -56,7 +55,13 @@ from memory.benchmarking.model.records import (
     Run,
 )
 from memory.benchmarking.model.regular_files import open_regular, read_regular
-from memory.benchmarking.run.executors.local import LARGEST_ROUND, LocalExecutor, Outcome, launch_of
+from memory.benchmarking.run.executors.base import LOCAL, Callbacks, Executor, Limits, Outcome
+from memory.benchmarking.run.executors.local import (
+    LARGEST_ROUND,
+    LocalExecutor,
+    default_memory_limit,
+    launch_of,
+)
 from memory.benchmarking.run.origins import source_paths, target_info
 from memory.benchmarking.run.plan import order_of_rounds, round_seed
 from memory.benchmarking.targets.embedders import embedder_label
@@ -78,6 +83,9 @@ class Listener:
     def ended(self, outcome: Outcome) -> None:
         """A round has ended."""
 
+    def noted(self, text: str) -> None:
+        """Something happened that the user should know, such as the loss of a node."""
+
     def stopping(self) -> None:
         """The user asked to stop: no new round starts."""
 
@@ -86,11 +94,23 @@ class Listener:
 
 
 def new_run(
-    config: BenchmarkConfig, cases: Sequence[Case], *, workers: int = 1, command: str | None = None
+    config: BenchmarkConfig,
+    cases: Sequence[Case],
+    *,
+    workers: int = 1,
+    command: str | None = None,
+    executor: str = LOCAL,
+    generators: int = 0,
 ) -> tuple[Path, Run]:
     """Create the folder and the record of a run that has not started.
 
-    `command` repeats the run; by default it is the command line of this process.
+    Args:
+        config: the settings
+        cases: what to run
+        workers: how many rounds run at the same time
+        command: repeats the run; by default it is the command line of this process
+        executor: `local`, `ray`, or `ray=ADDRESS`
+        generators: how many load generators on other hosts a round gets
     """
     output_dir = Path(config.output_dir)
     folder = new_run_folder(output_dir)
@@ -112,6 +132,8 @@ def new_run(
         command=command or shlex.join(sys.orig_argv),
         folder=str(Path.cwd()),
         target_info={name: target_info(name) for name in config.targets},
+        executor=executor,
+        generators=generators,
     )
     write_run(folder, run)
     return folder, run
@@ -124,7 +146,8 @@ def resumable_run(folder: Path) -> Run:
         raise InvalidBenchmarkConfig(f"run {run.id} is complete: there is nothing to resume")
     embedder = embedder_label(str(run.config.get("embedder") or ""))
     now = describe(folder.parent, source_paths(run.cases, run.targets), embedder)
-    if now.fingerprint != run.environment.fingerprint:
+    # The machines of a cluster are compared when it is reached.
+    if run.executor == LOCAL and now.fingerprint != run.environment.fingerprint:
         raise InvalidBenchmarkConfig(
             f"run {run.id} was started on another machine or with other versions: start a new run"
         )
@@ -183,7 +206,7 @@ class Execution:
     def execute(self) -> Run:
         """Run the missing rounds, and save everything."""
         start = time.perf_counter()
-        with _exclusive_lock(self.folder), environments_in_use(self.run.targets):
+        with _exclusive_lock(self.folder):
             self._refuse_links()
             shutil.rmtree(self._scratch, ignore_errors=True)
             _delete_abandoned(self._scratch.parent)
@@ -193,25 +216,61 @@ class Execution:
             self.run.status = "running"
             write_run(self.folder, self.run)
             self._listener.began(self.run, total - len(jobs), total)
-            launches = {name: launch_of(name) for name in self.run.targets}
-            executor = LocalExecutor(
-                workers=self.run.parallel,
-                timeout_seconds=float(self.run.config.get("timeout_seconds") or 600.0),
-                memory_limit_bytes=self._memory_limit(),
-                on_start=self._listener.started,
-                on_event=self._listener.progressed,
-                launch=lambda job: launches[job.case.target],
-            )
             try:
-                with self._signals(executor):
-                    cpu_times = load_psutil().cpu_times()
+                with self._executor() as executor, self._signals(executor):
+                    self._note_machines(executor)
                     while jobs:
                         for outcome in executor.run(jobs):
-                            cpu_times = self._save_outcome(outcome, cpu_times)
+                            self._save_outcome(outcome)
                         jobs = self._more_jobs()
             finally:
                 self._conclude(time.perf_counter() - start)
         return self.run
+
+    @contextmanager
+    def _executor(self) -> Iterator[Executor]:
+        """Start what runs the rounds; everything of it is ended afterwards."""
+        run = self.run
+        limit = run.config.get("memory_limit_mb")
+        limits = Limits(
+            float(run.config.get("timeout_seconds") or 600.0),
+            None if limit is None else int(limit) * 1_000_000,
+        )
+        callbacks = Callbacks(self._listener.started, self._listener.progressed, self._listener.noted)
+        if run.executor == LOCAL:
+            launches = {name: launch_of(name) for name in run.targets}
+            with environments_in_use(run.targets):
+                yield LocalExecutor(
+                    workers=run.parallel,
+                    timeout_seconds=limits.timeout_seconds,
+                    memory_limit_bytes=limits.memory_bytes or default_memory_limit(),
+                    on_start=callbacks.on_start,
+                    on_event=callbacks.on_event,
+                    launch=lambda job: launches[job.case.target],
+                )
+            return
+        from memory.benchmarking.run.executors.ray_cluster import RayExecutor
+
+        begun = any(self._rounds.values())
+        with RayExecutor(
+            run.executor.partition("=")[2],
+            run.cases,
+            str(run.config.get("embedder") or ""),
+            limits,
+            callbacks,
+            run.generators,
+            run.environment.fingerprint if begun else "",
+        ) as executor:
+            yield executor
+
+    def _note_machines(self, executor: Executor) -> None:
+        """Record the machines of a cluster as the run's environment; the code is that of this machine."""
+        nodes, here = executor.environment, self.run.environment
+        if nodes is not None:
+            self.run.environment = msgspec.structs.replace(
+                nodes, git_revision=here.git_revision, git_dirty=here.git_dirty, sources=here.sources
+            )
+            write_run(self.folder, self.run)
 
     @property
     def _scratch(self) -> Path:
@@ -275,20 +334,13 @@ class Execution:
         self._listener.began(self.run, total - len(jobs), total)
         return jobs
 
-    def _memory_limit(self) -> int:
-        limit = self.run.config.get("memory_limit_mb")
-        if limit is not None:
-            return int(limit) * 1_000_000
-        return int(load_psutil().virtual_memory().available * 0.9)
-
     # -- outcomes -----------------------------------------------------------------------------
 
-    def _save_outcome(self, outcome: Outcome, cpu_times_before: Any) -> Any:
-        """Save one outcome; return the machine's CPU times now."""
-        cpu_times = load_psutil().cpu_times()
+    def _save_outcome(self, outcome: Outcome) -> None:
+        """Save one outcome."""
         case = outcome.job.case
         if self.interrupted and outcome.reason == "killed":
-            return cpu_times  # the user stopped it: it did not fail, and can be resumed
+            return  # the user stopped it: it did not fail, and can be resumed
         self._attempted[case.key] += 1
         self._listener.ended(outcome)
         spent = {
@@ -302,13 +354,12 @@ class Execution:
             self._save_failure(outcome)
         else:
             self._rounds[case.key][outcome.job.number] = outcome.round
-            self.run.moments.append(_machine_state(outcome, outcome.round, cpu_times_before, cpu_times))
+            self.run.moments.append(_machine_state(outcome, outcome.round))
         for name, seconds in spent.items():
             self.run.timings[name] = self.run.timings.get(name, 0.0) + seconds
         if self._attempted[case.key] >= self.run.rounds_of(case):
             self._save_case(case)
         write_run(self.folder, self.run)
-        return cpu_times
 
     def _save_failure(self, outcome: Outcome) -> None:
         log = None
@@ -400,7 +451,7 @@ class Execution:
             shutil.rmtree(self.folder / ROUNDS, ignore_errors=True)
 
     @contextmanager
-    def _signals(self, executor: LocalExecutor) -> Iterator[None]:
+    def _signals(self, executor: Executor) -> Iterator[None]:
         """Handle Ctrl-C: once lets the rounds in progress finish; twice, or SIGTERM, stops at once."""
 
         def handle(number: int, frame: FrameType | None) -> None:
@@ -432,16 +483,16 @@ def _result_fingerprint(run: Run, case: Case) -> str:
     return hashlib.sha256(known.encode()).hexdigest()[:12]
 
 
-def _machine_state(outcome: Outcome, record: Round, before: Any, now: Any) -> MachineState:
-    total = sum(now) - sum(before)
-    idle = (now.idle - before.idle) + (getattr(now, "iowait", 0.0) - getattr(before, "iowait", 0.0))
+def _machine_state(outcome: Outcome, record: Round) -> MachineState:
     return MachineState(
         case=outcome.job.case.key,
         round=outcome.job.number,
         started_at=record.started_at,
         seconds=round(outcome.seconds, 3),
-        busy_percent=round(100 * (1 - idle / total), 1) if total > 0 else 0.0,
+        busy_percent=outcome.busy_percent,
         wall_to_cpu=record.wall_to_cpu,
+        host=outcome.host,
+        fingerprint=outcome.fingerprint,
     )
 
 

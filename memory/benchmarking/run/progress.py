@@ -20,7 +20,7 @@ from memory.benchmarking.text.display import clean, figure_text, shorten
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from memory.benchmarking.run.executors.local import Outcome
+    from memory.benchmarking.run.executors.base import Outcome
 
 STOPPING = "stopping after the rounds in progress; press Ctrl-C again to stop at once"
 
@@ -118,6 +118,9 @@ class PlainProgress(_Progress):
             f"  (elapsed {clock_text(self.elapsed)}, left {clock_text(self.remaining)})"
         )
 
+    def noted(self, text: str) -> None:
+        self._print(text)
+
     def stopping(self) -> None:
         self._print(STOPPING)
 
@@ -162,6 +165,9 @@ class LiveProgress(_Progress):
         self._figures.pop(f"{outcome.job.case.key}.{outcome.job.number}", None)
         if outcome.round is None:
             self._console.print(clean(f"✗ {self.describe(outcome.job)}: {outcome.message}"), style="red")
+
+    def noted(self, text: str) -> None:
+        self._console.print(clean(text), style="yellow")
 
     def stopping(self) -> None:
         self._stopping = True

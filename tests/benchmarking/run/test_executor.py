@@ -20,7 +20,8 @@ from memory.benchmarking.errors import BenchmarkError, ResultNotSaved
 from memory.benchmarking.model.records import Case, Job
 from memory.benchmarking.run.events import decode_event
 from memory.benchmarking.run.executors import local
-from memory.benchmarking.run.executors.local import Launch, LocalExecutor, Outcome
+from memory.benchmarking.run.executors.base import Outcome
+from memory.benchmarking.run.executors.local import Launch, LocalExecutor
 
 SOURCE = r"""
 import os, pathlib, signal, subprocess, sys, tempfile, threading

@@ -21,7 +21,7 @@ from result_builders import make_run
 from memory.benchmarking.model.aggregate import params_digest
 from memory.benchmarking.model.files import read_run, write_run
 from memory.benchmarking.model.records import Case, Job, Round, Run
-from memory.benchmarking.run.executors.local import Outcome
+from memory.benchmarking.run.executors.base import Outcome
 from memory.benchmarking.run.previous_runs import Estimator
 from memory.benchmarking.run.progress import (
     STOPPING,

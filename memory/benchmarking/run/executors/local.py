@@ -20,16 +20,17 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import msgspec
 
 from memory.benchmarking.errors import BenchmarkError, ResultNotSaved
 from memory.benchmarking.measure.resources import load_psutil
-from memory.benchmarking.model.records import Job, Reason, Round
+from memory.benchmarking.model.records import Environment, Job, Reason, Round
 from memory.benchmarking.model.regular_files import read_regular
 from memory.benchmarking.run.events import LONGEST_EVENT, Began, Event, Failed, decode_event
 from memory.benchmarking.run.executors import supervisor
+from memory.benchmarking.run.executors.base import Outcome
 from memory.benchmarking.run.worker import EXIT_EXCEPTION
 from memory.benchmarking.targets.interpreters import interpreter_of
 
@@ -62,22 +63,6 @@ _THREAD_SETTINGS = (
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How a round ended: with its record, or with the reason why there is none."""
-
-    job: Job
-    round: Round | None
-    reason: Reason | None = None
-    message: str = ""
-    log: str = ""
-    """The last LOG_BYTES of what it printed."""
-    start_seconds: float = 0.0
-    """From starting the process until its first event."""
-    seconds: float = 0.0
-    """From starting the process until it ended."""
-
-
-@dataclass(frozen=True)
 class Launch:
     """How to start a round's process; the numbers of its descriptors are appended to the command."""
 
@@ -88,6 +73,11 @@ class Launch:
     """Whether it reads replies (see `LocalExecutor.reply`) from a second descriptor."""
     descriptors: tuple[int, ...] = ()
     """Further descriptors that it inherits; the caller closes them."""
+
+
+def default_memory_limit() -> int:
+    """Return the memory that a round may use if nothing else is set: 90 % of what is free."""
+    return int(load_psutil().virtual_memory().available * 0.9)
 
 
 def launch_of(target: str) -> Launch:
@@ -123,6 +113,8 @@ class _Running:
     """The round's process and its child processes, for psutil, as of the last look."""
     next_look: float = 0.0
     """When to look for new child processes, by `perf_counter`."""
+    cpu_times: Any = None
+    """The machine's CPU times when it was started."""
 
 
 @dataclass
@@ -142,6 +134,17 @@ class LocalExecutor:
     _aborting: bool = False
     _next_check: float = 0.0
     """When limits are checked next, by `perf_counter`."""
+
+    @property
+    def environment(self) -> Environment | None:
+        """None: rounds run on this machine."""
+        return None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing: leaving `run` has ended every round."""
 
     def finish(self) -> None:
         """Start no more jobs; let running ones end."""
@@ -252,6 +255,7 @@ class LocalExecutor:
             os.set_blocking(replies, False)
         deadline = started + self.timeout_seconds
         running = _Running(job, process, control, reader, replies, log, started_at, started, deadline)
+        running.cpu_times = load_psutil().cpu_times()
         self._running[process.pid] = running
         selector.register(reader, selectors.EVENT_READ, process.pid)
         if hasattr(os, "pidfd_open"):
@@ -371,7 +375,8 @@ class LocalExecutor:
             Path(running.job.answer).unlink(missing_ok=True)
         began = running.began_at
         start_seconds = max(0.0, began - running.started_at) if began is not None else seconds
-        return Outcome(running.job, record, reason, message, log, start_seconds, seconds)
+        busy = _busy_percent(running.cpu_times, load_psutil().cpu_times())
+        return Outcome(running.job, record, reason, message, log, start_seconds, seconds, busy)
 
 
 class _Report(msgspec.Struct, frozen=True):
@@ -396,6 +401,13 @@ def _read_report(running: _Running) -> _Report | None:
         # The round's process ends with its supervisor. Its children have the scratch folder as TMPDIR.
         _end_marked(running.job.scratch)
         return None
+
+
+def _busy_percent(before: Any, now: Any) -> float:
+    """Return the CPU use of the whole machine between two readings."""
+    total = sum(now) - sum(before)
+    idle = (now.idle - before.idle) + (getattr(now, "iowait", 0.0) - getattr(before, "iowait", 0.0))
+    return round(100 * (1 - idle / total), 1) if total > 0 else 0.0
 
 
 def _end_marked(scratch: str) -> None:
