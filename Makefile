@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PACKAGES := $(VENV)/.packages
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart test test-lowest test-lowest-some install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize
+.PHONY: bench quickstart test test-cluster test-lowest test-lowest-some install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize
 
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
@@ -54,6 +54,11 @@ browser: $(INSTALLED)
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Rounds on a real Ray cluster of two nodes on this machine, one of which is killed (docs/cluster.md). Installs Ray; minutes.
+test-cluster: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet -e '.[ray]'
+	MEMBENCH_TEST_CLUSTER=1 $(BIN)/python -m pytest tests/benchmarking/run/test_ray_cluster.py
 
 # Speed against plain SQLite and NumPy (docs/performance.md).
 floor: $(INSTALLED)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from memory.benchmarking.errors import InvalidBenchmarkConfig
 from memory.benchmarking.model.records import Case
+from memory.benchmarking.targets.environments import code_folder
 from memory.benchmarking.targets.spelling import parse_target
 
 PACKAGE, TREES = "package", "trees"
@@ -46,14 +47,11 @@ class Archive:
 
 def make_archive(cases: Sequence[Case], embedder: str = "") -> Archive:
     """Return the code that the cases need."""
-    import memory
-    from memory.embedding import files_folder
-
-    package = Path(memory.__path__[0]).resolve()
-    members = [(f"{PACKAGE}/memory/{name}", package / name) for name in _package_files(package)]
-    files = files_folder().resolve()
-    members += [
-        (f"{PACKAGE}/{files.name}/{path.name}", path) for path in sorted(files.iterdir()) if path.is_file()
+    packages = [link.resolve() for link in code_folder().iterdir()]
+    members = [
+        (f"{PACKAGE}/{package.name}/{name}", package / name)
+        for package in packages
+        for name in _package_files(package)
     ]
     folders: dict[str, str] = {}
     for file in _user_files(cases, embedder):
