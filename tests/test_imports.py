@@ -228,7 +228,8 @@ def test_benchmarks_do_not_import_the_runner() -> None:
     for module in PARTS:
         if part_of(module) == "benchmarks":
             assert parts_imported_by(module) <= {
-                "bench", "errors", "load", "measure", "metrics", "model", "promises", "targets", "workloads",
+                "bench", "errors", "load", "measure", "metrics", "model", "promises", "targets",
+                "workloads",
             }, module  # fmt: skip
 
 

@@ -32,9 +32,9 @@ _CURVE_SHARE = 1 / 16
 """The longest probe of the curve, as a share of all seconds."""
 _CLOSED_SHARE = 1 / 40
 _FIGURES = (
-    "knee_per_second", "offered_per_second", "achieved_per_second", "p50_ms", "p99_ms", "p999_ms", "max_ms",
-    "drop_rate", "error_rate", "cpu_seconds_per_operation", "written_bytes_per_operation",
-    "generator_late_p99_ms", "generator_cpu_percent",
+    "knee_per_second", "closed_loop_per_second", "offered_per_second", "achieved_per_second", "p50_ms",
+    "p99_ms", "p999_ms", "max_ms", "drop_rate", "error_rate", "cpu_seconds_per_operation",
+    "written_bytes_per_operation", "generator_late_p99_ms", "generator_cpu_percent",
 )  # fmt: skip
 """What is n/a where no knee was found."""
 _MOST_CLOSED = 20_000
@@ -132,7 +132,8 @@ class _Search:
         capacity, service = self._closed_loop()
         figures = self._search(capacity, service.percentile_ms(50))
         if isinstance(figures, NotAvailable):
-            figures = dict.fromkeys(_FIGURES, figures) | {"probes": self._summaries()}
+            # Not even the rate of the closed loop is left: it would look like the answer.
+            return dict.fromkeys(_FIGURES, figures) | {"probes": self._summaries()}
         return figures | {"closed_loop_per_second": capacity}
 
     def _search(self, capacity: float, unloaded: float) -> dict[str, Any] | NotAvailable:
