@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PACKAGES := $(VENV)/.packages
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart test test-cluster test-lowest test-lowest-some install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize
+.PHONY: bench quickstart knee test test-cluster test-lowest test-lowest-some install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize
 
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
@@ -54,6 +54,10 @@ browser: $(INSTALLED)
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The knee of a target of known service time has to be within 10 % of the truth (docs/saturation.md). Two minutes, idle machine.
+knee: $(INSTALLED)
+	$(BIN)/python scripts/knee.py
 
 # Rounds on a real Ray cluster of two nodes on this machine, one of which is killed (docs/cluster.md). Installs Ray; minutes.
 test-cluster: $(INSTALLED)
