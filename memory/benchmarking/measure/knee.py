@@ -36,6 +36,8 @@ _FLAT_SHARE = 0.2
 _PRECISE = 1.05
 """The search ends early when the bounds of its interval are this close, as a ratio."""
 _FEWEST = 6
+_MOST_OVERTIME = 10
+"""After the time is over, the search goes on until it has a pass and a failure, up to so many probes."""
 _MOST_INVALID = 3
 """After so many invalid probes in a row the search ends."""
 _CONFIRMATIONS = 3
@@ -129,7 +131,8 @@ def find_knee(
     Args:
         probe: offers load at a rate, and says how that went.
         guess: the expected knee.
-        may_continue: whether there is time for another probe of the search; confirming comes after it.
+        may_continue: whether there is time for another probe. Without a pass and a failure the search goes
+            on, up to 10 probes. Confirming comes after it.
         first: the rate of the first probe; the guess by default.
     """
     belief = KneeBelief(guess)
@@ -146,7 +149,10 @@ def find_knee(
         return outcome
 
     rate = guess if first is None else first
-    while may_continue() and in_a_row < _MOST_INVALID:
+    while in_a_row < _MOST_INVALID:
+        has_both = counts["passed"] and counts["failed"]
+        if not may_continue() and (has_both or sum(counts.values()) >= _MOST_OVERTIME):
+            break
         attempt(rate)
         now = belief.estimate()
         if counts["passed"] + counts["failed"] >= _FEWEST and now.high / now.low <= _PRECISE:

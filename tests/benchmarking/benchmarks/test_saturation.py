@@ -37,6 +37,8 @@ def test_the_knee_of_a_target_of_known_service_time_is_not_exceeded() -> None:
     flatten_result(found)
     cell = found["processes_1"]["threads_1"]
     knee = cell["knee_per_second"]
+    if isinstance(knee, NotAvailable) and "the load generator gave way first" in knee.reason:
+        pytest.skip(f"the machine is too busy: {knee.reason}")
     assert isinstance(knee, Score), knee
     # It makes up for up to 10 ms of delays, so its queue may be 10 ms longer.
     truth = expected_knee(1000 / SERVICE_MS, SERVICE_MS, 110.0, 1)

@@ -129,6 +129,15 @@ def test_a_system_that_never_fails_has_no_knee() -> None:
     assert not find_knee(probe, 100.0, may_continue=lambda: probes < 20).found
 
 
+def test_without_time_the_search_goes_on_until_something_passed_and_failed() -> None:
+    def probe(rate: float) -> Outcome:
+        return "passed" if rate <= 1000 else "failed"
+
+    knee = find_knee(probe, 300.0, may_continue=lambda: False)
+    assert knee.found
+    assert knee.passed + knee.failed <= 13  # with the confirmations
+
+
 def test_each_probe_narrows_the_interval() -> None:
     belief = KneeBelief(100.0)
     before = belief.estimate()
