@@ -22,36 +22,63 @@ _MOST_TIMES = 20.0
 """A check may take this many seconds for each CPU second of its limit: the last resort."""
 
 
-def wait_for(
-    process: subprocess.Popen[bytes], folder: str, cpu_seconds: float, idle_seconds: float = IDLE_SECONDS
-) -> str | None:
-    """Wait until a process ends. Return None, or in words why it hangs; it goes on running then.
+class Patience:
+    """Looks at a process from time to time, and says when it hangs.
 
     Args:
-        process: the process of the check.
+        pid: the process.
         folder: the folder for temporary files of the process, and so of everything that it starts.
         cpu_seconds: how much CPU time all of them may use.
         idle_seconds: how long they may use almost none.
     """
-    every = min(_LOOK_EVERY, idle_seconds / 2)
-    last = time.monotonic()
-    passed = idle = used = used_then = 0.0
+
+    def __init__(
+        self, pid: int, folder: str, cpu_seconds: float, idle_seconds: float = IDLE_SECONDS
+    ) -> None:
+        self._pid, self._folder = pid, folder
+        self._cpu_seconds, self._idle_seconds = cpu_seconds, idle_seconds
+        self.every = min(_LOOK_EVERY, idle_seconds / 2)
+        """Seconds between two looks."""
+        self._used = 0.0
+        self.start_again()
+
+    def start_again(self) -> None:
+        """Begin to count: the process has done a piece of its work."""
+        self._last = time.monotonic()
+        self._passed = self._idle = 0.0
+        self._used_at_start = self._used_then = self._used
+
+    def look(self) -> str | None:
+        """Return in words why the process hangs; None if it does not. Call it after `every` seconds."""
+        now = time.monotonic()
+        # If the machine, or this process with the other one, was stopped for a while, that does not count.
+        step, self._last = min(now - self._last, 2 * self.every), now
+        self._used = max(self._used, _cpu_seconds(self._pid, self._folder))
+        self._passed += step
+        self._idle += step
+        if self._used - self._used_then > _IDLE_SHARE * self._idle:
+            self._idle, self._used_then = 0.0, self._used
+        if self._idle > self._idle_seconds:
+            return f"it did nothing for {self._idle_seconds:g} s"
+        used = self._used - self._used_at_start
+        if used > self._cpu_seconds or self._passed > _MOST_TIMES * self._cpu_seconds:
+            return f"it did not end within {self._cpu_seconds:g} s of CPU time"
+        return None
+
+
+def wait_for(
+    process: subprocess.Popen[bytes], folder: str, cpu_seconds: float, idle_seconds: float = IDLE_SECONDS
+) -> str | None:
+    """Wait until a process ends. Return None, or in words why it hangs; it goes on running then."""
+    patience = Patience(process.pid, folder, cpu_seconds, idle_seconds)
     while True:
         try:
-            process.wait(every)
+            process.wait(patience.every)
             return None
         except subprocess.TimeoutExpired:
-            now = time.monotonic()
-        # If the machine, or this process with the check, was stopped for a while, that time does not count.
-        step, last = min(now - last, 2 * every), now
-        used = max(used, _cpu_seconds(process.pid, folder))
-        passed, idle = passed + step, idle + step
-        if used - used_then > _IDLE_SHARE * idle:
-            idle, used_then = 0.0, used
-        if idle > idle_seconds:
-            return f"it did nothing for {idle_seconds:g} s"
-        if used > cpu_seconds or passed > _MOST_TIMES * cpu_seconds:
-            return f"it did not end within {cpu_seconds:g} s of CPU time"
+            hang = patience.look()
+            if hang is not None:
+                return hang
 
 
 def _cpu_seconds(pid: int, folder: str) -> float:

@@ -13,7 +13,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,12 +21,13 @@ import msgspec
 
 from memory.benchmarking.conformance.records import Outcome, Report, checked_digest, save_report
 from memory.benchmarking.conformance.suite import CHECKS
+from memory.benchmarking.promises.patience import Patience
 from memory.benchmarking.run.executors import supervisor
 from memory.benchmarking.run.origins import target_info
 from memory.benchmarking.targets.interpreters import Interpreter, environments_in_use, interpreter_of
 
-CHECK_SECONDS = 120.0
-"""How long one check may take. Settling takes seconds in some systems, a server's start too."""
+CHECK_SECONDS = 60.0
+"""How much CPU time one check may use, and how long it may do nothing (promises/patience.py)."""
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ def check_target(
     Args:
         text: as after `--target`.
         on_outcome: called with each outcome as it comes.
-        seconds: how long one check may take.
+        seconds: how much CPU time one check may use, and how long it may do nothing.
     """
     interpreter = interpreter_of(text)
     outcomes: dict[str, Outcome] = {}
@@ -92,8 +92,7 @@ def _run(
             log.seek(0)
             last = log.read().decode(errors="replace").strip().rpartition("\n")[2][:300]
     if current:
-        hung = lines.timed_out
-        came = f"no end within {seconds:g} s" if hung else f"the process ended: {last or 'without a word'}"
+        came = lines.hang or f"the process ended: {last or 'without a word'}"
         yield Outcome(
             check=current,
             promise=CHECKS[current].promise,
@@ -107,26 +106,29 @@ def _run(
 class _Lines:
     """The lines that the program sends."""
 
-    def __init__(self, reader: int) -> None:
-        self._reader = reader
-        self.timed_out = False
+    def __init__(self, reader: int, pid: int, scratch: Path) -> None:
+        self._reader, self._pid, self._scratch = reader, pid, str(scratch)
+        self.hang: str | None = None
+        """Why the program hangs, in words."""
 
     def __call__(self, seconds: float) -> Iterator[bytes]:
-        """Yield lines until the program ends, or until none came for so many seconds."""
+        """Yield lines until the program ends, or until it hangs."""
         pending = b""
+        patience = Patience(self._pid, self._scratch, seconds, seconds)
         with selectors.DefaultSelector() as selector:
             selector.register(self._reader, selectors.EVENT_READ)
-            deadline = time.monotonic() + seconds
             while True:
-                if not selector.select(max(0.0, deadline - time.monotonic())):
-                    self.timed_out = True
-                    return
+                if not selector.select(patience.every):
+                    self.hang = patience.look()
+                    if self.hang is not None:
+                        return
+                    continue
                 piece = os.read(self._reader, 65536)
                 if not piece:
                     return
                 *lines, pending = (pending + piece).split(b"\n")
                 if lines:
-                    deadline = time.monotonic() + seconds
+                    patience.start_again()
                 yield from lines
 
 
@@ -161,7 +163,7 @@ def _program(
     supervisor_end.close()
     os.close(writer)
     try:
-        yield _Lines(reader)
+        yield _Lines(reader, process.pid, scratch)
     finally:
         control.close()
         process.wait()

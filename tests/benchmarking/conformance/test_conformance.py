@@ -100,7 +100,7 @@ def test_a_check_that_hangs_is_ended() -> None:
     report = check_target(place_of("Hangs"), seconds=10)
     (broken,) = [each for each in report.outcomes if each.state == "broken"]
     assert broken.check == "maintenance_keeps_every_memory"
-    assert broken.came == "no end within 10 s"
+    assert broken.came == "it did nothing for 10 s"
 
 
 # -- the command ------------------------------------------------------------------------------
