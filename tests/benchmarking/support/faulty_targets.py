@@ -216,7 +216,8 @@ DELETES = {
 KILLED = "a_killed_process_loses_nothing"
 FOUND_BY = {
     "DropsWrites": {KILLED, "the_same_thread_reads_it", "the_same_thread_finds_it"},
-    "ForgetsAtRestart": {KILLED},
+    # It notices a full disk only in `close`, when everything was acknowledged.
+    "ForgetsAtRestart": {KILLED, "a_full_disk_is_an_error_and_loses_nothing"},
     "LeaksAcrossAgents": {"names_with_syntax_stay_apart", "similar_names_stay_apart"},
     "ResurrectsDeletes": {KILLED, *DELETES},
     "ReadsStale": {"the_same_thread_finds_it"},
