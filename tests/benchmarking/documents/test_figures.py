@@ -51,7 +51,7 @@ def test_a_table_shows_both_sides_and_their_ratio(stored: Path) -> None:
     (stored / "storage.json").write_text(json.dumps(run))
     text = figures.written("a\n<!-- figures: storage -->\nold\n<!-- /figures -->\nb\n")
     assert "| texts written a second, one by one, stm | 5,000 | 4,000 | 0.80 × |" in text
-    assert "`membench run`\\\n2026-11-18, version 0 (a1), it, run 20261118 of 5 rounds" in text
+    assert "`membench run`\\\n2026-11-18, version 0 (abc), it, run 20261118 of 5 rounds" in text
     assert "old" not in text
     assert "| one text read by its id, p50 ms, ltm | — | — | — |" in text, "what is missing is said"
     headlines = figures.written("<!-- figures: headlines -->\nold\n<!-- /figures -->")
