@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from memory._base.native import core
 from memory.errors import InvalidMemory, short
 
 Scalar: TypeAlias = str | int | float | bool | None
@@ -41,6 +42,15 @@ def leaves_of(value: Any, what: str = "content") -> Leaves:
     """
     if type(value) is str:
         return [("", value)]
+    if core is not None:
+        found = core.leaves_of(value, MAX_DEPTH)
+        if found is not None:
+            return found
+    return leaves_of_pure(value, what)
+
+
+def leaves_of_pure(value: Any, what: str = "content") -> Leaves:
+    """Do what `leaves_of` does, without the compiled core. It also judges what the core leaves to it."""
     leaves: Leaves = []
     stack: list[tuple[str, Any, int]] = [("", value, 0)]
     while stack:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
 
@@ -37,11 +37,44 @@ class Tokenizer(Protocol):
         """Write one sum for each text into `out`, except for long texts, whose places are returned."""
 
 
+class TermCache(Protocol):
+    """Finds the search terms of texts: the compiled form of functions in memory/search/terms.py."""
+
+    def of_text(self, text: str, /) -> bytes:
+        """Return the terms of a text."""
+
+    def of_leaves(self, leaves: list[tuple[str, Any]], /) -> bytes:
+        """Return the terms of all paths, and of all values that are text or whole numbers."""
+
+    def __len__(self) -> int:
+        """Return the number of parts in the cache."""
+
+
 class Core(Protocol):
     """The functions of the core. Arrays must be C-contiguous and have the type that is named."""
 
     def to_int8(self, vectors: Any, codes: Any, dimensions: int, /) -> None:
         """Write rows of float32 into `codes` (int8), each scaled by its largest component."""
+
+    def leaves_of(self, value: Any, levels: int, /) -> list[tuple[str, Any]] | None:
+        """Return the leaves of a JSON value; None for a value that only the twin can judge."""
+
+    def attribute_terms(self, leaves: list[tuple[str, Any]], /) -> set[int]:
+        """Return one term for each distinct path and value."""
+
+    def TermCache(  # noqa: N802
+        self,
+        terms_of_part: Callable[[str], bytes],
+        terms_of_value: Callable[[Any], bytes],
+        capacity: int,
+        longest: int,
+        /,
+    ) -> TermCache:
+        """Return an empty cache. It calls the functions for what it does not have.
+
+        capacity: the most parts in the cache
+        longest: the most characters of a part in the cache
+        """
 
     def take_vectors(self, vectors: Any, tokens: Any, out: Any, /) -> None:
         """Write the rows `tokens` (int32) of `vectors` (float16) into `out` (float32)."""

@@ -40,3 +40,12 @@ bool check_argument_count(const char *function, Py_ssize_t given, Py_ssize_t wan
     PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", function, wanted, given);
     return false;
 }
+
+PyObject *encode_utf8(PyObject *text) {
+    PyObject *encoded = PyUnicode_AsUTF8String(text);
+    if (encoded == NULL && PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) {
+        PyErr_Clear();
+        encoded = PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass");
+    }
+    return encoded;
+}

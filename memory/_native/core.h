@@ -33,6 +33,16 @@ bool open_buffer(PyObject *object, Py_buffer *view, const char *name, ElementKin
 /* Return whether there are `wanted` arguments; if not, set an exception. */
 bool check_argument_count(const char *function, Py_ssize_t given, Py_ssize_t wanted);
 
+/* Return a text in UTF-8, as bytes; a lone surrogate is encoded too. */
+PyObject *encode_utf8(PyObject *text);
+
+/* Return new references to the path and the value of a leaf; if it is none, set an exception. */
+bool open_leaf(PyObject *leaves, Py_ssize_t at, PyObject **path, PyObject **value);
+
+/* Return the CRC-32 of bytes that follow others whose CRC is `start`. */
+uint32_t crc32_of(const char *bytes, size_t length, uint32_t start);
+void prepare_crc32(void);
+
 /* Return the number of elements of a buffer. */
 static inline Py_ssize_t count_of(const Py_buffer *view) { return view->len / view->itemsize; }
 
@@ -52,8 +62,11 @@ static inline Py_ssize_t count_of(const Py_buffer *view) { return view->len / vi
 bool has_avx2(void);
 bool has_avx512(void);
 
+extern PyMethodDef attribute_methods[];
+extern PyMethodDef leaf_methods[];
 extern PyMethodDef quantise_methods[];
 extern PyMethodDef token_vector_methods[];
+extern PyType_Spec term_cache_spec;
 extern PyType_Spec tokenizer_spec;
 
 #endif

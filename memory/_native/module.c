@@ -1,10 +1,11 @@
 /* The module memory._core: the tables of methods and the types of all files. */
 #include "core.h"
 
-static PyMethodDef *const tables[] = {quantise_methods, token_vector_methods};
-static PyType_Spec *const types[] = {&tokenizer_spec};
+static PyMethodDef *const tables[] = {attribute_methods, leaf_methods, quantise_methods, token_vector_methods};
+static PyType_Spec *const types[] = {&term_cache_spec, &tokenizer_spec};
 
 static int add_contents(PyObject *module) {
+    prepare_crc32();
     for (size_t at = 0; at < sizeof tables / sizeof *tables; at++) {
         if (PyModule_AddFunctions(module, tables[at]) < 0) {
             return -1;

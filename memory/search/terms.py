@@ -18,6 +18,7 @@ import Stemmer
 
 from memory._base.content import Leaves, Scalar
 from memory._base.locks import fork_safe_lock
+from memory._base.native import core
 from memory.search.names import ROLES, SPEAKER_KEYS, sound_of
 
 ATTRIBUTE_BIT = 1 << 31
@@ -101,6 +102,8 @@ def _encoded_terms(text: str) -> bytes:
 
     No word has a space in it. So the terms of a text are those of the parts between its spaces, and most of
     these are cached: this takes a quarter of the time of splitting the text into words."""
+    if _compiled is not None:
+        return _compiled.of_text(text)
     parts = text.split(" ")
     try:
         return b"".join(map(_encoded.__getitem__, parts))
@@ -112,7 +115,7 @@ def _encoded_part(part: str) -> bytes:
     global _encoded
     found = _encoded.get(part)
     if found is None:
-        found = array("I", terms_of_text(part)).tobytes()
+        found = _terms_of_part(part)
         if len(part) <= _LONGEST_CACHED:
             if len(_encoded) >= _CACHE_WORDS:
                 _encoded = {}
@@ -123,6 +126,10 @@ def _encoded_part(part: str) -> bytes:
 def metadata_texts(metadata_leaves: Leaves) -> list[str]:
     """Return the texts of the metadata that are searched like the content, such as the speaker's name."""
     return [value for path, value in metadata_leaves if isinstance(value, str) and path not in SESSION_KEYS]
+
+
+def _terms_of_part(part: str) -> bytes:
+    return array("I", terms_of_text(part)).tobytes()
 
 
 def terms_of_memory(
@@ -141,12 +148,7 @@ def terms_of_memory(
     if len(leaves) == 1 and leaves[0][0] == "":
         is_structured, words = False, [_words_of_value(leaves[0][1])]
     else:
-        is_structured, words = True, []
-        for path, value in leaves:
-            if path:
-                words.append(_encoded_terms(path))
-            if type(value) is not float:
-                words.append(_words_of_value(value))
+        is_structured, words = True, _words_of_leaves(leaves)
     words += [_encoded_terms(text) for text in metadata_texts]
     if timestamp is not None:
         words.append(_encoded_terms(date_words(timestamp)))
@@ -162,6 +164,19 @@ def terms_of_memory(
     return b"".join(words)
 
 
+def _words_of_leaves(leaves: Leaves) -> list[bytes]:
+    """Return the terms of all paths and values of a structured content."""
+    if _compiled is not None:
+        return [_compiled.of_leaves(leaves)]
+    words = []
+    for path, value in leaves:
+        if path:
+            words.append(_encoded_terms(path))
+        if type(value) is not float:
+            words.append(_words_of_value(value))
+    return words
+
+
 def _words_of_value(value: Scalar) -> bytes:
     if isinstance(value, str):
         return _encoded_terms(value)
@@ -175,6 +190,12 @@ def _encoded_word(word: str) -> bytes:
     return array("I", [term_of(word)]).tobytes()
 
 
+_compiled = (
+    None if core is None else core.TermCache(_terms_of_part, _words_of_value, _CACHE_WORDS, _LONGEST_CACHED)
+)
+"""Does the same with the compiled core. Instead of `_encoded`, it has a cache of its own."""
+
+
 def date_words(timestamp: float) -> str:
     """Return a timestamp's date in words: "8 May 2023"."""
     try:
@@ -186,6 +207,8 @@ def date_words(timestamp: float) -> str:
 
 def attribute_terms(leaves: Leaves) -> set[int]:
     """Return one term for each distinct path and value."""
+    if core is not None:
+        return core.attribute_terms(leaves)
     return {
         # The usual case of `attribute_term`, without its calls: a state has dozens of these.
         crc32(b"%.3g" % (value + 0.0), _path_crc(path)) | ATTRIBUTE_BIT
