@@ -27,7 +27,20 @@ typedef struct Candidate {
     size_t at;
 } Candidate;
 
+#define CACHED_WORDS 8192 /* a power of two; 512 KB */
+#define CACHED_BYTES 34
+#define CACHED_TOKENS 12
+
+/* A word and its tokens. Each word has one place, where the last one replaces the one before. */
+typedef struct CachedWord {
+    uint32_t hash;
+    uint8_t length, count; /* 0 for an empty place */
+    char text[CACHED_BYTES];
+    uint16_t tokens[CACHED_TOKENS];
+} CachedWord;
+
 void token_list_free(TokenList *list) {
+    free(list->words);
     free(list->tokens);
     free(list->marked);
     free(list->symbols);
@@ -173,7 +186,7 @@ static bool merge(const Vocabulary *vocabulary, const char *word, TokenList *lis
 /* -- words --------------------------------------------------------------------------------------- */
 
 /* Append the tokens of one word, which begins with its marks. */
-static bool add_word(const Vocabulary *vocabulary, const char *word, size_t length, TokenList *list) {
+static bool add_new_word(const Vocabulary *vocabulary, const char *word, size_t length, TokenList *list) {
     int32_t whole = find_token(vocabulary, word, length);
     if (whole >= 0) { /* merging would give this token */
         return add_token(list, whole);
@@ -198,6 +211,42 @@ static bool add_word(const Vocabulary *vocabulary, const char *word, size_t leng
         at += bytes;
     }
     return merge(vocabulary, word, list, count);
+}
+
+/* Do what `add_new_word` does, with a cache: merging a word takes fifty times as long as finding it. */
+static bool add_word(const Vocabulary *vocabulary, const char *word, size_t length, TokenList *list) {
+    if (list->has_cache && list->words == NULL) {
+        list->words = calloc(CACHED_WORDS, sizeof *list->words);
+    }
+    if (list->words == NULL || length > CACHED_BYTES) {
+        return add_new_word(vocabulary, word, length, list);
+    }
+    uint32_t hash = table_hash(word, length);
+    CachedWord *cached = &list->words[hash & (CACHED_WORDS - 1)];
+    if (cached->hash == hash && cached->length == length && memcmp(cached->text, word, length) == 0) {
+        if (!reserve((void **)&list->tokens, &list->size, list->count + cached->count, sizeof *list->tokens)) {
+            return false;
+        }
+        for (size_t at = 0; at < cached->count; at++) {
+            list->tokens[list->count++] = cached->tokens[at];
+        }
+        return true;
+    }
+    size_t first = list->count;
+    if (!add_new_word(vocabulary, word, length, list)) {
+        return false;
+    }
+    size_t added = list->count - first;
+    if (added <= CACHED_TOKENS) {
+        cached->hash = hash;
+        cached->length = (uint8_t)length;
+        cached->count = (uint8_t)added;
+        memcpy(cached->text, word, length);
+        for (size_t at = 0; at < added; at++) {
+            cached->tokens[at] = (uint16_t)list->tokens[first + at];
+        }
+    }
+    return true;
 }
 
 static const struct {

@@ -9,12 +9,14 @@ typedef struct {
     size_t longest;     /* bytes of the longest token */
 } Vocabulary;
 
-/* The tokens of one text, and memory for the next text. */
+/* The tokens of one text, and memory for the next text. Only one thread at a time may use it. */
 typedef struct {
     int32_t *tokens;
     size_t count, size;
     size_t pieces; /* parts between spaces; 1 where spaces are repeated or a special token is inside */
-    char *marked;  /* scratch: one word with its marks */
+    bool has_cache; /* whether to keep the tokens of words, for more than one text */
+    struct CachedWord *words;
+    char *marked; /* scratch: one word with its marks */
     size_t marked_size;
     struct Symbol *symbols;
     size_t symbols_size;

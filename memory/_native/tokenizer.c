@@ -44,6 +44,7 @@ static PyObject *encode_text(const Tokenizer *tokenizer, PyObject *text) {
 static TokenList *borrow_list(Tokenizer *tokenizer, TokenList *other) {
     if (!tokenizer->scratch_in_use) {
         tokenizer->scratch_in_use = true;
+        tokenizer->scratch.has_cache = true;
         return &tokenizer->scratch;
     }
     memset(other, 0, sizeof *other);
@@ -229,6 +230,7 @@ static PyObject *tokenizer_sums(PyObject *self, PyObject *const *arguments, Py_s
         goto end;
     }
     TokenList other, *list = borrow_list(tokenizer, &other);
+    list->has_cache = true;
     float *sums = to.out.buf;
     bool done = true;
     PyThreadState *state = PyEval_SaveThread();

@@ -20,7 +20,7 @@ from memory._base.unit_vectors import FloatMatrix, unit, unit_rows
 from memory.embedding.base import Embedder, checked_rows
 from memory.embedding.wordllama import WordLlamaEmbedder
 
-_FREQUENCIES = (0.7, 2.0, 6.0)
+_FREQUENCIES = np.array((0.7, 2.0, 6.0))
 """Radians per unit of asinh(value). The low frequency keeps distant values a little similar. The high
 frequency separates close values."""
 _DIRECTIONS = 4096
@@ -29,6 +29,10 @@ paths. `_DIRECTIONS`, `_STEPS` and `_SEED` must never change: every stored vecto
 _STEPS = 7919 * np.arange(2 * len(_FREQUENCIES))
 """The offsets from a path's first direction to all its directions. They differ, because 7919 is odd."""
 _SEED = 20_250_323
+_CACHED_SHAPES = 32
+"""The combinations of paths whose directions are cached, 6 KB for each path with 256 dimensions."""
+_CACHED_PATHS = 64
+"""The most paths of such a combination: all together take at most 12 MB."""
 
 
 class Rendering(msgspec.Struct, frozen=True, gc=False):
@@ -67,6 +71,7 @@ class ContentEmbedder:
     def __init__(self, embedder: Embedder) -> None:
         self.embedder = embedder
         self.dimensions = embedder.dimensions
+        self._last_directions: dict[tuple[str, ...], tuple[list[int] | None, FloatMatrix]] = {}
         self._trusted = isinstance(embedder, WordLlamaEmbedder)
 
     def embed_texts(self, texts: Sequence[str]) -> FloatMatrix:
@@ -86,19 +91,37 @@ class ContentEmbedder:
 
     def _with_numbers(self, words: FloatMatrix, rendering: Rendering) -> FloatMatrix:
         """Mix the vectors of words and numbers, weighted by how many scalars of the content are numbers."""
-        slots: dict[str, int] = {}
-        slot_of = [slots.setdefault(path, len(slots)) for path, _ in rendering.numbers]
-        waves = np.multiply.outer(np.arcsinh([value for _, value in rendering.numbers]), _FREQUENCIES)
-        amounts = np.concatenate((np.cos(waves), np.sin(waves)), axis=1)
-        if len(slots) < len(slot_of):  # the numbers of a list share their path and its directions
-            summed = np.zeros((len(slots), amounts.shape[1]))
+        count = len(rendering.numbers)
+        slot_of, directions = self._directions_for(tuple([path for path, _ in rendering.numbers]))
+        waves = np.arcsinh([value for _, value in rendering.numbers])[:, None] * _FREQUENCIES
+        amounts = np.empty((count, 2 * len(_FREQUENCIES)))
+        np.cos(waves, out=amounts[:, : len(_FREQUENCIES)])
+        np.sin(waves, out=amounts[:, len(_FREQUENCIES) :])
+        if slot_of is not None:  # the numbers of a list share their path and its directions
+            summed = np.zeros((len(directions) // amounts.shape[1], amounts.shape[1]))
             np.add.at(summed, slot_of, amounts)
             amounts = summed
+        numbers = amounts.astype(np.float32).ravel() @ directions
+        share = count / (rendering.words + count)
+        return unit(np.float32((1 - share) ** 0.5) * words + np.float32(share**0.5) * unit(numbers))
+
+    def _directions_for(self, paths: tuple[str, ...]) -> tuple[list[int] | None, FloatMatrix]:
+        """Return the directions of these paths, and the place of each path if some are equal.
+
+        The states of one agent have the same paths again and again, so the last ones are cached."""
+        cached = self._last_directions
+        found = cached.get(paths)
+        if found is not None:
+            return found
+        slots: dict[str, int] = {}
+        slot_of = [slots.setdefault(path, len(slots)) for path in paths]
         first = np.array([zlib.crc32(path.encode("utf-8", "replace")) for path in slots], dtype=np.int64)
         picks = (first[:, None] + _STEPS) % _DIRECTIONS
-        numbers = amounts.astype(np.float32).ravel() @ self._directions[picks.ravel()]
-        share = len(slot_of) / (rendering.words + len(slot_of))
-        return unit(np.float32((1 - share) ** 0.5) * words + np.float32(share**0.5) * unit(numbers))
+        found = slot_of if len(slots) < len(slot_of) else None, self._directions[picks.ravel()]
+        if len(paths) <= _CACHED_PATHS:
+            # A full cache is replaced by an empty one, never cleared, so that readers need no lock.
+            self._last_directions = {**(cached if len(cached) < _CACHED_SHAPES else {}), paths: found}
+        return found
 
     @cached_property
     def _directions(self) -> FloatMatrix:
