@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PACKAGES := $(VENV)/.packages
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart knee test test-cluster test-lowest test-lowest-some install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize
+.PHONY: bench quickstart knee test test-cluster test-lowest test-lowest-some install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize tamper
 
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
@@ -77,8 +77,10 @@ undecided: $(INSTALLED)
 	$(BIN)/python scripts/undecided.py
 
 # Writes docs/benchmarks.md from the benchmarks themselves.
+# Writes docs/benchmarks.md from the benchmarks themselves, and the JSON Schemas from the records.
 docs: $(INSTALLED)
 	$(BIN)/python scripts/benchmark_docs.py
+	$(BIN)/python scripts/schemas.py
 
 # Overhead of the benchmark's own clock (docs/measuring.md).
 overhead: $(INSTALLED)
@@ -117,6 +119,10 @@ forks: $(INSTALLED)
 promises: $(INSTALLED)
 	$(BIN)/python scripts/faults.py
 	$(BIN)/membench check --profile full
+
+# Changes 200 bytes of a bundle, one at a time: `results verify` has to find them all (docs/bundles.md). A minute.
+tamper: $(INSTALLED)
+	$(BIN)/python scripts/tamper.py
 
 # Retrieval quality on LoCoMo and SciFact (docs/performance.md).
 quality: $(INSTALLED)

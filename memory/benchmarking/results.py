@@ -44,7 +44,7 @@ from memory.benchmarking.model.files import (
 )
 from memory.benchmarking.model.loaded_result import LoadedResult
 from memory.benchmarking.model.paths import check_count, flatten, leaf_of, plain
-from memory.benchmarking.model.records import Figure, Result, Run, Unit
+from memory.benchmarking.model.records import FORMAT, Figure, Result, Run, Unit
 from memory.benchmarking.model.tables import columns_of, rows, time_of
 
 if TYPE_CHECKING:
@@ -143,6 +143,7 @@ class BenchmarkResults:
             metadata=details,
             metrics={path: Figure(value=value) for path, value in values.items()},
             units=_units(values),
+            format=FORMAT,
         )
         folder = self.output_dir / category
         path = write_new(folder, f"{benchmark}_{timestamp}", ".json", encode_json(result))

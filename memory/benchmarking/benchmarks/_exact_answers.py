@@ -20,7 +20,7 @@ class ExactAnswers:
 
     def __init__(self, questions: Sequence[str], k: int, embedder: ContentEmbedder | None = None) -> None:
         self._embedder = embedder or ContentEmbedder(WordLlamaEmbedder())
-        self._k = k
+        self.k = k
         self.queries = self._embed(questions)
         self._best = np.full((len(questions), k), -np.inf, np.float32)
 
@@ -28,7 +28,7 @@ class ExactAnswers:
         """Compare more items with the questions."""
         cosines = self.queries @ self._embed([item.content for item in items]).T
         both = np.concatenate((self._best, cosines), axis=1)
-        self._best = np.partition(both, both.shape[1] - self._k, axis=1)[:, -self._k :]
+        self._best = np.partition(both, both.shape[1] - self.k, axis=1)[:, -self.k :]
 
     def recall(self, answers: Sequence[Sequence[Found]]) -> float:
         """Return the share of the exact answers that were given; `answers` has a list for each question."""
@@ -36,7 +36,7 @@ class ExactAnswers:
         for query, best, hits in zip(self.queries, self._best, answers, strict=True):
             least = float(best.min()) if np.isfinite(best).all() else -1.0
             wanted += int(np.isfinite(best).sum())
-            distinct = {hit.id: hit.content for hit in hits[: self._k]}
+            distinct = {hit.id: hit.content for hit in hits[: self.k]}
             if distinct:
                 cosines = self._embed(list(distinct.values())) @ query
                 right += int((cosines >= least - _ROUNDING).sum())

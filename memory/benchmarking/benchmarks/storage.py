@@ -371,3 +371,50 @@ def _ratios(places: dict[str, dict[str, Any]], bench: Bench) -> dict[str, Any]:
         for tier in ("im", "ltm")
         if tier in disk
     }
+
+
+@declare(
+    headline="first_open_ms",
+    reports=["open_ms", "first_search_ms"],
+    first_open_ms=Metric("ms", "lower"),
+    installed_mb=Metric("MB", "lower"),
+    open_rss_mb=Metric("MB", "lower"),
+    packages=Metric("", "neither", whole=True),
+    rounds=3,
+    expected_seconds={"quick": 3.0, "standard": 4.0, "full": 4.0},
+    profiles={"quick": {"memories": 300}},
+    charts=[
+        BarChart(
+            "Until a new process can use the store",
+            metric=["first_open_ms", "open_ms", "first_search_ms"],
+            names=["metric"],
+            label="time",
+        )
+    ],
+)
+def benchmark_footprint(
+    memories: Count = 1000, bench: Bench | None = None, **kwargs: Any
+) -> dict[str, Any]:
+    """What a system needs before it does anything: installed size, import, opening, RAM.
+
+    Read `first_open_ms` as the delay that the system adds to the start of a program: a new process imports
+    it and opens an empty store. `open_ms` then opens a store with `memories`, and `first_search_ms` is the
+    first search in it, with loading the embedder. `open_rss_mb` is by how much the resident memory of the
+    process and its children has grown by then. `installed_mb` is the size of the files of the system's
+    packages and of all that they need; `packages` is their number. Python itself does not count, nor does
+    Node.js.
+
+    Args:
+        memories: how many memories the store has
+    """
+    from memory.benchmarking.benchmarks._footprint import in_a_new_process, installed_size
+
+    bench = bench or Bench()
+    items = _items(memories, None, bench.seed)
+    found: dict[str, Any] = installed_size(bench.target_name)
+    with bench.target_folder() as empty, bench.target_folder() as filled:
+        with bench.open_target(filled) as target:
+            bench.store(target, items)
+            target.maintain()
+        found |= in_a_new_process(bench, empty, filled, AGENT, str(items[0].content))
+    return found

@@ -1,4 +1,4 @@
-"""`membench results`: list, show, report, export and delete the results on disk."""
+"""`membench results`: list, show, report, export, bundle, verify and delete the results on disk."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memory.benchmarking.commands import bundles
 from memory.benchmarking.commands.options import add_output_dir
 from memory.benchmarking.errors import (
     EXIT_FAILED,
@@ -34,7 +35,9 @@ MOST_WARNINGS = 10
 
 def add_parser(subparsers: Any) -> None:
     """Add `results` and its subcommands."""
-    results = subparsers.add_parser("results", help="list, show, report, compare, export or delete results")
+    results = subparsers.add_parser(
+        "results", help="list, show, report, compare, export, bundle, verify or delete results"
+    )
     results.set_defaults(execute=execute)
     commands = results.add_subparsers(dest="results_command", required=True, metavar="COMMAND")
 
@@ -97,6 +100,8 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--category", metavar="NAME", help="only results of this category")
     parser.add_argument("--output", metavar="FILE", help="default: in the folder 'reports' of the results")
 
+    bundles.add_parsers(command)
+
     parser = command("rm", "Delete runs.")
     parser.add_argument("refs", nargs="+", metavar="RUN", help="a run's whole id, or its folder")
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
@@ -123,6 +128,9 @@ def execute(arguments: argparse.Namespace) -> int:
         "export": _export,
         "report": _report,
         "compare-report": _compare_report,
+        "bundle": bundles.bundle,
+        "verify": bundles.verify,
+        "schema": bundles.schema,
         "rm": _delete,
     }
     return command[arguments.results_command](arguments)

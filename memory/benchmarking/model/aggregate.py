@@ -15,7 +15,7 @@ from typing import Any, Literal
 from memory.benchmarking.measure.statistics import Estimate, over_rounds
 from memory.benchmarking.metrics import Declaration, is_signed, metric_of
 from memory.benchmarking.model.paths import join, leaf_of, segments_of, where_of
-from memory.benchmarking.model.records import Case, Figure, Result, Round, Unit
+from memory.benchmarking.model.records import FORMAT, Case, Figure, Result, Round, Unit
 
 _ITEM_BYTES = 8
 """Bytes of one sample in `Samples.wall_ns`."""
@@ -82,6 +82,7 @@ def make_result(
         metadata=details,
         metrics=metrics,
         units=units,
+        format=FORMAT,
     )
 
 

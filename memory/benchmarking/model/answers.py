@@ -27,7 +27,9 @@ Answers = Sequence[Mapping[str, Sequence[AnsweredQuestion]]]
 """For each round: the questions in order, by the path of the group that has their figures."""
 
 
-class _AnswersFile(msgspec.Struct, kw_only=True):
+class AnswersFile(msgspec.Struct, kw_only=True):
+    """The content of the file."""
+
     rounds: list[dict[str, list[AnsweredQuestion]]]
     format: int = FORMAT
 
@@ -39,7 +41,7 @@ def answers_path(result: Path) -> Path:
 
 def write_answers(path: Path, rounds: Iterable[Round]) -> None:
     """Write the answers of all rounds."""
-    file = _AnswersFile(rounds=[one.answers for one in sorted(rounds, key=lambda each: each.number)])
+    file = AnswersFile(rounds=[one.answers for one in sorted(rounds, key=lambda each: each.number)])
     # `mtime=0`: the same answers always give the same bytes.
     write_whole(path, gzip.compress(msgspec.json.encode(file), mtime=0))
 
@@ -55,7 +57,7 @@ def read_answers(result: Result, folder: Path) -> Answers | None:
     path = folder / name
     try:
         data = decompress(read_below(folder, name), LARGEST_ANSWERS)
-        file = msgspec.json.decode(data, type=_AnswersFile)
+        file = msgspec.json.decode(data, type=AnswersFile)
     except FileNotFoundError:
         raise DamagedResult(
             f"the answers of {result.benchmark} are gone: there is no file {path}"

@@ -69,6 +69,13 @@ def fingerprint_of(lasting: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(lasting, sort_keys=True).encode()).hexdigest()[:12]
 
 
+def lasting_fields(where: Environment) -> dict[str, Any]:
+    """Return what the fingerprint of an environment is the digest of."""
+    names = ("cpu", "cores", "memory_gb", "os", "python", "packages", "file_system")
+    fields: dict[str, Any] = {name: getattr(where, name) for name in names}
+    return fields | ({"embedder": where.embedder} if where.embedder else {})
+
+
 def available_cores() -> int:
     """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):

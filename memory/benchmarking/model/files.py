@@ -20,7 +20,7 @@ import msgspec
 
 from memory.benchmarking.errors import DamagedResult, InvalidResult, ResultNotSaved, UnknownName, nearest
 from memory.benchmarking.model.paths import check_count, check_tree
-from memory.benchmarking.model.records import FORMAT, Result, ResultRef, Round, Run
+from memory.benchmarking.model.records import FORMAT, Result, ResultRef, Round, Run, Samples
 from memory.benchmarking.model.regular_files import open_regular, read_below, read_regular
 
 if TYPE_CHECKING:
@@ -191,6 +191,38 @@ def read_times(path: Path, timings: Collection[str]) -> dict[str, list[tuple[int
             f"{path} is damaged: {getattr(problem, 'strerror', '') or problem}"
         ) from problem
     return times
+
+
+def read_samples(path: Path) -> dict[int, dict[str, Samples]]:
+    """Read the samples of all timings, by the number of the round and the path of the timing.
+
+    DamagedResult if the file is damaged; FileNotFoundError if there is none: a result without timings.
+    """
+    import zipfile
+
+    fields: dict[tuple[int, str], dict[str, bytes]] = {}
+    left = MOST_SAMPLE_BYTES
+    try:
+        with open(open_regular(path), "rb") as file, zipfile.ZipFile(file) as archive:
+            for name in archive.namelist():
+                rest, _, what = name.rpartition("/")
+                round_number, _, timing = rest.partition("/")
+                array = _read_array(archive, name, left)
+                left -= array.nbytes
+                values = array.astype("<i8", casting="equiv").tobytes()
+                fields.setdefault((int(round_number), timing), {})[what.removesuffix(".npy")] = values
+        found: dict[int, dict[str, Samples]] = {}
+        for (number, timing), each in fields.items():
+            calls, work = memoryview(each.pop("calls_and_work")).cast("q")
+            samples = Samples(**each, calls_per_sample=calls, work=work)
+            found.setdefault(number, {})[timing] = samples
+    except FileNotFoundError:
+        raise
+    except Exception as problem:
+        raise DamagedResult(
+            f"{path} is damaged: {getattr(problem, 'strerror', '') or problem}"
+        ) from problem
+    return found
 
 
 def _read_array(archive: ZipFile, name: str, most: int) -> Any:

@@ -5,9 +5,12 @@ A run is a folder:
     <run id>/run.json                                   what ran, on which machine, what failed
     <run id>/<category>/<benchmark>_<timestamp>.json    the specification's format, plus `metrics`
     <run id>/<category>/<benchmark>_<timestamp>.npz     every raw sample
+    <run id>/<category>/<benchmark>_<timestamp>.rounds.json.gz     the values of each round, unrounded
     <run id>/<category>/<benchmark>_<timestamp>.answers.json.gz    the answer to each question, if any
     <run id>/rounds/…                                   finished rounds, until the run is complete
     <run id>/logs/…                                     the output of failed rounds
+
+`schemas/` has a JSON Schema of each, for every version of the format.
 """
 
 from __future__ import annotations
@@ -18,8 +21,12 @@ from typing import Any, Literal
 
 import msgspec
 
-FORMAT = 1
-"""The version of the file format. A reader refuses files with a larger one."""
+FORMAT = 2
+"""The version of the file format. A reader refuses files with a larger one, and reads all before it.
+
+- 1: up to version 0.2.
+- 2: a file with the values of each round (`rounds_file.py`), so that every figure can be computed again.
+"""
 
 _MOST_LETTERS = 40
 """The longest target name in a file name. The end is kept, because the beginning may be a path."""
@@ -178,7 +185,8 @@ class Result(msgspec.Struct, kw_only=True, omit_defaults=True):
     metadata: dict[str, Any] = {}
     metrics: dict[str, Figure] = {}
     units: dict[str, Unit] = {}
-    format: int = FORMAT
+    format: int = 1
+    """The version of the format. Files of version 1 do not have it; `FORMAT` is written from 2 on."""
 
     def keys(self) -> tuple[str, ...]:
         return self.__struct_fields__
@@ -332,6 +340,8 @@ class Run(msgspec.Struct, kw_only=True):
     """How many load generators on other hosts a round had."""
     extra_rounds: dict[str, int] = {}
     """By the key of a case: rounds beyond `rounds`, because a comparison was undecided."""
+    suite: str = ""
+    """`league` for a run of `membench league`, whose cases are the same for every target; else empty."""
     looks: int = 1
     """How often the run was compared to decide whether it needs more rounds, plus 1."""
 

@@ -55,6 +55,7 @@ from memory.benchmarking.model.records import (
     Run,
 )
 from memory.benchmarking.model.regular_files import open_regular, read_regular
+from memory.benchmarking.model.rounds_file import rounds_path, write_rounds
 from memory.benchmarking.run.executors.base import LOCAL, Callbacks, Executor, Limits, Outcome
 from memory.benchmarking.run.executors.local import (
     LARGEST_ROUND,
@@ -407,6 +408,7 @@ class Execution:
             metadata["target_info"] = msgspec.to_builtins(info)
         result = make_result(case, rounds, declaration, timestamp, metadata)
         write_samples(samples_path(path), rounds)
+        write_rounds(rounds_path(path), rounds, declaration)
         write_whole(path, encode_json(result))
         ref = ResultRef(
             category=case.category,
@@ -417,7 +419,7 @@ class Execution:
             rounds=len(rounds),
             headline=result.metadata["headline"],
             seconds=sum(one.seconds for one in rounds) / len(rounds),
-            fingerprint=_result_fingerprint(self.run, case),
+            fingerprint=result_fingerprint(self.run, case),
         )
         others = [other for other in self.run.results if other.file != ref.file]
         plan = [(one.category, one.benchmark, one.target) for one in self.run.cases]
@@ -476,7 +478,7 @@ class Execution:
                 signal.signal(number, handler)
 
 
-def _result_fingerprint(run: Run, case: Case) -> str:
+def result_fingerprint(run: Run, case: Case) -> str:
     """Return a digest of the machine and of the version of this case's target."""
     info = run.target_info.get(case.target)
     known = f"{run.environment.fingerprint} {info.digest if info else ''}"

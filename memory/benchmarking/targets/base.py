@@ -153,6 +153,23 @@ class Settings:
 
 
 @dataclass(frozen=True)
+class Dial:
+    """A setting of the vector search that trades time for recall, such as `ef` of an HNSW graph."""
+
+    name: str
+    """As the system calls it, with letters only: `ef`, `nprobe`."""
+    settings: tuple[int, ...]
+    """At least four settings to measure, from the fastest to the one that finds the most."""
+
+    def __post_init__(self) -> None:
+        if not self.name.isalpha() or len(set(self.settings)) < 4:
+            raise BrokenBenchmark(
+                f"the dial {self.name!r} has the settings {self.settings}: use a name of letters, "
+                "and at least four different settings"
+            )
+
+
+@dataclass(frozen=True)
 class Capabilities:
     """What a system can do besides storing, reading and deleting by id."""
 
@@ -266,6 +283,8 @@ class Target(ABC):
     """
     limits: ClassVar[str] = ""
     """What users should know before they choose the system: one or two sentences for `membench targets`."""
+    dial: ClassVar[Dial | None] = None
+    """What `turn_dial` sets; None for a search that can't be set, such as an exact one."""
     address_form: ClassVar[str] = ""
     """What `--target NAME=ADDRESS` takes, such as "postgresql://…"; empty for a target without address."""
 
@@ -402,6 +421,10 @@ class Target(ABC):
     ) -> list[Found]:
         """Search as `search` does, by a vector."""
         raise NotSupported(f"{self.name} can't be searched by a vector")
+
+    def turn_dial(self, setting: int) -> None:
+        """Use this setting of `dial` for all searches of the open store from now on."""
+        raise NotSupported(f"{self.name} has no dial")
 
     def inspect(self, agent_id: str, ids: Sequence[str]) -> list[Stored | None]:
         """Return the memories with all their fields; None for an unknown id."""

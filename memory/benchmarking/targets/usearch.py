@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memory.benchmarking.targets.base import Capabilities
+from memory.benchmarking.targets.base import Capabilities, Dial
 from memory.benchmarking.targets.indexed_rows import IndexedRowsTarget
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ class USearchTarget(IndexedRowsTarget):
     name = "usearch"
     requirements = ("usearch>=2.16",)
     capabilities = Capabilities(durability="machine", vector_queries=True)
+    dial = Dial("ef", (10, 32, 64, 128, 256))
     limits = (
         "A library, not a store: rows, ids and recovery are this target's own code. Search is approximate."
     )
@@ -28,6 +29,10 @@ class USearchTarget(IndexedRowsTarget):
         from usearch.index import Index
 
         return Index(ndim=self.dimensions, metric="cos", dtype="f32")
+
+    def turn_dial(self, setting: int) -> None:
+        for index in self._indexes.values():
+            index.expansion_search = setting
 
     def insert(self, index: Any, numbers: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
         index.add(numbers.astype("uint64"), vectors)
