@@ -19,6 +19,7 @@ from memory.benchmarking.commands import (
     compare,
     data,
     history,
+    league,
     listing,
     results,
     run,
@@ -31,8 +32,8 @@ from memory.benchmarking.text.terminal import replace_unencodable
 from memory.errors import AgentMemoryError
 
 _COMMANDS = (
-    run, check, ab, compare, baseline, history, calibrate, selftest, listing, targets, results, view,
-    data,
+    run, league, check, ab, compare, baseline, history, calibrate, selftest, listing, targets, results,
+    view, data,
 )  # fmt: skip
 
 

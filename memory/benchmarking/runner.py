@@ -122,6 +122,8 @@ class BenchmarkRunner(FunctionSuite):
         self.listener = listener
         self.command: str | None = None
         """A shell command that repeats the run; the command line of this process by default."""
+        self.suite = ""
+        """What planned the run: see `Run.suite`."""
         self.until_decided: UntilDecided | None = None
         """If set, the cases that it finds undecided get more rounds."""
 
@@ -257,8 +259,10 @@ class BenchmarkRunner(FunctionSuite):
                 command=self.command,
                 executor=self.executor,
                 generators=self.generators,
+                suite=self.suite,
             )
         )
+        return self._execute(folder, run)
 
     def resume(self, run_id: str = "latest") -> FinishedRun:
         """Run the missing rounds of a previous run, with the settings it was started with.

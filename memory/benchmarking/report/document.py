@@ -13,10 +13,19 @@ _STYLES = ("style.css", "charts.css", "report.css")
 _SCRIPTS = ("theme.js", "charts.js")
 
 
-def document(title: str, body: Child, links: Sequence[tuple[str, str]] = ()) -> str:
-    """Return the whole page. `links` holds address and text of each link in the bar at the top."""
-    style = "".join(map(asset, _STYLES))
-    scripts = [asset(name) for name in _SCRIPTS]
+def document(
+    title: str, body: Child, links: Sequence[tuple[str, str]] = (), *, assets: Sequence[str] = ()
+) -> str:
+    """Return the whole page.
+
+    Args:
+        title: the title of the window.
+        body: what is on the page.
+        links: address and text of each link in the bar at the top.
+        assets: more styles and scripts, by their path relative to this folder.
+    """
+    style = "".join(map(asset, (*_STYLES, *(name for name in assets if name.endswith(".css")))))
+    scripts = [asset(name) for name in (*_SCRIPTS, *(name for name in assets if name.endswith(".js")))]
     policy = "; ".join(
         (
             "default-src 'none'",

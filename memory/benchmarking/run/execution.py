@@ -102,6 +102,7 @@ def new_run(
     command: str | None = None,
     executor: str = LOCAL,
     generators: int = 0,
+    suite: str = "",
 ) -> tuple[Path, Run]:
     """Create the folder and the record of a run that has not started.
 
@@ -112,6 +113,7 @@ def new_run(
         command: repeats the run; by default it is the command line of this process
         executor: `local`, `ray`, or `ray=ADDRESS`
         generators: how many load generators on other hosts a round gets
+        suite: see `Run.suite`
     """
     output_dir = Path(config.output_dir)
     folder = new_run_folder(output_dir)
@@ -135,6 +137,7 @@ def new_run(
         target_info={name: target_info(name) for name in config.targets},
         executor=executor,
         generators=generators,
+        suite=suite,
     )
     write_run(folder, run)
     return folder, run
