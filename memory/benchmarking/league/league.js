@@ -64,7 +64,7 @@
       const row = body.insertRow();
       const title = document.createElement("th");
       title.scope = "row";
-      title.textContent = heads[column].textContent;
+      title.textContent = [...heads[column].children].map((each) => each.textContent).join(", ");
       row.append(title);
       const values = rows.map((each) => valueOf(each, column));
       const better = heads[column].dataset.better;
