@@ -24,6 +24,7 @@ from memory.benchmarking.commands import (
     results,
     run,
     selftest,
+    site,
     targets,
     view,
 )
@@ -33,7 +34,7 @@ from memory.errors import AgentMemoryError
 
 _COMMANDS = (
     run, league, check, ab, compare, baseline, history, calibrate, selftest, listing, targets, results,
-    view, data,
+    view, site, data,
 )  # fmt: skip
 
 

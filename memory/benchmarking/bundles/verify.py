@@ -155,7 +155,7 @@ def _check_run(folder: Path, found: Verification) -> None:
         if case is None or (result.category, result.benchmark) != (ref.category, ref.benchmark):
             found.problems.append(Problem(name, "it is not a result of the case that the run names"))
             continue
-        if result.metadata.get("headline") != ref.headline:
+        if (result.metadata.get("headline") or "") != ref.headline:
             found.problems.append(Problem(name, f"its headline is not that of {RUN_FILE}"))
         again = recompute(folder / ref.file, result, case)
         found.counts.add(again)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from result_builders import ENVIRONMENT, figure, make_result, make_run
+from result_builders import ENVIRONMENT, make_result, make_run
 
 from memory.benchmarking.league.suite import SUITE
+from memory.benchmarking.measure.statistics import over_rounds
 from memory.benchmarking.model.files import read_run, write_run
 from memory.benchmarking.model.records import Case, Failure, Figure, Result, Run, TargetInfo
 from memory.benchmarking.promises.suite import all_checks
@@ -104,6 +105,18 @@ def _settings(number: int) -> dict[str, float]:
 
 def _result(category: str, benchmark: str, metrics: dict[str, Figure], metadata: dict[str, Any]) -> Result:
     return make_result(metrics, category=category, benchmark=benchmark, **metadata)
+
+
+def figure(value: float) -> Figure:
+    """Return a figure that follows from its rounds, so that a bundle of it can be verified."""
+    estimate = over_rounds([value * 0.98, value, value * 1.02])
+    return Figure(
+        value=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
+        rounds=list(estimate.rounds),
+        interval_from="rounds",
+    )
 
 
 def exact(value: float) -> Figure:

@@ -1,0 +1,1 @@
+"""A static site of bundles: any web server can serve it."""
