@@ -120,7 +120,7 @@ def new_run(
     run = Run(
         id=folder.name,
         status="interrupted",
-        started_at=_now(),
+        started_at=now_text(),
         profile=config.profile,
         seed=config.seed,
         rounds=config.rounds,
@@ -448,7 +448,7 @@ class Execution:
         missing = any(len(rounds) < planned[key] for key, rounds in self._rounds.items())
         attempted = all(count >= planned[key] for key, count in self._attempted.items())
         self.run.status = "complete" if not missing else "failed" if attempted else "interrupted"
-        self.run.finished_at = _now()
+        self.run.finished_at = now_text()
         timings = self.run.timings
         timings["all"] = timings.get("all", 0.0) + seconds
         write_run(self.folder, self.run)
@@ -501,7 +501,8 @@ def _machine_state(outcome: Outcome, record: Round) -> MachineState:
     )
 
 
-def _now() -> str:
+def now_text() -> str:
+    """Return the time now, as `run.json` has it."""
     return datetime.now().astimezone().isoformat(timespec="seconds")
 
 

@@ -155,7 +155,7 @@ def run_job(job: Job, send: Send, turn_control: TurnControl | None = None) -> Ro
         number=job.number,
         seed=job.seed,
         figures=leaves.figures,
-        samples={path: _pack(timing) for path, timing in leaves.timings.items()},
+        samples={path: pack_timing(timing) for path, timing in leaves.timings.items()},
         other=leaves.other,
         not_available=leaves.not_available,
         intervals=leaves.intervals,
@@ -164,7 +164,7 @@ def run_job(job: Job, send: Send, turn_control: TurnControl | None = None) -> Ro
         load_seconds=loaded - load_start,
         seconds=seconds,
         peak_rss_bytes=peak_rss_bytes(),
-        wall_to_cpu=_wall_to_cpu(leaves.timings.values()),
+        wall_to_cpu=wall_to_cpu(leaves.timings.values()),
     )
 
 
@@ -253,7 +253,9 @@ def _as_json(path: str, leaf: Any) -> Any:
         ) from None
 
 
-def _pack(timing: Timing) -> Samples:
+def pack_timing(timing: Timing) -> Samples:
+    """Return the samples of a timing as they are stored."""
+
     def little_endian(values: tuple[int, ...]) -> bytes:
         numbers = array("q", values)
         if sys.byteorder == "big":
@@ -271,7 +273,7 @@ def _pack(timing: Timing) -> Samples:
     )
 
 
-def _wall_to_cpu(timings: Iterable[Timing]) -> float | None:
+def wall_to_cpu(timings: Iterable[Timing]) -> float | None:
     """Return wall time ÷ CPU time over all timings; None if they took no CPU time."""
     wall = cpu = 0
     for timing in timings:
