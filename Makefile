@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PACKAGES := $(VENV)/.packages
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart knee test test-cluster test-lowest test-lowest-some install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize tamper
+.PHONY: bench quickstart knee test test-cluster test-lowest test-lowest-some install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize tamper league
 
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
@@ -123,6 +123,11 @@ promises: $(INSTALLED)
 # Changes 200 bytes of a bundle, one at a time: `results verify` has to find them all (docs/bundles.md). A minute.
 tamper: $(INSTALLED)
 	$(BIN)/python scripts/tamper.py
+
+# The published league: measures all installed targets (hours), bundles, verifies, writes docs/league.md. Continues if stopped.
+# More options: make league LEAGUE='--target agentmemory --target chroma --data scifact'
+league: $(INSTALLED)
+	$(BIN)/python scripts/league.py $(LEAGUE)
 
 # Retrieval quality on LoCoMo and SciFact (docs/performance.md).
 quality: $(INSTALLED)

@@ -17,6 +17,7 @@ from memory.benchmarking.errors import (
 )
 
 if TYPE_CHECKING:
+    from memory.benchmarking.league.model import League
     from memory.benchmarking.model.records import Case
     from memory.benchmarking.runner import BenchmarkRunner, FinishedRun
 
@@ -67,6 +68,7 @@ def add_parser(subparsers: Any) -> None:
     out.add_argument("--output", metavar="FILE", help="the page (default: league.html in the run's folder)")
     out.add_argument("--csv", metavar="FILE", help="also write the table as CSV")
     out.add_argument("--json", metavar="FILE", help="also write everything as JSON")
+    out.add_argument("--markdown", metavar="FILE", help="also write it as Markdown, for a document")
     out.add_argument("--dry-run", action="store_true", help="list what would run; run nothing")
     parser.set_defaults(execute=execute, config=None, path=[], params=None, timeout=None)
 
@@ -209,6 +211,12 @@ def _show(arguments: argparse.Namespace) -> int:
     return EXIT_FINE if sources else EXIT_FAILED
 
 
+def _markdown(league: League) -> bytes:
+    from memory.benchmarking.league.markdown import as_markdown
+
+    return as_markdown(league).encode()
+
+
 def _write(arguments: argparse.Namespace, sources: Any, page: Path) -> None:
     from memory.benchmarking.league.export import as_csv, as_json
     from memory.benchmarking.league.gather import league_of
@@ -220,7 +228,7 @@ def _write(arguments: argparse.Namespace, sources: Any, page: Path) -> None:
     league = league_of(sources)
     print(league_text(league, terminal_width(sys.stdout)))
     write_whole(page, league_page(league).encode("utf-8", "replace"))
-    for path, data in ((arguments.csv, as_csv), (arguments.json, as_json)):
+    for path, data in ((arguments.csv, as_csv), (arguments.json, as_json), (arguments.markdown, _markdown)):
         if path:
             write_whole(Path(path), data(league))
     print(f"\npage: {page}")

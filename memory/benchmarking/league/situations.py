@@ -192,7 +192,8 @@ def verdicts_of(league: League, situation: Situation) -> list[Verdict]:
     """Return how each system fits, the fitting ones first and ordered by the situation's axis."""
     found = []
     for system in league.systems:
-        facts, misses = [], []
+        facts: list[str] = []
+        misses: list[str] = []
         fits: Met = True
         for condition in situation.conditions:
             met, text = condition.judge(league, system)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from memory.benchmarking.league.model import Axis, Cell, System
+from memory.benchmarking.league.model import Axis, Cell, Standing, System
 from memory.benchmarking.model.answers import Answers
 from memory.benchmarking.model.records import Result, Run, Unit
 from memory.benchmarking.text.display import figure_text
@@ -59,7 +59,7 @@ def with_standings(table: Mapping[Axis, Sequence[Measured]]) -> dict[tuple[str, 
         key = (verdict.target, verdict.benchmark)
         if key in best_of:
             best = best_of[key]
-            standing = "worse" if verdict.verdict == "regressed" else "tied"
+            standing: Standing = "worse" if verdict.verdict == "regressed" else "tied"
             axis = next(axis for axis in table if axis.key == verdict.benchmark)
             cells[key] = replace(cells[key], standing=standing, against_best=_words(axis, verdict, best))
     return cells

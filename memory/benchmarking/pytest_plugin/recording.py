@@ -33,7 +33,7 @@ class Recorder(Bench):
         self.time(lambda: operation(*arguments, **more))
         return operation(*arguments, **more)
 
-    def time(  # type: ignore[override]
+    def time(
         self,
         operation: Callable[..., object],
         items: Sequence[Any] | None = None,
