@@ -162,7 +162,8 @@ def test_a_broken_file_does_not_hide_the_others(tmp_path: Path, capsys: pytest.C
         ),
         (
             ["run", "--category", "storage", "--benchmark", "search"],
-            "no benchmark 'search' in storage: known: memory_efficiency, read_latency, write_throughput",
+            "no benchmark 'search' in storage: known: footprint, memory_efficiency, read_latency, "
+            "write_throughput",
         ),
         (
             ["run", "--target", "sqlite-base"],
@@ -232,7 +233,7 @@ def test_a_dry_run_shows_the_plan_and_its_time_and_runs_nothing(
     assert re.search(
         r"^storage.read_latency +agentmemory +0:0\d +num_samples=200, batch_sizes=\[10\]", out, re.M
     )
-    assert re.search(r"\n\n3 cases, 5 rounds, quick profile: about 0:\d\d; nothing was run\n$", out)
+    assert re.search(r"\n\n4 cases, 7 rounds, quick profile: about 0:\d\d; nothing was run\n$", out)
     assert main(["run", "--dry-run", "--path", str(good), "--category", "good"]) == 0
     assert "about 0:00, plus those with ?, which never ran here; nothing was run" in capsys.readouterr().out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["good.py"]

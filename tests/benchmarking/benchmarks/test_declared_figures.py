@@ -18,6 +18,7 @@ TINY: dict[str, dict[str, Any]] = {
     "storage.write_throughput": {"batch_sizes": [3], "data_complexity_levels": [1], "settle_memories": 0},
     "storage.read_latency": {"num_samples": 20, "batch_sizes": [5], "settle_memories": 0},
     "storage.memory_efficiency": {"num_memories": 20, "data_complexity_levels": [1], "settle_memories": 0},
+    "storage.footprint": {"memories": 5},
     "compression.embedding_quality": {
         "test_data_categories": ["dialogue"],
         "samples": 5,
@@ -36,6 +37,8 @@ TINY: dict[str, dict[str, Any]] = {
     "retrieval.vector_search_latency": {"data_volumes": [20, 40], "queries": 5},
     "retrieval.search_accuracy": {"clusters": 3, "items_per_cluster": 5},
     "retrieval.search_delay": {"memories": 5},
+    "retrieval.search_by_size": {"data_volumes": [20, 40], "queries": 3},
+    "retrieval.search_large": {"data_volumes": [40], "queries": 3},
     "retrieval.cross_tier_retrieval": {
         "stm_memories": 20,
         "im_memories": 10,

@@ -23,7 +23,10 @@ SMALL: dict[str, dict[str, Any]] = {
     "retrieval.cross_tier_retrieval": {
         "stm_memories": 30, "im_memories": 20, "ltm_memories": 20, "related_groups": 5,
     },
+    "storage.footprint": {"memories": 5},
     "retrieval.search_delay": {"memories": 3},
+    "retrieval.search_by_size": {"data_volumes": [20, 40], "queries": 3},
+    "retrieval.search_large": {"data_volumes": [20], "queries": 3},
     "quality.retrieval_quality": {"conversations": 1, "sessions": 2},
     "scalability.agent_scaling": {"agent_counts": [2], "parallel_operations": [1]},
     "scalability.memory_size_scaling": {"data_volumes": [30]},

@@ -193,7 +193,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], R
 def test_every_storage_benchmark_gives_a_result_on_every_target(
     results: dict[tuple[str, str], Result],
 ) -> None:
-    names = ("write_throughput", "read_latency", "memory_efficiency")
+    names = ("write_throughput", "read_latency", "memory_efficiency", "footprint")
     assert set(results) == {(name, target) for name in names for target in TARGETS}
     for result in results.values():
         assert result.metadata["headline"] in result.metrics
