@@ -48,7 +48,7 @@ def _named(league: League) -> list[tuple[System, str]]:
 
 def _table(league: League) -> str:
     """Return the table with a row an axis: a document is narrow, and there are more systems than axes."""
-    reasons = _reasons(league)
+    reasons = league.reasons
     heads = ["system", "writes survive", *(_head(axis) for axis in league.axes)]
     lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
     for system, name in _named(league):
@@ -60,16 +60,6 @@ def _table(league: League) -> str:
 def _head(axis: Axis) -> str:
     arrow = {"higher": " ↑", "lower": " ↓"}.get(axis.better, "")
     return f"{axis.title}{f', {axis.at}' if axis.at else ''}{arrow}"
-
-
-def _reasons(league: League) -> dict[str, int]:
-    found = (
-        cell.reason
-        for system in league.systems
-        for axis in league.axes
-        if (cell := league.cell(system.target, axis.key)).figure is None
-    )
-    return {reason: number for number, reason in enumerate(dict.fromkeys(found), 1)}
 
 
 def _cell(cell: Cell, axis: Axis, reasons: dict[str, int]) -> str:
@@ -86,7 +76,7 @@ def _notes(league: League) -> str:
         "★ is the best of its column, ≈ is not distinguishable from it (95 %, Holm's correction over "
         "the whole table). Writes and load are ranked among systems of the same durability. Without a "
         "figure:",
-        *(f"{number}. {reason}" for reason, number in _reasons(league).items()),
+        *(f"{number}. {reason}" for reason, number in league.reasons.items()),
     ]
     return "\n\n".join((lines[0], "\n".join(lines[1:]))) if len(lines) > 1 else lines[0]
 

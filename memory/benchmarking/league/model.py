@@ -118,3 +118,14 @@ class League:
         """Return the value of a cell; None without a figure."""
         figure = self.cell(target, axis).figure
         return None if figure is None else figure.value
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """The reasons for missing figures, each with its number, in the order of the cells."""
+        found = (
+            cell.reason
+            for system in self.systems
+            for axis in self.axes
+            if (cell := self.cell(system.target, axis.key)).figure is None
+        )
+        return {reason: number for number, reason in enumerate(dict.fromkeys(found), 1)}

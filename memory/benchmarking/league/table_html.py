@@ -25,7 +25,7 @@ def system_anchor(system: System) -> str:
 
 def league_table(league: League) -> Markup:
     """Return the table: a row a system, a column an axis."""
-    reasons = _reasons(league)
+    reasons = league.reasons
     head = [
         element(
             "th",
@@ -89,16 +89,6 @@ def league_table(league: League) -> Markup:
 
 def _facts(system: System) -> str:
     return f"writes: {system.durability or 'unknown'}; search: {system.search_by or 'none'}"
-
-
-def _reasons(league: League) -> dict[str, int]:
-    found = (
-        cell.reason
-        for system in league.systems
-        for axis in league.axes
-        if (cell := league.cell(system.target, axis.key)).figure is None
-    )
-    return {reason: number for number, reason in enumerate(dict.fromkeys(found), 1)}
 
 
 def _cell(cell: Cell, axis: Axis, reasons: Mapping[str, int]) -> Markup:
