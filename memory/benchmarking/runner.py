@@ -262,7 +262,6 @@ class BenchmarkRunner(FunctionSuite):
                 suite=self.suite,
             )
         )
-        return self._execute(folder, run)
 
     def resume(self, run_id: str = "latest") -> FinishedRun:
         """Run the missing rounds of a previous run, with the settings it was started with.

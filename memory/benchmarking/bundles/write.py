@@ -151,6 +151,11 @@ class _Source:
             return run
         tree = self._renamed_tree(self._tree(run))
         tree["folder"] = ""
+        tree["executor"] = tree["executor"].partition("=")[0]  # without the address of the cluster
+        hosts = dict.fromkeys(moment["host"] for moment in tree["moments"] if moment["host"])
+        numbered = {host: f"host {number}" for number, host in enumerate(hosts, 1)}
+        for moment in tree["moments"]:
+            moment["host"] = numbered.get(moment["host"], "")
         for source in tree["environment"].get("sources", {}).values():
             source["path"] = Path(source["path"]).name
         shown = msgspec.convert(tree, Run)
