@@ -120,10 +120,19 @@ class AgentMemory:
         since: Timestamp | None = None,
         until: Timestamp | None = None,
         now: Timestamp | None = None,
+        min_confidence: float = 0.0,
     ) -> list[Hit]:
         """Return the k memories that match a text best, best first."""
         return self.system.search(
-            self.agent_id, query, k, tier=tier, filters=filters, since=since, until=until, now=now
+            self.agent_id,
+            query,
+            k,
+            tier=tier,
+            filters=filters,
+            since=since,
+            until=until,
+            now=now,
+            min_confidence=min_confidence,
         )
 
     def iter_search(self, query: str, most: int = 100) -> Iterator[Hit]:

@@ -109,3 +109,5 @@ class Hit(msgspec.Struct, frozen=True, gc=False):
     score: float
     tier: str
     why: Why
+    confidence: float | None = None
+    """The estimated chance, from 0 to 1, that the memory is relevant; None for a search by vector."""

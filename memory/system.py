@@ -465,6 +465,7 @@ class AgentMemorySystem:
         since: Timestamp | None = None,
         until: Timestamp | None = None,
         now: Timestamp | None = None,
+        min_confidence: float = 0.0,
     ) -> list[Hit]:
         """Return the k memories that match a text best, by words and meaning, best first.
 
@@ -476,8 +477,9 @@ class AgentMemorySystem:
             filters: attributes that a memory must have; see `retrieve_by_attributes`.
             since, until: when the memory happened.
             now: what "yesterday" or "last week" in the text is relative to; the current time by default.
+            min_confidence: of the k hits, return only those with at least this `confidence`, from 0 to 1.
         """
-        return self._searcher.search(agent_id, query, k, tier, filters, since, until, now)
+        return self._searcher.search(agent_id, query, k, tier, filters, since, until, now, min_confidence)
 
     def iter_search(self, agent_id: str, query: str, most: int = 100) -> Iterator[Hit]:
         """Yield the hits of `search` one by one, for callers that do not know `k` in advance.

@@ -51,16 +51,19 @@ class Searcher:
         since: Timestamp | None,
         until: Timestamp | None,
         now: Timestamp | None = None,
+        min_confidence: float = 0.0,
     ) -> list[Hit]:
         """See `AgentMemorySystem.search`."""
         _check_query(query)
+        lowest = check_number("min_confidence", min_confidence)
         moment = self._now() if now is None else check_timestamp("now", now)
 
         def rank(index: AgentIndex, k: int, allowed: NDArray[np.bool_] | None) -> list[Match]:
             ranking = by_text(index, query, self._query_vector, k, allowed, moment)
             return [] if ranking is None else ranking.matches()
 
-        return self._search(agent_id, k, tier, filters, since, until, rank)
+        hits = self._search(agent_id, k, tier, filters, since, until, rank)
+        return hits if lowest <= 0 else [hit for hit in hits if (hit.confidence or 0.0) >= lowest]
 
     def iter_search(self, agent_id: str, query: str, most: int) -> Iterator[Hit]:
         """See `AgentMemorySystem.iter_search`."""
@@ -219,7 +222,7 @@ def _check_query(query: object) -> None:
 
 def _hit(entry: MemoryEntry, match: Match) -> Hit:
     why = Why(match.words, match.similarity, match.context, match.bonus)
-    return Hit(entry.id, entry, match.score, entry.tier, why)
+    return Hit(entry.id, entry, match.score, entry.tier, why, match.confidence)
 
 
 def _masks(

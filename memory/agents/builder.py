@@ -106,6 +106,7 @@ class ContextBuilder:
         memories: how many memories a context shows at most.
         recent_sessions: how many of the agent's other sessions a context mentions at most.
         memory_share: the share of the free tokens, from 0 to 1, that memories and other sessions may use.
+        min_confidence: the lowest confidence, from 0 to 1, of a memory that a context shows.
         count_tokens: returns the tokens of a text; by default `memory.embedding.count_tokens`.
     """
 
@@ -120,12 +121,15 @@ class ContextBuilder:
         memories: int = 5,
         recent_sessions: int = 0,
         memory_share: float = 0.25,
+        min_confidence: float = 0.02,
         count_tokens: Callable[[str], int] | None = None,
     ) -> None:
-        if token_budget < 1 or memories < 0 or recent_sessions < 0 or not 0 <= memory_share <= 1:
+        shares = (memory_share, min_confidence)
+        if token_budget < 1 or memories < 0 or recent_sessions < 0 or not all(0 <= x <= 1 for x in shares):
             raise InvalidAgentInput(
                 f"token_budget {token_budget}, memories {memories}, recent_sessions {recent_sessions}, "
-                f"memory_share {memory_share}: use a budget ≥ 1, counts ≥ 0 and a share from 0 to 1"
+                f"memory_share {memory_share}, min_confidence {min_confidence}: use a budget ≥ 1, "
+                "counts ≥ 0, and a share and a confidence from 0 to 1"
             )
         self.system_prompt = system_prompt
         self.token_budget = token_budget
@@ -135,6 +139,7 @@ class ContextBuilder:
         self._max_memories = memories
         self._max_sessions = recent_sessions
         self._memory_share = memory_share
+        self._min_confidence = min_confidence
         self._count = _default_counter() if count_tokens is None else _cached_counter(count_tokens)
         self._lock = threading.Lock()
         self._cached: dict[str, _CachedSession] = {}
@@ -313,7 +318,8 @@ class ContextBuilder:
             if len(best) == wanted and hit.score + _RECENCY_SHARE + _IMPORTANCE_SHARE < best[0]:
                 break
             text = one_line(hit.entry.content)
-            if text not in seen and hit.id not in visible_ids:
+            is_relevant = hit.confidence is None or hit.confidence >= self._min_confidence
+            if is_relevant and text not in seen and hit.id not in visible_ids:
                 weight = _weight(hit, now)
                 candidates.append((weight, text, hit))
                 if len(best) < wanted:

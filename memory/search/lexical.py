@@ -95,6 +95,15 @@ class WordMatches:
         for term, frequency in zip(terms, frequencies, strict=True):
             idf = _idf(frequency, memories)
             self._idfs[term] = idf * FUNCTION_SHARE if term in function_words else idf
+        content = [
+            frequency
+            for term, frequency in zip(terms, frequencies, strict=True)
+            if term not in function_words
+        ]
+        self.content_words = len(content)
+        """The number of distinct words of the query, without function words."""
+        self.known_words = len(content) - content.count(0)
+        """How many of these are in some memory."""
         self._unknown = _idf(0, memories)
         self._idf_of_words = {
             word: self._idfs.get(term, self._unknown) for word, term in term_of_word.items()

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from memory.embedding import ContentEmbedder, WeightedEmbedder
 from memory.search.best import best_values, top
+from memory.search.confidence import Evidence, Features, confidence
 from memory.search.dates import Span, closeness, spans_in, without_ordinals
 from memory.search.index import AgentIndex
 from memory.search.lexical import WordMatches
 from memory.search.people import Person
-from memory.search.terms import words_of
+from memory.search.terms import function_terms, term_of, words_of
 from memory.search.turn_links import OWN_SHARE
 
 BONUS = np.float32(1.5)
@@ -48,6 +49,7 @@ class Match(msgspec.Struct, frozen=True, gc=False):
     words: tuple[str, ...] = ()
     context: float = 0.0
     bonus: float = 0.0
+    confidence: float | None = None
 
 
 def by_vector(
@@ -94,6 +96,13 @@ class Ranking:
         self._scores: list[float] = total[best].tolist()
         self._cosines: list[float] = cosines[best].tolist()
         self._context: list[float] = [0.0] * len(best) if context is None else context[best].tolist()
+        self._evidence = Evidence(
+            words.content_words,
+            words.known_words,
+            float(np.maximum.reduce(cosines)),
+            self._scores[0] if self._scores else 0.0,
+            index.count - index.deleted_count,
+        )
         self._bonus: list[float] = [0.0] * len(best) if bonus is None else bonus[best].tolist()
 
     def __len__(self) -> int:
@@ -102,6 +111,7 @@ class Ranking:
     def matches(self, start: int = 0, stop: int | None = None) -> list[Match]:
         """Return the matches from rank `start` to rank `stop` - 1."""
         part = slice(start, stop)
+        words = self._words.words_at(self._best[part])
         return [
             Match(*fields)
             for fields in zip(
@@ -109,11 +119,22 @@ class Ranking:
                 self._tiers[part],
                 self._scores[part],
                 self._cosines[part],
-                self._words.words_at(self._best[part]),
+                words,
                 self._context[part],
                 self._bonus[part],
+                map(confidence, self.features(start, words)),
                 strict=True,
             )
+        ]
+
+    def features(self, start: int, words: list[tuple[str, ...]]) -> list[Features]:
+        """Return what the confidence of hits depends on, from rank `start`, given the words they hold."""
+        function_words = function_terms()
+        return [
+            self._evidence.features(
+                rank, self._scores[rank], sum([term_of(word) not in function_words for word in held])
+            )
+            for rank, held in enumerate(words, start)
         ]
 
 

@@ -5,6 +5,7 @@
 | locomo | the JSON of LoCoMo: conversations, and questions with the turns that are their evidence |
 | beir | a folder of BEIR: corpus.jsonl, queries.jsonl, qrels/test.tsv or qrels.tsv |
 | longmemeval | the JSON of LongMemEval: each question with its own history of sessions |
+| conversations | one JSON object a line: passages of a conversation, and questions with their evidence |
 
 The form is detected from the content of the files. The results include a checksum of the files.
 """
@@ -25,7 +26,10 @@ from memory.benchmarking.workloads.collections import Collection, Passage, Quest
 
 # LoCoMo has only numbers for its categories; we derived these names from the evidence of their questions.
 _LOCOMO_CATEGORIES = {1: "multi_hop", 2: "temporal", 3: "open_domain", 4: "single_hop", 5: "adversarial"}
-_TURN = re.compile(r"D\d+:\d+")
+_TURN = re.compile(r"D:?(\d+):(\d+)")
+"""A turn named as evidence. LoCoMo also writes `D30:05` and `D:11:26` for the turns D30:5 and D11:26."""
+_WITHOUT_ANSWER = ("abstention", "no_answer")
+"""Categories of questions that no passage answers. Another question without evidence is left out."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +55,15 @@ def load_data_set(path: Path) -> DataSet:
         if path.is_dir():
             return _beir(path)
         data = path.read_bytes()
-        samples = json.loads(data)
+        samples = _json_or_lines(data)
         digest = hashlib.sha256(data).hexdigest()
         first = samples[0] if isinstance(samples, list) and samples else {}
         if isinstance(first, dict) and "conversation" in first and "qa" in first:
             return DataSet(name_of(path), "locomo", tuple(map(_locomo, samples)), digest)
         if isinstance(first, dict) and "haystack_sessions" in first:
             return DataSet(name_of(path), "longmemeval", tuple(map(_longmemeval, samples)), digest)
+        if isinstance(first, dict) and "passages" in first and "questions" in first:
+            return DataSet(name_of(path), "conversations", tuple(map(_conversation, samples)), digest)
     except InvalidBenchmarkConfig:
         raise
     except OSError as problem:
@@ -66,7 +72,46 @@ def load_data_set(path: Path) -> DataSet:
         raise InvalidBenchmarkConfig(
             f"{path} can't be read as a data set: {type(problem).__name__}: {problem}"
         ) from problem
-    raise InvalidBenchmarkConfig(f"{path} is neither JSON of LoCoMo or LongMemEval, nor a folder of BEIR")
+    raise InvalidBenchmarkConfig(
+        f"{path} is neither JSON of LoCoMo or LongMemEval, nor lines of conversations, nor a folder of BEIR"
+    )
+
+
+def _json_or_lines(data: bytes) -> Any:
+    """Return the JSON value in a file, or the list of the values in its lines."""
+    try:
+        value = json.loads(data)
+        return [value] if isinstance(value, dict) else value
+    except json.JSONDecodeError as problem:
+        if problem.msg != "Extra data":
+            raise
+    return [json.loads(line) for line in data.decode().splitlines() if line.strip()]
+
+
+def _conversation(sample: dict[str, Any]) -> Collection:
+    """Read one conversation of the general form (docs/quality.md)."""
+    passages = []
+    sessions: dict[Any, int] = {}
+    for entry in sample["passages"]:
+        metadata: dict[str, str | int] = {}
+        if entry.get("speaker") is not None:
+            metadata["speaker"] = str(entry["speaker"])
+        if entry.get("session") is not None:
+            # A number instead of the set's own name, which could tell what is in the session.
+            metadata["session"] = sessions.setdefault(entry["session"], len(sessions) + 1)
+        timestamp = None
+        if entry.get("time") is not None:
+            time = datetime.fromisoformat(entry["time"])
+            timestamp = (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+        passages.append(Passage(str(entry["id"]), entry["text"], timestamp, metadata))
+    known = {passage.id for passage in passages}
+    questions = []
+    for entry in sample["questions"]:
+        category = str(entry.get("category") or "question")
+        evidence = {str(id_) for id_ in entry.get("evidence") or ()} & known
+        if evidence or category in _WITHOUT_ANSWER:
+            questions.append(Question(entry["text"], category, dict.fromkeys(sorted(evidence), 1)))
+    return Collection(str(sample["id"]), tuple(passages), tuple(questions))
 
 
 def _locomo(sample: dict[str, Any]) -> Collection:
@@ -75,7 +120,8 @@ def _locomo(sample: dict[str, Any]) -> Collection:
     questions = []
     for entry in sample["qa"]:
         # Some entries hold several ids in one text, and some ids refer to no turn.
-        evidence = set(_TURN.findall(" ".join(map(str, entry.get("evidence", []))))) & known
+        named = _TURN.findall(" ".join(map(str, entry.get("evidence", []))))
+        evidence = {f"D{int(session)}:{int(turn)}" for session, turn in named} & known
         if evidence:
             category = _LOCOMO_CATEGORIES.get(entry["category"], f"category_{entry['category']}")
             questions.append(Question(entry["question"], category, dict.fromkeys(sorted(evidence), 1)))

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from data_set_files import write_beir
@@ -19,6 +20,7 @@ from data_set_files import write_beir
 from memory.benchmarking.cli import main
 from memory.benchmarking.errors import DamagedResult, InvalidBenchmarkConfig, UnknownName
 from memory.benchmarking.workloads import downloads
+from memory.benchmarking.workloads.collections import Passage
 from memory.benchmarking.workloads.datasets import load_data_set
 from memory.benchmarking.workloads.downloads import fetch, resolve
 
@@ -192,3 +194,69 @@ def test_a_failed_download_gives_a_one_line_error(mirror: tuple[Path, str], tmp_
         fetch("locomo", tmp_path, url=f"{mirror[1]}/nothing")
     with pytest.raises(UnknownName, match="did you mean 'locomo'"):
         fetch("lokomo", tmp_path)
+
+
+def test_turns_that_locomo_writes_in_another_way_are_found(tmp_path: Path) -> None:
+    sample = {
+        "sample_id": "conv-1",
+        "conversation": {
+            "session_11_date_time": "1:56 pm on 8 May, 2023",
+            "session_1_date_time": "1:56 pm on 8 May, 2023",
+            "session_1": [
+                {"speaker": "Ann", "dia_id": f"D1:{number}", "text": "Hello"} for number in range(1, 7)
+            ],
+        },
+        "qa": [{"question": "Who?", "evidence": ["D1:05", "D:1:2", "D1:6, D01:3"], "category": 1}],
+    }
+    path = tmp_path / "locomo.json"
+    path.write_text(json.dumps([sample]))
+    question = load_data_set(path).collections[0].questions[0]
+    assert set(question.grades) == {"D1:2", "D1:3", "D1:5", "D1:6"}
+
+
+def conversation(id_: str) -> dict[str, Any]:
+    return {
+        "id": id_,
+        "passages": [
+            {"id": "1", "text": "I moved", "speaker": "Ann", "session": "x", "time": "2024-01-02T03:00:00"},
+            {"id": "2", "text": "Nice", "speaker": None, "session": None, "time": None},
+        ],
+        "questions": [
+            {"text": "Who moved?", "category": "fact", "evidence": ["1", "nowhere"], "answer": "Ann"},
+            {"text": "Who flew?", "category": "abstention", "evidence": []},
+            {"text": "Who ran?", "category": "fact", "evidence": []},
+        ],
+    }
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("lines", [True, False])
+def test_conversations_are_read_line_by_line_or_from_a_list(
+    tmp_path: Path, count: int, lines: bool
+) -> None:
+    samples = [conversation(f"c{number}") for number in range(count)]
+    path = tmp_path / "chats.jsonl"
+    path.write_text("\n".join(map(json.dumps, samples)) + "\n" if lines else json.dumps(samples))
+    data_set = load_data_set(path)
+    assert (data_set.form, [each.id for each in data_set.collections]) == (
+        "conversations",
+        [f"c{number}" for number in range(count)],
+    )
+    collection = data_set.collections[0]
+    assert collection.passages == (
+        Passage("1", "I moved", 1704164400.0, {"speaker": "Ann", "session": 1}),
+        Passage("2", "Nice"),
+    )
+    assert [(each.text, each.category, dict(each.grades)) for each in collection.questions] == [
+        ("Who moved?", "fact", {"1": 1}),
+        ("Who flew?", "abstention", {}),
+    ]
+
+
+def test_a_conversation_without_a_text_is_refused(tmp_path: Path) -> None:
+    sample = conversation("c")
+    del sample["passages"][0]["text"]
+    path = tmp_path / "chats.jsonl"
+    path.write_text(json.dumps(sample))
+    with pytest.raises(InvalidBenchmarkConfig, match="KeyError: 'text'"):
+        load_data_set(path)
