@@ -5,11 +5,7 @@ BIN := $(VENV)/bin
 PACKAGES := $(VENV)/.packages
 INSTALLED := $(VENV)/.installed
 
-<<<<<<< HEAD
-.PHONY: bench quickstart knee test test-cluster test-lowest test-lowest-some install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs quality quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize tamper league
-=======
-.PHONY: bench quickstart knee test test-cluster test-lowest test-lowest-some install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs confidence quality quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize
->>>>>>> 0febc97 (search: confidence of every hit, calibrated; datasets: conversations)
+.PHONY: bench quickstart knee test test-cluster test-lowest test-lowest-some install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs confidence quality quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize tamper league
 
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
@@ -124,7 +120,6 @@ promises: $(INSTALLED)
 	$(BIN)/python scripts/faults.py
 	$(BIN)/membench check --profile full
 
-<<<<<<< HEAD
 # Changes 200 bytes of a bundle, one at a time: `results verify` has to find them all (docs/bundles.md). A minute.
 tamper: $(INSTALLED)
 	$(BIN)/python scripts/tamper.py
@@ -133,11 +128,10 @@ tamper: $(INSTALLED)
 # More options: make league LEAGUE='--target agentmemory --target chroma --data scifact'
 league: $(INSTALLED)
 	$(BIN)/python scripts/league.py $(LEAGUE)
-=======
+
 # The model of a hit's confidence, on sets that it was not fitted on (docs/quality.md).
 confidence: $(INSTALLED)
 	$(BIN)/python scripts/confidence.py
->>>>>>> 0febc97 (search: confidence of every hit, calibrated; datasets: conversations)
 
 # Retrieval quality on LoCoMo and SciFact (docs/performance.md).
 quality: $(INSTALLED)
