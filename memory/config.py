@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field, fields
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import parse_qsl, urlsplit
 
 from memory.errors import InvalidConfig, short
 
@@ -19,8 +20,30 @@ DAY = 24 * HOUR
 MIB = 1024 * 1024
 
 
+URL_VARIABLE = "AGENTMEMORY_URL"
+"""The environment variable with the place of a memory for which the program names none."""
+_SERVER_SCHEMES = ("postgresql://", "postgres://")
+
+
+def is_server_url(place: object) -> bool:
+    """Return whether a memory's place is a PostgreSQL server."""
+    return str(place).startswith(_SERVER_SCHEMES)
+
+
+def shown(place: object) -> str:
+    """Return a memory's place for a message: a path as it is, a URL without server, user and password."""
+    if not is_server_url(place):
+        return str(place)
+    parts = urlsplit(str(place))
+    schema = dict(parse_qsl(parts.query)).get("schema")
+    return f"postgresql://…/{parts.path.lstrip('/')}" + (f"?schema={schema}" if schema else "")
+
+
 def default_db_path() -> str:
-    """Return a file in the user's data folder."""
+    """Return the value of AGENTMEMORY_URL, or a file in the user's data folder."""
+    place = os.environ.get(URL_VARIABLE)
+    if place:
+        return place
     from platformdirs import user_data_path
 
     return str(user_data_path("agentmemory") / "memory.db")
@@ -55,7 +78,8 @@ class LtmConfig:
     """Long-term memory: the smallest vectors, losslessly compressed content."""
 
     db_path: str = field(default_factory=default_db_path)
-    """The file of all three tiers. ":memory:" keeps the memory in RAM until the process ends."""
+    """The file of all three tiers, or the URL of a PostgreSQL database: docs/postgres.md. ":memory:" keeps
+    the memory in RAM until the process ends. By default AGENTMEMORY_URL, else a file of the user."""
     memory_limit: int | None = None
     """Memories for each agent. Above this, the least important are evicted; None for no limit."""
     codec: str = "centred"
@@ -64,6 +88,12 @@ class LtmConfig:
     """Also store an int8 vector, and search it instead: as exact as in im, but 256 bytes more per memory.
 
     This is useful with codecs of lower recall, such as "pq" or "binary"."""
+
+    def __repr__(self) -> str:
+        """Show all settings, but no password."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        values["db_path"] = shown(self.db_path)
+        return f"LtmConfig({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
 
 @dataclass
@@ -90,6 +120,19 @@ class MemoryConfig:
     """How long a write waits for the write lock of another process before it raises StoreBusy."""
     read_only: bool = False
     """Open an existing file without writing to it."""
+    url: InitVar[str | None] = None
+    """The same as `ltm_config.db_path`: MemoryConfig(url="postgresql://…")."""
+    server_connections: int = 8
+    """On a server: the most connections of this process. A thread needs one during a call."""
+    freshness_seconds: float = 0.0
+    """On a server: how long reads may use what this process knows without asking the server.
+
+    With 0, every call sees what any host has stored before it. With 0.1, a call may miss what other hosts
+    have changed in the last 0.1 seconds; the process's own changes are always seen."""
+
+    def __post_init__(self, url: str | None) -> None:
+        if url is not None:
+            self.ltm_config.db_path = url
 
     def validate(self) -> None:
         """Raise InvalidConfig if a setting has a value that can't work."""
@@ -102,6 +145,15 @@ class MemoryConfig:
     @property
     def is_in_memory(self) -> bool:
         return str(self.ltm_config.db_path) == ":memory:"
+
+    @property
+    def is_on_server(self) -> bool:
+        return is_server_url(self.ltm_config.db_path)
+
+    @property
+    def shown_place(self) -> str:
+        """Where the memory is, for a message, without a password."""
+        return shown(self.ltm_config.db_path)
 
     @property
     def path(self) -> Path:
@@ -132,12 +184,21 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
     (
         ("ltm_config.db_path",),
         lambda value: isinstance(value, str | os.PathLike) and str(value) != "" and "\0" not in str(value),
-        "a file's path, or ':memory:'",
+        "a file's path, a URL postgresql://…, or ':memory:'",
     ),
     (("durability",), lambda value: value in ("process", "disk"), "'process' or 'disk'"),
     (("maintenance",), lambda value: value in ("background", "manual"), "'background' or 'manual'"),
     (("cache_bytes",), lambda value: _is_int(value) and value >= MIB, f"at least {MIB} (1 MiB)"),
-    (("transition_batch",), lambda value: _is_int(value) and value >= 1, "a whole number ≥ 1"),
+    (
+        ("transition_batch", "server_connections"),
+        lambda value: _is_int(value) and value >= 1,
+        "a whole number ≥ 1",
+    ),
+    (
+        ("freshness_seconds",),
+        lambda value: _is_positive(value) or (value == 0 and not isinstance(value, bool)),
+        "a number ≥ 0",
+    ),
     (("read_only", "ltm_config.keep_fine_vectors"), lambda value: isinstance(value, bool), "True or False"),
     (("maintenance_interval_seconds", "busy_timeout_seconds"), _is_positive, "a number above 0"),
 )

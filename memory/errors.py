@@ -14,6 +14,7 @@
     │   ├── StoreFull
     │   ├── StoreReadOnly
     │   ├── StoreBusy
+    │   ├── StoreUnavailable
     │   ├── CodecRetired
     │   ├── StoreClosed
     │   ├── StoreReplaced
@@ -95,6 +96,17 @@ class StoreReadOnly(StoreError):
 
 class StoreBusy(StoreError):
     """Another process held the write lock for longer than `busy_timeout_seconds`."""
+
+
+class StoreUnavailable(StoreError):
+    """The server could not be reached for `busy_timeout_seconds`, or refused the connection."""
+
+    stored: bool | None = False
+    """False: nothing was stored. None: not known, because the connection broke during the commit."""
+
+    def __init__(self, message: str, *, stored: bool | None = False) -> None:
+        super().__init__(message)
+        self.stored = stored
 
 
 class CodecRetired(StoreError):

@@ -50,6 +50,7 @@ from memory.errors import (
     ExportIncomplete,
     ImportDamaged,
     InvalidMemory,
+    StoreBusy,
     StoreCorrupt,
     StoreError,
     short,
@@ -57,7 +58,7 @@ from memory.errors import (
 from memory.search import IndexCache
 from memory.search.index import Decode
 from memory.search.stored_terms import StoredTerms
-from memory.storage import MemoryStore, Row, SQLiteStore
+from memory.storage import MemoryStore, Row, open_store
 from memory.storage._backup import restore as restore_file
 
 if TYPE_CHECKING:
@@ -117,12 +118,7 @@ class AgentMemorySystem:
         self.clock: Clock = clock or SystemClock()
         self.embedder: Embedder = embedder or WordLlamaEmbedder()
         codecs = configured_codecs(self.config, self.embedder.dimensions)
-        self._store: MemoryStore = SQLiteStore(
-            None if self.config.is_in_memory else self.config.path,
-            disk=self.config.durability == "disk",
-            busy_timeout=self.config.busy_timeout_seconds,
-            read_only=self.config.read_only,
-        )
+        self._store: MemoryStore = open_store(self.config)
         try:
             self._assemble(codecs)
         except BaseException:
@@ -172,6 +168,7 @@ class AgentMemorySystem:
                 check_every=max(min(limits, default=1000) // _CHECKS_PER_LIMIT, 1),
                 before_round=cache.save_read_counts,
                 is_writing=store.is_writing,
+                maintaining=partial(store.maintaining, 0.0),
             )
         _open_systems.add(self)
         self._close = weakref.finalize(
@@ -189,7 +186,7 @@ class AgentMemorySystem:
         known = self._store.setting("embedder", default)
         if known is not None and known != name:
             raise EmbedderMismatch(
-                f"{self.config.ltm_config.db_path} holds vectors of {known}, not of {name}: "
+                f"{self.config.shown_place} holds vectors of {known}, not of {name}: "
                 "open it with that embedder, or export it and import it into a new file"
             )
 
@@ -584,8 +581,14 @@ class AgentMemorySystem:
     # -- transitions --------------------------------------------------------------------------
 
     def maintain(self) -> TransitionReport:
-        """Do all maintenance now: age limits, capacity limits, fitting codecs, freeing file space."""
-        with low_priority():
+        """Do all maintenance now: age limits, capacity limits, fitting codecs, freeing file space.
+
+        On a server, one host does this at a time. Raises `StoreBusy` if another host takes too long."""
+        with low_priority(), self._store.maintaining(self.config.busy_timeout_seconds) as is_alone:
+            if not is_alone:
+                raise StoreBusy(
+                    "another host has maintained this memory for busy_timeout_seconds: try later"
+                )
             self._entry_cache.save_read_counts()
             report, _ = self._transitions.by_age()
             report += self._transitions.by_capacity(self._store.agents())

@@ -75,6 +75,7 @@ class EntryCache:
         self._budget = budget_bytes
         self.reads_by_tier = [0, 0, 0]
         self._closed = False
+        self._is_remote = store.is_remote
         self._generation = store.check_versions()
         self._check_at = 0.0
         """When the versions are checked next, on the clock `monotonic`."""
@@ -201,6 +202,8 @@ class EntryCache:
         if cached is None:
             return _DO_NOT_CACHE
         version = cached.read_version()
+        if self._is_remote and not self._store.is_fresh(agent):
+            return version  # to ask the server for the version takes as long as to read the memory
         if version == cached.version:
             found = cached.by_id.get(id)
             if found is not None:

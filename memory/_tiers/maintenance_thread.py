@@ -11,7 +11,7 @@ import _thread
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 
@@ -45,18 +45,21 @@ class MaintenanceThread:
         check_every: int,
         before_round: Callable[[], None],
         is_writing: Callable[[], bool],
+        maintaining: Callable[[], AbstractContextManager[bool]],
     ) -> None:
         """Prepare the thread. The first write starts it.
 
         `interval_seconds` is the longest time between two rounds. The limits of an agent are checked after
         every `check_every` memories that it stores. `before_round` is called at the start of each round.
-        `is_writing` returns whether the calling thread holds the write lock.
+        `is_writing` returns whether the calling thread holds the write lock. `maintaining` returns a
+        context that yields False if another host maintains the memory now.
         """
         self._transitions = transitions
         self._interval = interval_seconds
         self._check_every = check_every
         self._before_round = before_round
         self._is_writing = is_writing
+        self._maintaining = maintaining
         self._stored: dict[str, int] = {}
         self._due: set[str] = set()
         self.reset()
@@ -132,6 +135,11 @@ class MaintenanceThread:
         try:
             with low_priority():
                 self._before_round()
+            with low_priority(), self._maintaining() as is_alone:
+                if not is_alone:
+                    with self._lock:
+                        self._due |= agents  # for the next round
+                    return
                 _, moved = self._transitions.by_age(pause)
                 self._transitions.by_capacity(sorted(agents | moved), pause)
                 if not self._stopped.is_set:

@@ -152,6 +152,8 @@ class AgentIndex:
         seen = self._state
         if seen is _NOT_LOADED or state.last_change != seen.last_change or state.last_seq < seen.last_seq:
             return False
+        if state.epoch != seen.epoch:
+            return False
         rows = self._store.recent_rows(self._agent, seen.last_seq, state.last_seq)
         if rows is None:
             return False
@@ -168,9 +170,10 @@ class AgentIndex:
         seen = self._state
         if seen == _NOT_LOADED:
             # All rows are read in their current state, so earlier changes do not matter.
-            seen = AgentState(0, self._store.state(self._agent).last_change)
+            seen = self._store.state(self._agent)
+            seen = AgentState(0, seen.last_change, seen.epoch)
         state, changes, rows = self._store.catch_up(self._agent, seen.last_seq, seen.last_change)
-        if changes is None:
+        if changes is None or state.epoch != seen.epoch:
             self.reset()
             self._read_changes()
             return

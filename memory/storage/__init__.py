@@ -1,4 +1,4 @@
-"""Where memories are kept: one interface, and the embedded SQLite store that implements it.
+"""Where memories are kept: one interface, an embedded SQLite store, and a store on PostgreSQL.
 
 The names below are loaded when they are first used: the session store needs only `connections`.
 """
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from memory.storage.base import Row as Row
     from memory.storage.base import Sample as Sample
     from memory.storage.base import StoredCodec as StoredCodec
+    from memory.storage.opening import open_store as open_store
     from memory.storage.sqlite import SQLiteStore as SQLiteStore
 
 _BASE = (
     "NO_SESSION NO_STEP AgentState Change ChangeKind Features IndexColumns MemoryStore Move Record Row"
     " Sample StoredCodec"
 )
-_HOMES = dict.fromkeys(_BASE.split(), "base") | {"SQLiteStore": "sqlite"}
+_HOMES = dict.fromkeys(_BASE.split(), "base") | {"SQLiteStore": "sqlite", "open_store": "opening"}
 
 __all__ = sorted(_HOMES)
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -159,6 +160,9 @@ class AgentState(msgspec.Struct, frozen=True, array_like=True):
 
     last_seq: int
     last_change: int
+    epoch: int = 0
+    """Differs if the store may have gone back in time, such as a server after a failover. Then the two
+    numbers can't be compared with earlier ones."""
 
 
 class MemoryStore(Protocol):
@@ -166,7 +170,7 @@ class MemoryStore(Protocol):
 
     Every write is one transaction. Once it returns, a killed process loses nothing of it.
     Every method except `close` raises `StoreClosed` after `close`. Other failures raise a subclass of
-    `memory.errors.StoreError`: StoreFull, StoreReadOnly, StoreBusy, StoreCorrupt.
+    `memory.errors.StoreError`: StoreFull, StoreReadOnly, StoreBusy, StoreUnavailable, StoreCorrupt.
     """
 
     # -- writing ------------------------------------------------------------------------------
@@ -373,6 +377,22 @@ class MemoryStore(Protocol):
         """Return whether the calling thread is inside a write."""
         ...
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the rows are on a server: then the functions of `watch` return the version that this
+        process knows from its last `state`, `catch_up` or change, not the current one."""
+        ...
+
+    def is_fresh(self, agent: str) -> bool:
+        """Return whether that known version may be used without calling `state` first."""
+        ...
+
+    def maintaining(self, wait_seconds: float) -> AbstractContextManager[bool]:
+        """Return a context that yields True in one process at a time, whichever host it is on.
+
+        wait_seconds: how long to wait for the others; then it yields False"""
+        ...
+
     def check(self, check_row: Callable[[Row], None]) -> tuple[int, list[str]]:
         """Check the whole file; return the number of intact memories, and what is wrong.
 
@@ -380,11 +400,11 @@ class MemoryStore(Protocol):
         ...
 
     def back_up(self, target: Path) -> None:
-        """Copy everything, as it is now, to a new file at `target`."""
+        """Copy everything, as it is now, to a new file at `target`. A store on a server refuses this."""
         ...
 
     def watch(self, agent: str, *, new_rows: bool = False) -> Callable[[], int] | None:
-        """Return a function that returns the current version of the agent's rows.
+        """Return a function that returns the current version of the agent's rows; but see `is_remote`.
 
         The version differs after every change to existing rows, also one by another thread or process; with
         `new_rows` also after every `add`. It is odd while such a write is being committed. What was read

@@ -6,6 +6,7 @@ import errno
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -141,6 +142,17 @@ class SQLiteStore:
         self.erase_in_maintenance = eraser.erase_in_maintenance
         self.check = Checker(path, self._connections, reader, self._refresh_versions).check
         self.back_up = partial(back_up, self._connections)
+
+    is_remote = False
+
+    @staticmethod
+    def is_fresh(agent: str) -> bool:
+        return True
+
+    @staticmethod
+    def maintaining(wait_seconds: float) -> AbstractContextManager[bool]:
+        # The transactions of several processes that maintain one file exclude each other.
+        return nullcontext(True)
 
     def close(self) -> None:
         self._connections.close()

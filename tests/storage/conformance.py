@@ -1173,18 +1173,24 @@ class DurableConformance(_Base):
             (one.add([row("x")]), other.add([row("x", digest=5)]))
 
     def test_the_version_differs_after_changes_of_another_open_store(self, open_store: OpenStore) -> None:
-        one, other = open_store(), open_store()
-        stored = add(one, numbered(3))
+        stores = one, other = open_store(), open_store()
+        stored = add(one, numbered(4))
         other.get_one("ann", "00000")
-        watches = [watch for watch in (one.watch("ann"), other.watch("ann")) if watch is not None]
-        numbers = [[watch() for watch in watches]]
-        for changer, digest in ((one, 5), (other, 6)):
-            changer.move("ann", [move_of(stored[0].seq)], Tier.STM, Tier.IM)
-            numbers.append([watch() for watch in watches])
-            changer.delete("ann", [stored[1].id])
-            numbers.append([watch() for watch in watches])
-            change(changer, stored[2].id, digest=digest)
-            numbers.append([watch() for watch in watches])
+        watches = [watch for watch in (store.watch("ann") for store in stores) if watch is not None]
+
+        def versions() -> list[int]:
+            for store in stores:
+                store.state("ann")  # a store on a server learns the version here
+            return [watch() for watch in watches]
+
+        numbers = [versions()]
+        for changer, number in ((one, 0), (other, 1)):
+            changer.move("ann", [move_of(stored[0].seq)], Tier(number), Tier(number + 1))
+            numbers.append(versions())
+            changer.delete("ann", [stored[1 + number].id])
+            numbers.append(versions())
+            change(changer, stored[3].id, digest=5 + number)
+            numbers.append(versions())
         for of_one_watch in zip(*numbers, strict=True):
             assert len(set(of_one_watch)) == len(numbers)
             assert all(number % 2 == 0 for number in of_one_watch)

@@ -60,7 +60,7 @@ class PgvectorTarget(Target):
                 server = PostgresServer(folder)
                 stack.callback(server.close)
                 address = server.address
-            self._db = stack.enter_context(psycopg.connect(address, autocommit=True))
+            self._db: Any = stack.enter_context(psycopg.connect(address, autocommit=True))
             require_durable(self._db)
             self._db.execute("CREATE EXTENSION IF NOT EXISTS vector")
             if self.address:
