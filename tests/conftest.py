@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from chromium import NO_BROWSER
@@ -13,6 +15,9 @@ from chromium import NO_BROWSER
 from memory import AgentMemorySystem, ManualClock, MemoryConfig
 
 pytest.register_assert_rewrite("conformance")
+
+SERVER_URL = os.environ.get("AGENTMEMORY_TEST_URL")
+"""The URL of a PostgreSQL server on which the tests run instead of in files: `make test-postgres`."""
 
 # A shell starts background jobs with SIGINT ignored, and child processes of the tests would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -30,9 +35,13 @@ def open_memory(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., Ag
     open_memory(stm={"memory_limit": 5}, durability="disk", path=":memory:")."""
     opened: list[AgentMemorySystem] = []
 
+    place: str | Path = tmp_path / "memory.db"
+    if SERVER_URL:
+        place = f"{SERVER_URL}&schema=t_{uuid4().hex}"
+
     def open_one(
         *,
-        path: str | Path = tmp_path / "memory.db",
+        path: str | Path = place,
         stm: dict[str, Any] | None = None,
         im: dict[str, Any] | None = None,
         ltm: dict[str, Any] | None = None,

@@ -8,6 +8,7 @@ calls skip that query for a short time.
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
@@ -16,6 +17,7 @@ from weakref import WeakValueDictionary
 from memory.storage.base import AgentState
 
 _ODD = 1
+_MOST_FRESH = 10_000
 
 
 class KnownState:
@@ -47,26 +49,33 @@ class KnownStates:
     def start_empty(self) -> None:
         """Forget everything. A forked child calls this too: another thread may have held the lock."""
         self._states: WeakValueDictionary[str, KnownState] = WeakValueDictionary()
+        self._fresh: OrderedDict[str, KnownState] = OrderedDict()
+        """Keeps the states of the last agents alive, for `fresh_state`."""
         self._lock = threading.RLock()
         self._stamps = 0
 
     def watch(self, agent: str) -> Callable[[], int]:
         """Return a function that returns the last known version of the agent's rows."""
         with self._lock:
-            known = self._states.get(agent)
-            if known is None:
-                known = self._states[agent] = KnownState()
-                known.stamp = self._next_stamp()
-        return known.version
+            return self._known(agent).version
+
+    def _known(self, agent: str) -> KnownState:
+        """Return an agent's known state, new if nothing is known. The caller holds the lock."""
+        known = self._states.get(agent)
+        if known is None:
+            known = self._states[agent] = KnownState()
+            known.stamp = self._next_stamp()
+        return known
 
     def learn(self, agent: str, state: AgentState, version: int) -> None:
         """Take over a state that was read from the server.
 
         Answers can arrive in another order than the server gave them: an older one changes nothing."""
         known = self._states.get(agent)
-        if known is None:
+        if known is None and not self._freshness:
             return
         with self._lock:
+            known = self._known(agent)
             epoch, newest = known.counters
             if epoch != state.epoch or version > newest:
                 known.counters = state.epoch, version
@@ -80,6 +89,10 @@ class KnownStates:
                 ):
                     known.state = state
                     known.fresh_until = monotonic() + self._freshness
+                    self._fresh[agent] = known
+                    self._fresh.move_to_end(agent)
+                    if len(self._fresh) > _MOST_FRESH:
+                        self._fresh.popitem(last=False)
 
     def fresh_state(self, agent: str) -> AgentState | None:
         """Return the state that was read at most `freshness_seconds` ago, or None."""

@@ -1,0 +1,261 @@
+"""What one host has stored, updated, moved or deleted is seen by the next call on any other."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from conformance import add, everything, move_of, numbered, row
+from postgres_servers import Server
+from threads import together
+
+from memory import AgentMemorySystem, ManualClock, MemoryConfig
+from memory.entry import Tier
+from memory.errors import CodecRetired, StoreBusy
+from memory.storage.postgres.store import PostgresStore
+
+OpenMemory = Callable[..., AgentMemorySystem]
+
+
+@pytest.fixture
+def open_memory(url: str) -> Iterator[OpenMemory]:
+    opened: list[AgentMemorySystem] = []
+
+    def open_one(**settings: Any) -> AgentMemorySystem:
+        clock = settings.pop("clock", None)
+        config = MemoryConfig(**{"url": url, "maintenance": "manual", **settings})
+        opened.append(AgentMemorySystem(config, clock=clock))
+        return opened[-1]
+
+    yield open_one
+    for memory in opened:
+        memory.close()
+
+
+def found(memory: AgentMemorySystem, query: str, k: int = 1) -> list[str]:
+    return [hit.id for hit in memory.search("ann", query, k)]
+
+
+def test_every_kind_of_change_is_seen_by_the_next_call_elsewhere(open_memory: OpenMemory) -> None:
+    one, other = open_memory(), open_memory()
+    for number in range(20):
+        one.add("ann", f"submarine number {number}", id=f"s{number}")
+    assert found(other, "zebra submarine", 20)
+    one.add("ann", "the zebra eats grass", id="zebra")
+    assert found(other, "zebra") == ["zebra"]
+    assert other.get("ann", "zebra").content == "the zebra eats grass"
+    one.update("ann", "zebra", content="a violin sonata")
+    assert other.get("ann", "zebra").content == "a violin sonata"
+    (hit,) = other.search("ann", "violin", 1)
+    assert (hit.id, hit.entry.content) == ("zebra", "a violin sonata")
+    one.force_transition_to_im(agent_id="ann")
+    (hit,) = other.search("ann", "violin", 1)
+    assert (hit.tier, hit.entry.tier) == ("im", "im")
+    one.delete("ann", "zebra")
+    assert found(other, "violin") != ["zebra"]
+    assert other.get("ann", "zebra") is None
+    one.delete_all("ann")
+    assert found(other, "submarine", 5) == []
+    one.add("ann", "back again", id="back")
+    assert found(other, "again", 5) == ["back"]
+
+
+def test_a_cached_entry_that_another_host_changed_is_not_returned_by_a_search(
+    open_memory: OpenMemory,
+) -> None:
+    one, other = open_memory(), open_memory()
+    one.add("ann", "the zebra eats grass", id="zebra", metadata={"n": 0})
+    for number in range(1, 30):
+        assert other.search("ann", "zebra", 1)[0].entry.metadata == {"n": number - 1}
+        one.update("ann", "zebra", metadata={"n": number})
+        assert other.get_many("ann", ["zebra"])[0].metadata == {"n": number}
+
+
+def test_no_row_is_skipped_by_readers_that_follow_several_writers(url: str) -> None:
+    """A plain sequence would skip rows that commit late."""
+    writers = [PostgresStore(url) for _ in range(3)]
+    reader = PostgresStore(url)
+
+    def write(number: int) -> int:
+        for count in range(60):
+            size = 1 + (count + number) % 4
+            writers[number].add([row(f"{number}-{count}-{part}") for part in range(size)])
+        return 0
+
+    seen: list[int] = []
+
+    def read() -> int:
+        last = 0
+        while True:
+            done = sum(writers_done) == 3
+            state, _, columns = reader.catch_up("ann", last, 0)
+            seen.extend(columns.seq.tolist())
+            last = state.last_seq
+            if done:
+                return 0
+
+    writers_done = [0, 0, 0]
+
+    def finishing(number: int) -> Callable[[], int]:
+        def work() -> int:
+            try:
+                return write(number)
+            finally:
+                writers_done[number] = 1
+
+        return work
+
+    together(finishing(0), finishing(1), finishing(2), read)
+    assert seen == [one.seq for one in everything(reader, "ann")]
+    assert seen == list(range(1, len(seen) + 1))
+    for store in (*writers, reader):
+        store.close()
+
+
+def test_within_its_freshness_a_reader_may_miss_changes_of_others_but_not_its_own(
+    open_memory: OpenMemory,
+) -> None:
+    one, other = open_memory(), open_memory(freshness_seconds=3600.0)
+    one.add("ann", "the zebra eats grass", id="zebra")
+    assert found(other, "zebra", 5) == ["zebra"]
+    one.add("ann", "a second zebra", id="second")
+    assert found(other, "zebra", 5) == ["zebra"]
+    other.add("ann", "a third zebra", id="third")
+    assert set(found(other, "zebra", 5)) == {"zebra", "second", "third"}
+    other.delete("ann", "second")
+    assert set(found(other, "zebra", 5)) == {"zebra", "third"}
+    assert other.get("ann", "second") is None
+
+
+def test_maintenance_is_done_by_one_host_at_a_time(open_memory: OpenMemory, url: str) -> None:
+    clock = ManualClock()
+    one, other = open_memory(clock=clock), open_memory(clock=clock, busy_timeout_seconds=0.2)
+    one.add_many({"agent_id": f"a{n % 3}", "content": f"memory {n}"} for n in range(200))
+    clock.advance(25 * 3600)
+    third = PostgresStore(url)
+    with third.maintaining(0.0) as is_alone:
+        assert is_alone
+        with pytest.raises(StoreBusy, match="another host"):
+            other.maintain()
+    reports = together(one.maintain, lambda: open_memory(clock=clock).maintain())
+    assert sum(report.moved_to_im for report in reports) == 200
+    third.close()
+    assert one.check().ok
+
+
+def test_a_codec_that_another_host_replaced_is_refused(url: str) -> None:
+    one, other = PostgresStore(url), PostgresStore(url)
+    old = one.save_codec("dictionary 1", b"old")
+    (stored,) = add(one, [row("1", body_codec=old.number)])
+    new = one.save_codec("dictionary 2", b"new", replaces=[old.number])
+    assert new.number > old.number
+    with pytest.raises(CodecRetired):
+        other.add([row("2", body_codec=old.number)])
+    with pytest.raises(CodecRetired):
+        other.replace(stored, row("1", body_codec=old.number))
+    move = move_of(stored.seq)
+    with pytest.raises(CodecRetired):
+        other.move("ann", [type(move)(**{**_fields(move), "body_codec": old.number})], Tier.STM, Tier.IM)
+    other.retire_codec(old.number)
+    assert old.number in [codec.number for codec in one.codecs()]
+    one.delete("ann", ["1"])
+    other.retire_codec(old.number)
+    assert [codec.number for codec in one.codecs()] == [new.number]
+    one.close()
+    other.close()
+
+
+def _fields(move: Any) -> dict[str, Any]:
+    return {name: getattr(move, name) for name in move.__struct_fields__}
+
+
+def test_names_may_have_every_character(url: str) -> None:
+    store = PostgresStore(url)
+    names = ["a\0b", "a\x01b", "a\x01\x02b", "\0", "\x01", "\x01\x01\0", "ä🜁'\";--", "%s $1 @x"]
+    stored = [add(store, [row(name, name, kind=name)])[0] for name in names]
+    assert store.agents() == names
+    assert everything(store) == stored
+    for name in names:
+        assert [one.id for one in store.get(name, names)] == [name]
+        assert store.delete(name, [name]) == 1
+    store.close()
+
+
+def test_a_forked_child_and_its_parent_both_go_on(open_memory: OpenMemory) -> None:
+    memory = open_memory()
+    memory.add("ann", "before", id="before")
+    assert found(memory, "before") == ["before"]
+    child = os.fork()
+    if child == 0:
+        try:
+            memory.add("ann", "of the child", id="child")
+            ok = found(memory, "before") == ["before"] and found(memory, "child") == ["child"]
+            os._exit(0 if ok else 1)
+        finally:
+            os._exit(2)
+    memory.add("ann", "of the parent", id="parent")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert {entry.id for entry in memory.recent("ann")} == {"before", "child", "parent"}
+    assert set(found(memory, "before child parent", 5)) == {"before", "child", "parent"}
+
+
+def test_erased_bytes_are_in_no_table(open_memory: OpenMemory, server: Server, url: str) -> None:
+    memory = open_memory()
+    token = "qwertzuiopas"
+    for number in range(30):
+        memory.add("ann", f"{token} number {number}", id=f"{number}")
+    memory.add("ann", "this one stays", id="stays")
+    memory.update("ann", "0", content="replaced")
+    memory.delete("ann", "0")
+    memory.delete_many("ann", [f"{number}" for number in range(1, 29)])
+    memory.delete("ann", "29", erase=True)
+    assert memory.get("ann", "stays") is not None
+    # The server writes its buffers, then every file of its tables is read; its log (WAL) is not.
+    import psycopg
+
+    with psycopg.connect(f"host={server.folder} user=postgres dbname=postgres", autocommit=True) as db:
+        db.execute("CHECKPOINT")
+    files = [path for path in (server.data / "base").rglob("*") if path.is_file()]
+    assert [path.name for path in files if token.encode() in path.read_bytes()] == []
+
+
+def test_psycopg_is_imported_only_for_a_server() -> None:
+    program = """
+        import sys
+        from memory import AgentMemorySystem, MemoryConfig
+        with AgentMemorySystem(MemoryConfig(url=":memory:")) as memory:
+            memory.add("ann", "a memory")
+        assert not any(name.startswith("psycopg") for name in sys.modules)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
+
+
+def test_the_environment_variable_names_the_place(url: str) -> None:
+    program = """
+        from memory import AgentMemorySystem
+        with AgentMemorySystem() as memory:
+            assert memory.config.is_on_server
+            memory.add("ann", "stored by another process", id="1")
+    """
+    environment = {**os.environ, "AGENTMEMORY_URL": url}
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, env=environment)
+    store = PostgresStore(url)
+    assert [one.id for one in store.all_rows("ann")] == ["1"]
+    store.close()
+
+
+def test_many_rows_and_few_rows_are_indexed_alike(url: str) -> None:
+    store = PostgresStore(url)
+    stored = add(store, numbered(300, fine=b"f"))
+    _, _, columns = store.catch_up("ann", 0, 0)
+    assert columns.seq.tolist() == [one.seq for one in stored]
+    assert columns.features is not None
+    assert [features[1:] for features in columns.features] == [
+        (one.vector_codec, one.vector, one.fine, one.terms, one.terms_codec) for one in stored
+    ]
+    store.close()
