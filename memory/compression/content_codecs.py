@@ -14,11 +14,12 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import zstandard
 
 from memory.errors import StoreCorrupt
+from memory.storage.base import FIRST_STORED_CODEC
 
 RAW = 0
 """The codec number of a body that is not compressed."""
@@ -73,6 +74,11 @@ class ContentCodecs:
         """Add a codec; empty bytes mean no dictionary. The codec with the highest number compresses."""
         self._dictionaries[number] = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
         self._newest = max(self._newest, number)
+
+    def stop_using_lost(self, stored: Collection[int]) -> None:
+        """Compress with another codec if the newest one is no longer in the store."""
+        if self._newest >= FIRST_STORED_CODEC and self._newest not in stored:
+            self._newest = max((number for number in self._dictionaries if number in stored), default=ZSTD)
 
     def has_codec(self, number: int) -> bool:
         return number in self._dictionaries

@@ -42,6 +42,7 @@ from memory.config import MemoryConfig
 from memory.entry import Tier
 from memory.errors import InvalidConfig, StoreCorrupt
 from memory.storage import MemoryStore, Sample, StoredCodec
+from memory.storage.base import FIRST_STORED_CODEC
 
 _log = logging.getLogger(__name__)
 
@@ -398,7 +399,19 @@ class TierCodecs:
                 tier = purposes.get(codec.purpose.partition(" again ")[0])
                 if tier is not None and codec.number not in self._damaged:
                     self._in_use[tier] = codec.number
+            self._stop_using_lost({codec.number for codec in stored})
             return stored
+
+    def _stop_using_lost(self, stored: set[int]) -> None:
+        """Encode nothing more with codecs that are gone: a server that went back in time has lost them.
+
+        They can still decode, because another thread may just have read such a row."""
+        self._bodies.stop_using_lost(stored)
+        if self._terms_in_use != RAW_TERMS and self._terms_in_use not in stored:
+            self._terms_in_use = max(stored.intersection(self._terms), default=RAW_TERMS)
+        for tier, number in self._in_use.items():
+            if number >= FIRST_STORED_CODEC and number not in stored:
+                self._in_use[tier] = INT8
 
     def _load_one(self, codec: StoredCodec) -> None:
         try:

@@ -34,6 +34,8 @@ from memory.errors import StoreCorrupt
 
 NO_STEP = -(2**63)
 NO_SESSION = -1
+FIRST_STORED_CODEC = 16
+"""The lowest number of a `StoredCodec`. Lower numbers are built-in codecs."""
 
 RangeColumn = Literal["created_at", "step"]
 

@@ -19,7 +19,7 @@ from memory.storage.postgres.pool import Pool
 from memory.storage.postgres.reader import STATE_KINDS, key_of, state_of
 from memory.storage.postgres.row_format import INSERTED_COLUMNS, INSERTED_KINDS, move_values, to_values
 from memory.storage.postgres.wire import Statement, Wire, rows_of
-from memory.storage.postgres.writer import LOCK_AGENT, LOCK_CODECS, refuse_replaced, stored_codecs
+from memory.storage.postgres.writer import LOCK_AGENT, LOCK_CODECS, refuse_unusable, stored_codecs
 
 _NO = "(SELECT no FROM @agents WHERE key = $1)"
 # $1: key of the agent, $2: id of the operation. `total` has the number of rows (n) and their seqs.
@@ -70,6 +70,7 @@ _DELETE_AGENT = _removal("", "", kind=ChangeKind.CLEARED)
 _EVICT = _removal(" AND seq = ANY($3) AND tier = $4", "Qh", kind=ChangeKind.DELETED, evicted=1)
 _NOT_REPLACED = (
     " AND NOT EXISTS (SELECT 1 FROM @codecs c WHERE c.number = ANY({codecs}) AND NOT c.writable)"
+    " AND (SELECT count(*) FROM @codecs c WHERE c.number = ANY({required})) = cardinality({required})"
 )
 _MOVE = Statement(
     "WITH touched AS (UPDATE @memories m SET tier = $4, body_codec = v.body_codec, body = v.body,"
@@ -78,7 +79,7 @@ _MOVE = Statement(
     " FROM unnest($6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) AS v (seq, revision, body_codec, body,"
     " vector_codec, vector, fine, terms, terms_codec, body_sum, features_sum)"
     f" WHERE m.agent = {_NO} AND m.seq = v.seq AND m.revision = v.revision AND m.tier = $3"
-    f"{_NOT_REPLACED.format(codecs='$5')} RETURNING m.seq),"
+    f"{_NOT_REPLACED.format(codecs='$5', required='$17')} RETURNING m.seq),"
     " total AS (SELECT count(*) AS n, array_agg(seq ORDER BY seq) AS seqs FROM touched),"
     " agent AS (UPDATE @agents a SET last_change = a.last_change + ($3 <> $4)::int,"
     " version = a.version + 1,"
@@ -89,14 +90,15 @@ _MOVE = Statement(
     + _LOGGED.format(kind=int(ChangeKind.MOVED), tier="$4", seqs="t.seqs").replace(
         "FROM agent a, total t)", "FROM agent a, total t WHERE $3 <> $4)"
     ),
-    "bbhhIQIIBIBBBIII",
+    "bbhhIQIIBIBBBIIII",
 )
 _REPLACED_COLUMNS = INSERTED_COLUMNS.removeprefix("agent, seq, ").split(", ")
+_REQUIRED = f"${8 + len(_REPLACED_COLUMNS)}"
 _REPLACE = Statement(
     "WITH touched AS (UPDATE @memories SET "
     + ", ".join(f"{column} = ${number}" for number, column in enumerate(_REPLACED_COLUMNS, 8))
     + f" WHERE agent = {_NO} AND seq = $3 AND revision = $4 AND tier = $5"
-    f"{_NOT_REPLACED.format(codecs='$6')} RETURNING agent, seq),"
+    f"{_NOT_REPLACED.format(codecs='$6', required=_REQUIRED)} RETURNING agent, seq),"
     " total AS (SELECT count(*) AS n, array_agg(seq) AS seqs FROM touched),"
     f"{_SAMPLES}"
     " agent AS (UPDATE @agents a SET last_change = a.last_change + 1, version = a.version + 1,"
@@ -106,7 +108,7 @@ _REPLACE = Statement(
     " ELSE least(a.unsettled, $3) END"
     f" FROM total t WHERE a.key = $1 AND t.n > 0{_RETURNING}"
     f"{_LOGGED.format(kind=int(ChangeKind.REPLACED), tier='NULL', seqs='t.seqs')}",
-    f"bbqihI?{INSERTED_KINDS[2:]}",
+    f"bbqihI?{INSERTED_KINDS[2:]}I",
 )
 _OPERATION = Statement(f"SELECT rows FROM @changes WHERE agent = {_NO} AND operation = $2", "bb")
 
@@ -114,7 +116,9 @@ _OPERATION = Statement(f"SELECT rows FROM @changes WHERE agent = {_NO} AND opera
 class PostgresChanges:
     """`replace`, `delete`, `delete_agent`, `move` and `evict` of `MemoryStore`, which documents them."""
 
-    def __init__(self, pool: Pool, states: KnownStates) -> None:
+    def __init__(self, pool: Pool, states: KnownStates, known_codecs: set[int]) -> None:
+        """`known_codecs`: numbers of codecs that this process has read or stored."""
+        self._known_codecs = known_codecs
         self._pool = pool
         self._states = states
 
@@ -122,7 +126,8 @@ class PostgresChanges:
         values = list(to_values(new, 0, 0)[2:])
         values[_REPLACED_COLUMNS.index("revision")] = old.revision + 1
         codecs = stored_codecs([new])
-        step = (_REPLACE, old.seq, old.revision, int(old.tier), codecs, new.is_final, *values)
+        place = old.seq, old.revision, int(old.tier)
+        step = (_REPLACE, *place, codecs, new.is_final, *values, self._required(codecs))
         return self._change(old.agent, step, codecs) > 0
 
     def delete(self, agent: str, ids: Sequence[str]) -> int:
@@ -133,11 +138,15 @@ class PostgresChanges:
 
     def move(self, agent: str, moves: Sequence[Move], source: Tier, target: Tier) -> int:
         codecs = stored_codecs(moves)
-        step = (_MOVE, int(source), int(target), codecs, *move_values(moves))
+        step = (_MOVE, int(source), int(target), codecs, *move_values(moves), self._required(codecs))
         return self._change(agent, step, codecs)
 
     def evict(self, agent: str, seqs: Sequence[int], tier: Tier) -> int:
         return self._change(agent, (_EVICT, seqs, int(tier)))
+
+    def _required(self, codecs: Sequence[int]) -> list[int]:
+        """Return those codecs that must be on the server, unless it went back in time."""
+        return sorted(self._known_codecs.intersection(codecs))
 
     def _change(self, agent: str, step: tuple[Any, ...], codecs: Sequence[int] = ()) -> int:
         """Run one statement of this module, whose first two values are added; return the number of rows."""
@@ -156,7 +165,7 @@ class PostgresChanges:
             if count:
                 self._states.learn(agent, *state_of(state))
             elif codecs:
-                refuse_replaced(rows_of(results[0], "i?"))
+                refuse_unusable(rows_of(results[0], "i?"), self._required(codecs))
             return int(count)
 
         with self._states.changing(agent):

@@ -116,6 +116,8 @@ class PostgresReader:
         self._pool = pool
         self._states = states
         self._schema = schema
+        self.known_codecs: set[int] = set()
+        """Codecs of the server that this process may use. If one is gone, the server went back in time."""
 
     def _fetch(self, statement: Statement, kinds: str, *values: Any) -> list[tuple[Any, ...]]:
         return rows_of(self._pool.read(lambda wire: wire.run(statement, *values)), kinds)
@@ -281,8 +283,10 @@ class PostgresReader:
 
     def codecs(self) -> list[StoredCodec]:
         codecs = []
+        self.known_codecs.clear()
         for number, purpose, data, digest, trained_on, deleted, writable in self._fetch(_CODECS, "itbbqq?"):
             if purpose != RETIRED:
+                self.known_codecs.add(number)
                 is_damaged = digest != codec_digest(purpose, data)
                 codecs.append(StoredCodec(number, purpose, data, trained_on, deleted, is_damaged, writable))
         return sorted(codecs, key=lambda codec: codec.number)

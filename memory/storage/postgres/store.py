@@ -87,7 +87,7 @@ class PostgresStore:
         self.unsettled = reader.unsettled
         self.seqs_after = reader.seqs_after
 
-        writer = PostgresWriter(pool, states, address.schema)
+        writer = PostgresWriter(pool, states, address.schema, reader.known_codecs)
         self._own_rows = writer.recent
         self.add = writer.add
         self.refuse_conflicts = writer.refuse_conflicts
@@ -97,7 +97,7 @@ class PostgresStore:
         self.settle = writer.settle
         self.setting = writer.setting
 
-        changes = PostgresChanges(pool, states)
+        changes = PostgresChanges(pool, states, reader.known_codecs)
         self.replace = changes.replace
         self.delete = changes.delete
         self.delete_agent = changes.delete_agent

@@ -10,13 +10,13 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from memory.entry import Tier
 from memory.errors import CodecRetired, IdConflict
 from memory.storage._recent_rows import RecentRows
-from memory.storage.base import Move, Row, Sample, StoredCodec
+from memory.storage.base import FIRST_STORED_CODEC, Move, Row, Sample, StoredCodec
 from memory.storage.postgres.known_states import KnownStates
 from memory.storage.postgres.pool import Pool
 from memory.storage.postgres.reader import RETIRED, key_of
@@ -33,7 +33,6 @@ from memory.storage.postgres.wire import (
 )
 from memory.storage.schema import codec_digest
 
-FIRST_STORED_CODEC = 16
 _LARGEST_GAP = 100_000
 """The numbers of codecs have random gaps. If a server went back in time and lost a codec, the next codec
 gets another number, so that no process decodes rows with the lost one."""
@@ -128,9 +127,11 @@ _ADD_SETTING = Statement(
 class PostgresWriter:
     """`add` and the writes for maintenance of `MemoryStore`, which documents them."""
 
-    def __init__(self, pool: Pool, states: KnownStates, schema: str) -> None:
+    def __init__(self, pool: Pool, states: KnownStates, schema: str, known_codecs: set[int]) -> None:
+        """`known_codecs`: numbers of codecs that this process has read or stored."""
         self._pool = pool
         self._states = states
+        self._known_codecs = known_codecs
         self._codec_lock = lock_number(schema, "codecs")
         self.recent = OwnRows()
 
@@ -198,7 +199,10 @@ class PostgresWriter:
     def _add_once(self, wire: Wire, rows: Sequence[Row], *, check: bool, again: bool) -> list[int | None]:
         keys = sorted({key_of(row.agent) for row in rows})
         wire.command("BEGIN")
-        lock_codecs(wire, stored_codecs(rows))
+        codecs = stored_codecs(rows)
+        if codecs:
+            found = rows_of(wire.run(LOCK_CODECS, codecs), "i?")
+            refuse_unusable(found, self._known_codecs.intersection(codecs))
         known: list[int | None] = [None] * len(rows)
         is_new = [True] * len(rows)
         if check:
@@ -268,6 +272,7 @@ class PostgresWriter:
             wire.run(_ADD_CODEC, number, purpose, digest, trained_on, deleted, data)
             wire.run(_REPLACE_CODECS, list(replaces))
             wire.command("COMMIT")
+            self._known_codecs.add(number)
             return StoredCodec(number, purpose, data, trained_on, deleted)
 
         return self._pool.write(save)
@@ -331,17 +336,12 @@ def stored_codecs(rows: Sequence[Row] | Sequence[Move]) -> list[int]:
     return sorted(number for number in numbers if number >= FIRST_STORED_CODEC)
 
 
-def lock_codecs(wire: Wire, numbers: Sequence[int]) -> None:
-    """Keep codecs from being retired until the commit; raise CodecRetired if one was replaced."""
-    if numbers:
-        refuse_replaced(rows_of(wire.run(LOCK_CODECS, numbers), "i?"))
-
-
-def refuse_replaced(found: Sequence[Sequence[Any]]) -> None:
-    """Raise CodecRetired if a codec of LOCK_CODECS is not writable."""
-    for number, writable in found:
-        if not writable:
-            raise CodecRetired(f"codec {number} was replaced meanwhile: encode the memory again")
+def refuse_unusable(found: Sequence[Sequence[Any]], required: Iterable[int]) -> None:
+    """Raise CodecRetired if a codec that LOCK_CODECS has found is replaced, or if one is missing."""
+    usable = {number for number, writable in found if writable}
+    replaced = {number for number, _ in found} - usable
+    for number in sorted(replaced | set(required) - usable):
+        raise CodecRetired(f"codec {number} was replaced or lost meanwhile: encode the memory again")
 
 
 def _reserve(wire: Wire, rows: Sequence[Row]) -> dict[str, tuple[int, int]]:

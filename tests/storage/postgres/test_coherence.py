@@ -170,6 +170,22 @@ def test_a_codec_that_another_host_replaced_is_refused(url: str) -> None:
     other.close()
 
 
+def test_a_codec_that_the_server_has_lost_is_not_used_any_more(open_memory: OpenMemory, url: str) -> None:
+    memory = open_memory()
+    memory.add_many({"agent_id": "ann", "content": f"submarine number {n} dives"} for n in range(400))
+    memory.force_consolidation()
+    store = PostgresStore(url)
+    assert len(store.codecs()) > 0
+    memory.add_many({"agent_id": "bob", "content": f"zebra number {n} eats"} for n in range(10))
+    # A server that went back in time has neither the codecs nor the memories that use them.
+    memory.delete_all("ann")
+    store._pool.write(lambda wire, again: wire.command("DELETE FROM @codecs"))
+    assert memory.force_consolidation("bob").moved_to_ltm == 10
+    assert memory.check().ok
+    assert open_memory().search("bob", "zebra", 3)[0].tier == "ltm"
+    store.close()
+
+
 def _fields(move: Any) -> dict[str, Any]:
     return {name: getattr(move, name) for name in move.__struct_fields__}
 
