@@ -1,7 +1,7 @@
-"""Sessions and their messages in one SQLite file, as durable as the memory.
+"""Sessions and their messages in one SQLite file or on a PostgreSQL server, as durable as the memory.
 
 Every call is one transaction. After a call returns, its changes survive even if the process is killed.
-Threads may share one object, and processes may share one file.
+Threads may share one object, and processes may share one file or server. All statements below run on both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import msgspec
 from memory.agents._recent_messages import RecentMessages
 from memory.agents.errors import AgentError, InvalidAgentInput, SessionStoreError, UnknownSession
 from memory.agents.messages import Message, Session, ToolCall, ToolResult, checked, new_id
-from memory.errors import short
+from memory.config import is_server_url, shown
+from memory.errors import InvalidConfig, StoreError, short
 from memory.storage.connections import Connections
 
 FORMAT_VERSION = 1
@@ -40,6 +41,8 @@ Messages: TypeAlias = list[Message]
 Sessions: TypeAlias = list[Session]
 Rows: TypeAlias = list[Any]
 _NO_METADATA = msgspec.json.encode({})
+_TOUCH = "updated_at = CASE WHEN updated_at > ? THEN updated_at ELSE ? END"
+"""Sets when a session was last used, twice the current time. It never goes back."""
 
 
 class SessionErrors:
@@ -75,6 +78,33 @@ class SessionErrors:
         )
 
 
+class ServerSessions:
+    """The tables of a server, with the errors of a session store."""
+
+    def __init__(self, tables: Any, place: str) -> None:
+        self._tables = tables
+        self._place = place
+        self.lock = tables.lock
+        self.data_version = tables.data_version
+        self.close = tables.close
+
+    def fetch(self, sql: str, values: Sequence[Any] = ()) -> Rows:
+        return self._named(lambda: self._tables.fetch(sql, values))  # type: ignore[no-any-return]
+
+    def write(self, work: Any) -> Any:
+        return self._named(lambda: self._tables.write(work))
+
+    def _named(self, call: Any) -> Any:
+        try:
+            return call()
+        except StoreError as problem:
+            raise SessionStoreError(f"{self._place}: {problem}") from None
+        except UnicodeEncodeError as problem:
+            raise InvalidAgentInput(
+                f"{short(problem.object)} can't be stored as text: {problem.reason}"
+            ) from None
+
+
 class SessionStore:
     """Creates, finds, forks, archives and deletes sessions; keeps their messages in order."""
 
@@ -87,7 +117,8 @@ class SessionStore:
     ) -> None:
         """Open the file; create it and its folder if they do not exist.
 
-        path: ":memory:" keeps everything in RAM
+        path: ":memory:" keeps everything in RAM; a URL postgresql://… keeps it on a server, in the schema
+            of the memory with the same URL and "_sessions" at its end
         durability: "process" survives a killed process; "disk" also a power failure, with slower writes
         busy_timeout_seconds: how long to wait for a lock of another process
         """
@@ -97,9 +128,14 @@ class SessionStore:
             raise InvalidAgentInput(
                 f"busy_timeout_seconds is {short(busy_timeout_seconds)}: use a number from 0 to 86,400"
             )
-        self._path = os.path.expanduser(os.fspath(path))
         self._busy_sessions: set[str] = set()
         self._recent_messages = RecentMessages()
+        self._connections: Any
+        if is_server_url(path):
+            self._path = shown(path)
+            self._open_server(str(path), busy_timeout_seconds)
+            return
+        self._path = os.path.expanduser(os.fspath(path))
         errors = SessionErrors(self._path)
         try:
             file = None if self._path == ":memory:" else Path(self._path).resolve()
@@ -125,6 +161,20 @@ class SessionStore:
         except BaseException:
             self.close()
             raise
+
+    def _open_server(self, url: str, busy_timeout: float) -> None:
+        try:
+            from memory.storage.postgres.session_tables import SessionTables
+        except ImportError as problem:
+            raise SessionStoreError(
+                f"sessions on a server need psycopg ({problem}): pip install 'agentmemory-tiers[postgres]'"
+            ) from None
+        try:
+            self._connections = ServerSessions(SessionTables(url, busy_timeout=busy_timeout), self._path)
+        except (StoreError, InvalidConfig) as problem:
+            raise SessionStoreError(str(problem)) from None
+        self._lock = self._connections.lock
+        self._fetch = self._connections.fetch
 
     def _prepare(self) -> None:
         # Read all three in one transaction: another process may be creating the tables now.
@@ -216,7 +266,7 @@ class SessionStore:
         _check_number("offset", offset)
         if limit is not None:
             _check_number("limit", limit)
-        conditions: Rows = ["1"]
+        conditions: Rows = ["1 = 1"]
         values: Rows = []
         if agent_id is not None:
             conditions.append("agent_id = ?")
@@ -229,7 +279,7 @@ class SessionStore:
             for row in self._fetch(
                 f"SELECT {_COLUMNS} FROM sessions WHERE {' AND '.join(conditions)}"
                 " ORDER BY updated_at DESC, id DESC LIMIT ? OFFSET ?",
-                (*values, -1 if limit is None else limit, offset),
+                (*values, 2**62 if limit is None else limit, offset),
             )
         ]
 
@@ -299,9 +349,9 @@ class SessionStore:
     def _append(self, session_id: str, bodies: Sequence[bytes]) -> int:
         def add(db: sqlite3.Connection) -> int:
             row = db.execute(
-                "UPDATE sessions SET message_count = message_count + ?, updated_at = max(updated_at, ?)"
+                f"UPDATE sessions SET message_count = message_count + ?, {_TOUCH}"
                 " WHERE id = ? RETURNING message_count",
-                (len(bodies), time.time(), session_id),
+                (len(bodies), now := time.time(), now, session_id),
             ).fetchone()
             if row is None:
                 raise _unknown(session_id)
@@ -371,11 +421,13 @@ class SessionStore:
 
     def last_messages(self, session_ids: Sequence[str]) -> dict[str, Message]:
         """Return the newest message of each session that has one, by session id."""
+        if not session_ids:
+            return {}
         rows = self._fetch(
             "SELECT m.session_id, m.body FROM sessions s JOIN messages m"
             " ON m.session_id = s.id AND m.number = s.message_count - 1"
-            " WHERE s.id IN (SELECT value FROM json_each(?))",
-            (msgspec.json.encode(list(session_ids)).decode(),),
+            f" WHERE s.id IN ({', '.join('?' * len(session_ids))})",
+            tuple(session_ids),
         )
         return {row[0]: _decode(row[1]) for row in rows}
 
@@ -415,9 +467,8 @@ class SessionStore:
     def _change(self, session_id: str, column: str, value: Any) -> Session:
         def change(db: sqlite3.Connection) -> Session:
             row = db.execute(
-                f"UPDATE sessions SET {column} = ?, updated_at = max(updated_at, ?) WHERE id = ?"
-                f" RETURNING {_COLUMNS}",
-                (value, time.time(), session_id),
+                f"UPDATE sessions SET {column} = ?, {_TOUCH} WHERE id = ? RETURNING {_COLUMNS}",
+                (value, now := time.time(), now, session_id),
             ).fetchone()
             if row is None:
                 raise _unknown(session_id)
@@ -431,23 +482,22 @@ def _is_empty(db: sqlite3.Connection) -> bool:
 
 
 def _insert(db: sqlite3.Connection, session: Session) -> None:
-    try:
-        db.execute(
-            "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                session.id,
-                session.agent_id,
-                session.title,
-                session.created_at,
-                session.updated_at,
-                int(session.archived),
-                session.parent_id,
-                session.message_count,
-                msgspec.json.encode(session.metadata) if session.metadata else _NO_METADATA,
-            ),
-        )
-    except sqlite3.IntegrityError:
-        raise InvalidAgentInput(f"session {short(session.id)} exists already: use another id") from None
+    added = db.execute(
+        "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        (
+            session.id,
+            session.agent_id,
+            session.title,
+            session.created_at,
+            session.updated_at,
+            int(session.archived),
+            session.parent_id,
+            session.message_count,
+            msgspec.json.encode(session.metadata) if session.metadata else _NO_METADATA,
+        ),
+    ).rowcount
+    if not added:
+        raise InvalidAgentInput(f"session {short(session.id)} exists already: use another id")
 
 
 def _insert_messages(db: sqlite3.Connection, session_id: str, first: int, bodies: Sequence[bytes]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from hypothesis import given, settings
@@ -18,8 +20,14 @@ from memory.agents.errors import AgentError, InvalidAgentInput, SessionStoreErro
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "folder" / "sessions.db"
+def path(tmp_path: Path, request: pytest.FixtureRequest) -> Path | str:
+    """Return a new place of sessions: a file, or a schema of a server in `make test-postgres`."""
+    url = os.environ.get("AGENTMEMORY_TEST_URL")
+    if url is None:
+        return tmp_path / "folder" / "sessions.db"
+    if any(part in request.node.name for part in ("file", "another_process", "before_the_fork")):
+        pytest.skip("this test is about the file")
+    return f"{url}&schema=t_{uuid4().hex}"
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
-import psycopg
+from psycopg.conninfo import make_conninfo
 
 from memory._base.weak_list import WeakList
 from memory.errors import (
@@ -194,16 +194,7 @@ class Pool:
             raise
 
     def _connect(self) -> Wire:
-        try:
-            connection: psycopg.Connection[Any] = psycopg.connect(
-                **self._address.parameters,  # type: ignore[arg-type]
-                autocommit=True,
-                prepare_threshold=None,
-            )
-        except psycopg.Error as problem:
-            state = getattr(problem, "sqlstate", None) or ""
-            raise ConnectionLost(" ".join(str(problem).split()), state) from None
-        wire = Wire(connection, self._address.quoted_schema)
+        wire = Wire(make_conninfo(**self._address.parameters), self._address.quoted_schema)
         wire.may_prepare = False
         try:
             ((pid,),) = rows_of(wire.run(_PID), "i")

@@ -7,6 +7,7 @@ A schema of a newer version, or of another program, is refused and not changed.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from hashlib import blake2b
 
 from memory.errors import StoreCorrupt, StoreReadOnly, StoreTooNew
@@ -49,10 +50,10 @@ CREATE TABLE @memories (
     body_codec integer NOT NULL,
     terms_codec integer NOT NULL,
     vector_codec integer NOT NULL,
-    body bytea STORAGE EXTERNAL NOT NULL,
-    terms bytea STORAGE EXTERNAL NOT NULL,
-    vector bytea STORAGE EXTERNAL NOT NULL,
-    fine bytea STORAGE EXTERNAL,
+    body bytea NOT NULL,
+    terms bytea NOT NULL,
+    vector bytea NOT NULL,
+    fine bytea,
     CONSTRAINT memories_by_seq PRIMARY KEY (agent, seq),
     CONSTRAINT memories_by_id UNIQUE (agent, id)
 ) WITH (toast_tuple_target = 8160);
@@ -82,7 +83,7 @@ CREATE TABLE @codecs (
     trained_on bigint NOT NULL,               -- memories at that time
     deleted bigint NOT NULL,                  -- how many of its samples were deleted since
     writable boolean NOT NULL,                -- false: replaced, and only kept until no row uses it
-    data bytea STORAGE EXTERNAL NOT NULL
+    data bytea NOT NULL
 );
 CREATE TABLE @samples (                       -- the memories that a codec was trained on
     agent integer NOT NULL,
@@ -91,18 +92,30 @@ CREATE TABLE @samples (                       -- the memories that a codec was t
     PRIMARY KEY (agent, seq, codec)
 );
 """
-_SERVER_13 = ("STORAGE EXTERNAL", "")
-"""PostgreSQL 13 to 15 set the storage of a column only after the table was made."""
-_STORAGE = [
-    f"ALTER TABLE @{table} ALTER COLUMN {column} SET STORAGE EXTERNAL;"
+# Content is compressed already. PostgreSQL 13 to 15 can set the storage only after the table was made.
+_STORAGE = "".join(
+    f"ALTER TABLE @{table} ALTER COLUMN {column} SET STORAGE EXTERNAL;\n"
     for table, columns in (("memories", "body terms vector fine"), ("codecs", "data"))
     for column in columns.split()
-]
-_STEPS = [_CREATE.replace(*_SERVER_13) + "".join(_STORAGE)]
-"""Step n brings a schema from format n to format n + 1."""
-FORMAT_VERSION = len(_STEPS)
+)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The tables of one kind of data."""
+
+    application: str
+    """The mark in the table of settings, by which a schema is known as ours."""
+    steps: tuple[str, ...]
+    """Step n brings a schema from format n to format n + 1."""
+
+    @property
+    def version(self) -> int:
+        return len(self.steps)
+
+
+MEMORIES = Layout("agentmemory", (_CREATE + _STORAGE,))
 TABLES = ("settings", "agents", "memories", "changes", "uses", "codecs", "samples")
-_APPLICATION = "agentmemory"
 
 _LOOK = Statement(
     "SELECT to_regnamespace($1) IS NOT NULL,"
@@ -125,12 +138,12 @@ def lock_number(schema: str, purpose: str) -> int:
     return int.from_bytes(blake2b(name, digest_size=8).digest()) >> 1
 
 
-def prepare(wire: Wire, address: Address, *, read_only: bool) -> None:
+def prepare(wire: Wire, address: Address, *, read_only: bool, layout: Layout = MEMORIES) -> None:
     """Create or migrate the tables if necessary.
 
     Raises StoreCorrupt or StoreTooNew for a schema that can't be used; then nothing is changed."""
-    version = _format_of(wire, address)
-    if version == FORMAT_VERSION:
+    version = _format_of(wire, address, layout)
+    if version == layout.version:
         return
     if read_only:
         state = "has no memory" if version == 0 else f"has format {version}, which is older"
@@ -138,17 +151,17 @@ def prepare(wire: Wire, address: Address, *, read_only: bool) -> None:
     wire.command("BEGIN")
     try:
         wire.run(_LOCK, lock_number(address.schema, "format"))
-        version = _format_of(wire, address)  # another host may have done it meanwhile
+        version = _format_of(wire, address, layout)  # another host may have done it meanwhile
         if version == 0 and not rows_of(wire.run(_LOOK, address.quoted_schema), "?q?")[0][0]:
             wire.command(f"CREATE SCHEMA {address.quoted_schema}")
-        for step in _STEPS[version:]:
+        for step in layout.steps[version:]:
             for statement in step.split(";\n"):
                 if statement.strip():
                     wire.command(statement)
         if version == 0:
-            wire.run(_SAVE, "application", _APPLICATION)
+            wire.run(_SAVE, "application", layout.application)
             wire.run(_SAVE, "identity", os.urandom(16).hex())
-        wire.run(_SAVE, "format", str(FORMAT_VERSION))
+        wire.run(_SAVE, "format", str(layout.version))
         wire.command("COMMIT")
     except ServerError as problem:
         wire.command("ROLLBACK")
@@ -164,7 +177,7 @@ def prepare(wire: Wire, address: Address, *, read_only: bool) -> None:
         raise
 
 
-def _format_of(wire: Wire, address: Address) -> int:
+def _format_of(wire: Wire, address: Address, layout: Layout) -> int:
     """Return the format of the schema, 0 for one that is empty or does not exist."""
     encoding = wire.server_encoding
     if encoding != "UTF8":
@@ -182,12 +195,12 @@ def _format_of(wire: Wire, address: Address) -> int:
                     f"the role may not read {address}: grant it rights as docs/postgres.md shows"
                 ) from None
             marks = {}  # another program's table of the same name
-    if marks.get("application") != _APPLICATION or not marks.get("format", "").isdecimal():
+    if marks.get("application") != layout.application or not marks.get("format", "").isdecimal():
         raise StoreCorrupt(f"{address} has tables of another program: add ?schema=another_name to the URL")
     version = int(marks["format"])
-    if version > FORMAT_VERSION:
+    if version > layout.version:
         raise StoreTooNew(
-            f"{address} has format {version}, this version reads up to {FORMAT_VERSION}: "
+            f"{address} has format {version}, this version reads up to {layout.version}: "
             "upgrade the package"
         )
     return version

@@ -141,10 +141,14 @@ def changed_rows(result: PGresult) -> int:
 class Wire:
     """One connection: runs statements and reads their results. Only one thread uses it at a time."""
 
-    def __init__(self, connection: psycopg.Connection[Any], schema: str) -> None:
-        """`schema` is quoted already."""
-        self._connection = connection
-        self._pgconn: PGconn = connection.pgconn
+    def __init__(self, conninfo: str, schema: str) -> None:
+        """Connect, or raise ConnectionLost. `schema` is quoted already."""
+        self._pgconn: PGconn = pq.PGconn.connect(conninfo.encode())
+        if self._pgconn.status != pq.ConnStatus.OK:
+            message = self._pgconn.error_message.decode(errors="replace")
+            self._pgconn.finish()
+            raise ConnectionLost(_one_line(message))
+        self._pgconn.nonblocking = 1
         self._schema = schema + "."
         self._poll = select.poll()
         self._socket = self._pgconn.socket
@@ -179,7 +183,7 @@ class Wire:
         return self._pgconn.backend_pid
 
     def close(self) -> None:
-        self._connection.close()
+        self._pgconn.finish()
 
     def run(self, statement: Statement, *values: Any) -> PGresult:
         """Run one statement in its own transaction, or in the transaction that is open."""

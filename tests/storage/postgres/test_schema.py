@@ -12,7 +12,7 @@ from postgres_servers import Server
 from threads import together
 
 from memory.errors import InvalidConfig, StoreCorrupt, StoreReadOnly, StoreTooNew
-from memory.storage.postgres.schema import FORMAT_VERSION, TABLES
+from memory.storage.postgres.schema import MEMORIES, TABLES
 from memory.storage.postgres.store import PostgresStore
 
 
@@ -44,7 +44,7 @@ def test_hosts_that_open_a_new_memory_together_create_it_once(url: str) -> None:
 def test_a_newer_format_is_refused_and_not_changed(url: str, db: psycopg.Connection) -> None:
     PostgresStore(url).close()
     schema = schema_of(url)
-    newer = str(FORMAT_VERSION + 1)
+    newer = str(MEMORIES.version + 1)
     db.execute(f"UPDATE {schema}.settings SET value = %s WHERE name = 'format'", (newer,))
     before = relations(db, schema)
     with pytest.raises(StoreTooNew, match="upgrade the package"):
