@@ -20,8 +20,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "move",
         help="copy a memory from a file to a PostgreSQL server, or back",
         description="Copy all memories of SRC to DST, count them, and compare the copy with the source. "
-        "SRC is not changed. DST must be empty; an interrupted move continues. Set the password in PGPASSWORD "
-        "or in ~/.pgpass, not in the URL: other users of the machine can see arguments.",
+        "SRC is not changed. DST must be empty; an interrupted move continues. Set the password in "
+        "PGPASSWORD or in ~/.pgpass, not in the URL: other users of the machine can see arguments.",
     )
     move.add_argument("source", metavar="SRC", help=_PLACE)
     move.add_argument("target", metavar="DST", help=_PLACE)

@@ -123,7 +123,7 @@ BELOW: dict[str, set[str]] = {
     "entry": {"errors"},
     "config": {"errors"},
     "_base": {"errors"},
-    "storage": {"_base", "entry", "errors"},
+    "storage": {"_base", "config", "entry", "errors"},
     "compression": {"_base", "config", "entry", "errors", "storage"},
     "embedding": {"_base", "errors"},
     "search": {"_base", "compression", "embedding", "entry", "errors", "storage"},
@@ -132,7 +132,7 @@ BELOW: dict[str, set[str]] = {
     "_tiers": {"_base", "clock", "compression", "config", "entry", "errors", "storage"},
     "_transfer": {"_base", "_write", "entry", "errors", "storage"},
 }
-ABOVE = {"agent", "agents", "benchmarking", "hooks", "integrations", "system"}
+ABOVE = {"agent", "agents", "benchmarking", "cli", "hooks", "integrations", "system"}
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))

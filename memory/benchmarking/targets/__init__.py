@@ -28,6 +28,7 @@ DEFAULT = "agentmemory"
 _BUILT_IN = {
     "agentmemory": "memory.benchmarking.targets.agentmemory:AgentMemoryTarget",
     "agentmemory-disk": "memory.benchmarking.targets.agentmemory:AgentMemoryDiskTarget",
+    "agentmemory-postgres": "memory.benchmarking.targets.agentmemory_postgres:AgentMemoryPostgresTarget",
     "sqlite-baseline": "memory.benchmarking.targets.sqlite_baseline:SQLiteBaselineTarget",
     "chroma": "memory.benchmarking.targets.chroma:ChromaTarget",
     "lancedb": "memory.benchmarking.targets.lance:LanceDBTarget",

@@ -60,7 +60,7 @@ class AgentMemoryTarget(Target):
         settings = settings or Settings()
         background = "background" if settings.background else "manual"
         config = MemoryConfig(**{"maintenance": background, **self.options})
-        config.ltm_config.db_path = str(folder / "memory.db")
+        config.ltm_config.db_path = self._place(folder)
         config.stm_config.memory_limit = settings.limits.get("stm")
         config.im_config.memory_limit = settings.limits.get("im")
         config.ltm_config.memory_limit = settings.limits.get("ltm")
@@ -68,6 +68,10 @@ class AgentMemoryTarget(Target):
         config.im_config.ttl_seconds = settings.ages.get("im")
         self.memory = AgentMemorySystem(config, embedder=self.embedder.embedder, clock=settings.clock)
         self._opened = (folder, settings)
+
+    def _place(self, folder: Path) -> str:
+        """Return where the memory is."""
+        return str(folder / "memory.db")
 
     def close(self) -> None:
         self.memory.close()
@@ -200,15 +204,18 @@ class AgentMemoryTarget(Target):
 
     def settle(self, sample: Sequence[Item]) -> None:
         """Fit the dictionary and the codecs, as the maintenance thread does once enough is stored."""
-        self.memory.add_many([NewMemory(agent_id=_SAMPLE_AGENT, content=item.content) for item in sample])
-        self.memory.maintain()
-        self.memory.delete_all(_SAMPLE_AGENT)
+        self._fit_on(sample)
         # Without this, the measured memories would reuse the pages that the sample has freed, and their
         # size on disk would be 0.
         self.close()
         with closing(sqlite3.connect(self.memory.config.ltm_config.db_path)) as file:
             file.execute("VACUUM")
         self.open(*self._opened)
+
+    def _fit_on(self, sample: Sequence[Item]) -> None:
+        self.memory.add_many([NewMemory(agent_id=_SAMPLE_AGENT, content=item.content) for item in sample])
+        self.memory.maintain()
+        self.memory.delete_all(_SAMPLE_AGENT)
 
 
 class AgentMemoryDiskTarget(AgentMemoryTarget):
