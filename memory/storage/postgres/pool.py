@@ -95,9 +95,12 @@ class Pool:
         return threading.get_ident() in self._writing
 
     @contextmanager
-    def hold(self) -> Iterator[Wire]:
-        """Lend a connection for several statements. Later faults are not repeated, but named."""
-        wire = self._repeat(_answering, writes=False, keep=True)
+    def hold(self, first: str = "SELECT 1") -> Iterator[Wire]:
+        """Lend a connection for several statements.
+
+        first: a command that is repeated after a fault, such as BEGIN; later faults are named only
+        """
+        wire = self._repeat(lambda wire, again: _after(wire, first), writes=False, keep=True)
         try:
             yield wire
         except (ConnectionLost, ServerError) as problem:
@@ -277,8 +280,8 @@ class Pool:
         ) from None
 
 
-def _answering(wire: Wire, again: bool) -> Wire:
-    wire.run(_PID)
+def _after(wire: Wire, command: str) -> Wire:
+    wire.command(command)
     return wire
 
 

@@ -163,8 +163,7 @@ class PostgresReader:
 
     def all_rows(self, agent: str | None = None) -> Iterator[Row]:
         # One transaction with one snapshot, so that rows that move or are replaced meanwhile are read once.
-        with self._pool.hold() as wire:
-            wire.command("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        with self._pool.hold("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as wire:
             found = wire.run(_NAMES) if agent is None else wire.run(_NAME, key_of(agent))
             for agent_no, name in rows_of(found, "it"):
                 wire.command(

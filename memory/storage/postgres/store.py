@@ -122,10 +122,9 @@ class PostgresStore:
 
     @contextmanager
     def maintaining(self, wait_seconds: float) -> Iterator[bool]:
-        with self._pool.hold() as wire:
-            # The lock belongs to a transaction, so that it also works behind a pooler. It holds no
-            # snapshot, so it does not keep the server from vacuuming.
-            wire.command("BEGIN")
+        # The lock belongs to a transaction, so that it also works behind a pooler. It holds no snapshot, so
+        # it does not keep the server from vacuuming.
+        with self._pool.hold("BEGIN") as wire:
             deadline = time.monotonic() + wait_seconds
             while True:
                 ((is_ours,),) = rows_of(wire.run(_TRY_LOCK, self._maintenance_lock), "?")

@@ -1,4 +1,4 @@
-"""PostgreSQL servers for tests: without root, on a socket in a scratch folder, gone after a crash."""
+"""PostgreSQL servers for tests and scripts: without root, in a scratch folder, gone after a crash."""
 
 from __future__ import annotations
 

@@ -1,0 +1,212 @@
+"""Clients that write and read while their PostgreSQL server is restarted and killed (docs/postgres.md).
+
+    python scripts/postgres_faults.py --minutes 10
+
+Every 20 seconds the server is stopped, killed, or one of its processes is killed. Each client adds,
+updates, deletes and searches, and knows what was acknowledged. At the end nothing may be lost, doubled or
+skipped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+from postgres_servers import Server, running_server
+
+from memory import AgentMemorySystem, MemoryConfig
+from memory.errors import StoreError
+from memory.storage.postgres.store import PostgresStore
+
+_THREADS = 2
+_AGENTS = 3
+
+
+class Client(threading.Thread):
+    """One client: it writes to agents that all clients share, and remembers what was acknowledged."""
+
+    def __init__(self, number: int, memory: AgentMemorySystem, until: float) -> None:
+        super().__init__()
+        self.number = number
+        self.memory = memory
+        self.until = until
+        self.living: dict[str, tuple[str, int]] = {}
+        self.calls = Counter[str]()
+        self.longest = 0.0
+        self.problems: list[str] = []
+
+    def timed(self, name: str, call: object, *arguments: object, **named: object) -> object:
+        start = time.monotonic()
+        try:
+            return call(*arguments, **named)  # type: ignore[operator]
+        finally:
+            self.longest = max(self.longest, time.monotonic() - start)
+            self.calls[name] += 1
+
+    def run(self) -> None:
+        count = 0
+        try:
+            while time.monotonic() < self.until:
+                self.step(count)
+                count += 1
+        except (StoreError, AssertionError) as problem:
+            self.problems.append(f"{type(problem).__name__}: {problem}")
+
+    def step(self, count: int) -> None:
+        agent, id_ = f"agent {count % _AGENTS}", f"{self.number}-{count}"
+        memory = self.memory
+        content = f"client{self.number} wrote word{count} here"
+        self.timed("add", memory.add, agent, content, id=id_, metadata={"version": 0})
+        self.living[id_] = agent, 0
+        if count % 5 == 1:
+            batch = [
+                {"agent_id": agent, "content": f"part {n} of a batch", "id": f"{id_}-{n}"}
+                for n in range(20)
+            ]
+            self.timed("add_many", memory.add_many, batch)
+            self.living.update({f"{id_}-{n}": (agent, -1) for n in range(20)})
+        if count % 3 == 0:
+            assert self.timed("update", memory.update, agent, id_, metadata={"version": count}), id_
+            self.living[id_] = agent, count
+        if count % 7 == 3:
+            assert self.timed("delete", memory.delete, agent, id_) is True, f"{id_} was not there to delete"
+            del self.living[id_]
+        else:
+            found = self.timed("get", memory.get, agent, id_)
+            assert found is not None, f"{id_} is lost"
+        if count % 4 == 0 and id_ in self.living:
+            hits = self.timed("search", memory.search, agent, f"client{self.number} word{count}", 20)
+            assert any(hit.id == id_ for hit in hits), f"{id_} was not found"  # type: ignore[attr-defined]
+
+
+def client_process(url: str, first: int, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    with AgentMemorySystem(MemoryConfig(url=url, busy_timeout_seconds=30.0)) as memory:
+        clients = [Client(first + number, memory, until) for number in range(_THREADS)]
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join()
+        skipped = follow(memory, url)
+    print(
+        json.dumps(
+            {
+                "living": {id_: place for client in clients for id_, place in client.living.items()},
+                "calls": dict(sum((client.calls for client in clients), Counter[str]())),
+                "longest": max(client.longest for client in clients),
+                "problems": [problem for client in clients for problem in client.problems] + skipped,
+            }
+        )
+    )
+
+
+def follow(memory: AgentMemorySystem, url: str) -> list[str]:
+    """Compare the warm search indexes of this process with the rows of the server."""
+    store, problems = PostgresStore(url), []
+    for agent in store.agents():
+        memory.search(agent, "anything", 1)
+        index = memory._indexes.index(agent)
+        before = store.state(agent)
+        with index.lock:
+            index.catch_up()
+            living = index.living
+            seqs = index.columns.seq[: index.count]
+            have = set((seqs if living is None else seqs[living]).tolist())
+        rows = {row.seq for row in store.all_rows(agent)}
+        if store.state(agent) == before and have != rows:
+            problems.append(f"{agent}: {len(rows - have)} rows skipped, {len(have - rows)} too many")
+    store.close()
+    return problems
+
+
+def disturb(server: Server, seconds: float, every: float) -> Counter[str]:
+    done = Counter[str]()
+    ways = ("restart", "kill", "kill one process")
+    end, number = time.monotonic() + seconds, 0
+    while time.monotonic() + every < end:
+        time.sleep(every)
+        way = ways[number % len(ways)]
+        number += 1
+        if way == "kill one process":
+            server.kill_backends()
+        else:
+            server.restart(signal.SIGKILL if way == "kill" else signal.SIGINT)
+        done[way] += 1
+    return done
+
+
+def check(url: str, reports: list[dict[str, object]]) -> list[str]:
+    """Compare what the clients know with what the server has."""
+    problems = [problem for report in reports for problem in report["problems"]]  # type: ignore[attr-defined]
+    expected = {id_: place for report in reports for id_, place in report["living"].items()}  # type: ignore[attr-defined]
+    store, stored = PostgresStore(url), Counter[str]()
+    with AgentMemorySystem(MemoryConfig(url=url, maintenance="manual")) as memory:
+        for agent in store.agents():
+            seqs = []
+            for row in store.all_rows(agent):
+                stored[row.id] += 1
+                seqs.append(row.seq)
+                version = memory._reader.decode(row).metadata.get("version", -1)
+                if row.id in expected and expected[row.id] != [agent, version]:
+                    problems.append(f"{row.id} is {version}, not {expected[row.id]}")
+            if len(set(seqs)) != len(seqs):
+                problems.append(f"{agent} has a number twice")
+        report = memory.check()
+        if not report.ok:
+            problems.append(str(report))
+    store.close()
+    problems += [f"{id_} is lost" for id_ in expected if not stored[id_]]
+    problems += [f"{id_} is there {times} times" for id_, times in stored.items() if times > 1]
+    problems += [f"{id_} was deleted, or never acknowledged" for id_ in stored if id_ not in expected]
+    return problems
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--every", type=float, default=20.0, help="seconds between two faults")
+    parser.add_argument("--processes", type=int, default=4)
+    parser.add_argument("--client", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.client:
+        client_process(options.client[0], int(options.client[1]), float(options.client[2]))
+        return 0
+    seconds = options.minutes * 60
+    with running_server(fsync="on") as server:
+        url = server.url()
+        PostgresStore(url).close()
+        program = [sys.executable, str(Path(__file__).resolve()), "--client", url]
+        processes = [
+            subprocess.Popen([*program, str(number * _THREADS), str(seconds)], stdout=subprocess.PIPE)
+            for number in range(options.processes)
+        ]
+        faults = disturb(server, seconds, options.every)
+        reports = []
+        for process in processes:
+            output, _ = process.communicate()
+            if process.returncode:
+                print(f"a client ended with {process.returncode}")
+                return 1
+            reports.append(json.loads(output))
+        problems = check(url, reports)
+    calls = sum((Counter(report["calls"]) for report in reports), Counter[str]())
+    longest = max(report["longest"] for report in reports)
+    print(f"{options.processes * _THREADS} clients in {options.processes} processes, {seconds:.0f} s")
+    print(f"faults: {', '.join(f'{count} × {way}' for way, count in faults.items())}")
+    print(f"calls: {', '.join(f'{count:,} {name}' for name, count in sorted(calls.items()))}")
+    print(f"longest call: {longest:.2f} s (goal: at most 5 s)")
+    print(f"lost, doubled, skipped or wrong: {len(problems)}")
+    for problem in problems[:20]:
+        print(f"  {problem}")
+    return 1 if problems or longest > 5 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
