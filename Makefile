@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PACKAGES := $(VENV)/.packages
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart knee test test-cluster test-lowest test-lowest-some install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs confidence quality quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize tamper league
+.PHONY: bench quickstart knee test test-cluster test-lowest test-lowest-some install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs confidence quality quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize tamper league test-postgres postgres-speed postgres-faults
 
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
