@@ -39,7 +39,7 @@ class MoveReport(NamedTuple):
 class _Summary(NamedTuple):
     """What is compared of an agent: how many rows it has, and a digest of them in their order."""
 
-    count: int
+    memories: int
     digest: bytes
 
 
@@ -128,7 +128,7 @@ def _compare(summaries: dict[str, _Summary], target: MemoryStore, originals: dic
     for agent in sorted(summaries.keys() | found.keys()):
         original, copy = summaries.get(agent), found.get(agent)
         if original != copy:
-            counts = [0 if one is None else one.count for one in (original, copy)]
+            counts = [0 if one is None else one.memories for one in (original, copy)]
             raise TransferFailed(
                 f"the copy differs from the source: agent {short(agent)} has {counts[0]} memories there "
                 f"and {counts[1]} in the copy; stop all writers, and move to an empty destination"

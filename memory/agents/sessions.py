@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar
 
 import msgspec
 
@@ -22,6 +22,9 @@ from memory.agents.messages import Message, Session, ToolCall, ToolResult, check
 from memory.config import is_server_url, shown
 from memory.errors import InvalidConfig, StoreError, short
 from memory.storage.connections import Connections
+
+if TYPE_CHECKING:
+    from memory.storage.postgres.session_tables import SessionTables
 
 FORMAT_VERSION = 1
 _APPLICATION_ID = 0x41536573  # "ASes": marks session files among SQLite databases
@@ -40,6 +43,7 @@ _COLUMNS = "id, agent_id, title, created_at, updated_at, archived, parent_id, me
 Messages: TypeAlias = list[Message]
 Sessions: TypeAlias = list[Session]
 Rows: TypeAlias = list[Any]
+_T = TypeVar("_T")
 _NO_METADATA = msgspec.json.encode({})
 _TOUCH = "updated_at = CASE WHEN updated_at > ? THEN updated_at ELSE ? END"
 """Sets when a session was last used, twice the current time. It never goes back."""
@@ -81,20 +85,20 @@ class SessionErrors:
 class ServerSessions:
     """The tables of a server, with the errors of a session store."""
 
-    def __init__(self, tables: Any, place: str) -> None:
+    def __init__(self, tables: SessionTables, place: str) -> None:
         self._tables = tables
         self._place = place
         self.lock = tables.lock
         self.data_version = tables.data_version
         self.close = tables.close
 
-    def fetch(self, sql: str, values: Sequence[Any] = ()) -> Rows:
-        return self._named(lambda: self._tables.fetch(sql, values))  # type: ignore[no-any-return]
+    def fetch(self, statement: str, values: Sequence[Any] = ()) -> Rows:
+        return self._named(lambda: self._tables.fetch(statement, values))
 
-    def write(self, work: Any) -> Any:
+    def write(self, work: Callable[[Any], _T]) -> _T:
         return self._named(lambda: self._tables.write(work))
 
-    def _named(self, call: Any) -> Any:
+    def _named(self, call: Callable[[], _T]) -> _T:
         try:
             return call()
         except StoreError as problem:
@@ -130,7 +134,7 @@ class SessionStore:
             )
         self._busy_sessions: set[str] = set()
         self._recent_messages = RecentMessages()
-        self._connections: Any
+        self._connections: Connections | ServerSessions
         if is_server_url(path):
             self._path = shown(path)
             self._open_server(str(path), busy_timeout_seconds)
@@ -143,7 +147,7 @@ class SessionStore:
                 file.parent.mkdir(parents=True, exist_ok=True)
         except (OSError, ValueError) as problem:
             raise errors.not_opened(problem) from problem
-        self._connections = Connections(
+        self._connections = connections = Connections(
             file,
             errors=errors,
             disk=durability == "disk",
@@ -157,7 +161,7 @@ class SessionStore:
         self._lock = self._connections.lock
         self._fetch = self._connections.fetch
         try:
-            self._prepare()
+            self._prepare(connections)
         except BaseException:
             self.close()
             raise
@@ -176,7 +180,7 @@ class SessionStore:
         self._lock = self._connections.lock
         self._fetch = self._connections.fetch
 
-    def _prepare(self) -> None:
+    def _prepare(self, connections: Connections) -> None:
         # Read all three in one transaction: another process may be creating the tables now.
         def look(db: sqlite3.Connection) -> tuple[int, int, bool]:
             with db:
@@ -192,16 +196,16 @@ class SessionStore:
                 db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
                 db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
-        application_id, version, empty = self._connections.read(look)
+        application_id, version, empty = connections.read(look)
         if application_id != _APPLICATION_ID and not empty:
             raise SessionStoreError(f"{self._path} is not a session file: use another path")
         if version > FORMAT_VERSION:
             raise SessionStoreError(
                 f"{self._path} was written by a newer version: upgrade the package agentmemory-tiers"
             )
-        self._connections.use_wal()
+        connections.use_wal()
         if application_id != _APPLICATION_ID:
-            self._connections.write(create)
+            connections.write(create)
 
     # -- sessions -----------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ class AgentMemoryTarget(Target):
         detects_damage=True,
         durability="process",
     )
-    distributions = ("agentmemory-tiers",)
+    distributions: ClassVar[tuple[str, ...]] = ("agentmemory-tiers",)
     options: ClassVar[Mapping[str, Any]] = {}
     """Settings of `MemoryConfig` that differ from the defaults."""
 
