@@ -9,6 +9,7 @@ from hashlib import blake2b
 from typing import Any
 
 from memory.entry import ALL_TIERS, Tier
+from memory.errors import StoreCorrupt
 from memory.storage.base import (
     AgentState,
     Change,
@@ -161,7 +162,9 @@ class PostgresReader:
         found = self._fetch(statement, RECORD_KINDS, key_of(agent), limit, *bounds)
         return [to_record(agent, values) for values in found]
 
-    def all_rows(self, agent: str | None = None) -> Iterator[Row]:
+    def all_rows(
+        self, agent: str | None = None, on_damage: Callable[[StoreCorrupt], None] | None = None
+    ) -> Iterator[Row]:
         # One transaction with one snapshot, so that rows that move or are replaced meanwhile are read once.
         with self._pool.hold("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as wire:
             found = wire.run(_NAMES) if agent is None else wire.run(_NAME, key_of(agent))
@@ -172,7 +175,14 @@ class PostgresReader:
                 )
                 while part := rows_of(wire.run(_FETCH), ROW_KINDS):
                     for values in part:
-                        yield to_row(name, values)
+                        try:
+                            row = to_row(name, values)
+                        except StoreCorrupt as problem:
+                            if on_damage is None:
+                                raise
+                            on_damage(problem)
+                        else:
+                            yield row
                 wire.command("CLOSE all_rows")
             wire.command("COMMIT")
 
