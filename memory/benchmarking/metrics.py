@@ -60,6 +60,7 @@ _SIGNED = ("exponent", "correlation", "overhead", "slope", "leak")
 _DERIVED = (
     "*overhead*", "growth_exponent", "scaling", "*_efficiency", "*_to_*", "*_us_per_*", "generator_late_*",
 )  # fmt: skip
+_RESIDENT = ("ram_", "rss_")
 
 
 def is_signed(leaf: str) -> bool:
@@ -75,6 +76,14 @@ def is_derived(leaf: str) -> bool:
 def is_timed(unit: str) -> bool:
     """Return whether figures of this unit come from a clock, so that a busy machine disturbs them."""
     return unit in _TIMED_UNITS
+
+
+def is_resident_memory(leaf: str) -> bool:
+    """Return whether figures of this name are RAM that the operating system reports.
+
+    The same data need more or less of it from process to process.
+    """
+    return leaf.startswith(_RESIDENT)
 
 
 def metric_of(leaf: str, declared: Mapping[str, Metric] | None = None) -> Metric:

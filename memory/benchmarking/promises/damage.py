@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,8 @@ from memory.benchmarking.targets.base import Item
 _ROOM = 4_000_000
 """Bytes that the small disk has beyond an empty store."""
 _MOST_WRITES = 20_000
+_REMOUNT_SECONDS = 5.0
+"""How long to try to make a file system read-only: a closed store may still have files open for a while."""
 _LEAST_FLIPS = 6
 """So many in a slow system too, whatever time they take."""
 _IN_RAM = "the system keeps nothing in files"
@@ -154,9 +157,8 @@ def _write_read_only(trial: Trial, disk: Path) -> Outcome:
     target = trial.open(folder)
     (id_,) = target.add([Item(ANN, text)])
     trial.close(target)
-    done = subprocess.run(["mount", "-o", "remount,ro", str(disk)], capture_output=True, check=False)
-    if done.returncode:
-        return not_tried("a file system can't be made read-only here")
+    if not _make_read_only(disk):
+        return not_tried("a file system can't be made read-only here, or the closed store still writes")
     said = "a write was acknowledged"
     reads = ""
     with trial.actor(folder) as actor:
@@ -181,6 +183,16 @@ def _write_read_only(trial: Trial, disk: Path) -> Outcome:
             'target.add_one(Item("ann", "a text"))   # expected: an error',
         ),
     )
+
+
+def _make_read_only(disk: Path) -> bool:
+    """Return whether it worked. It fails while a thread of the system has a file open for writing."""
+    deadline = time.monotonic() + _REMOUNT_SECONDS
+    while True:
+        done = subprocess.run(["mount", "-o", "remount,ro", str(disk)], capture_output=True, check=False)
+        if not done.returncode or time.monotonic() > deadline:
+            return not done.returncode
+        time.sleep(0.1)
 
 
 def _flip(trial: Trial, flips: int) -> Outcome:

@@ -24,7 +24,7 @@ from memory.benchmarking.measure.statistics import (
     variance,
     welch,
 )
-from memory.benchmarking.metrics import Metric, is_timed, metric_of
+from memory.benchmarking.metrics import Metric, is_resident_memory, is_timed, metric_of
 from memory.benchmarking.model.answers import Answers
 from memory.benchmarking.model.paths import leaf_of, split_leaf, where_of
 from memory.benchmarking.model.records import Figure, Result, Run
@@ -36,6 +36,12 @@ from memory.benchmarking.verdicts.records import Verdict
 from memory.benchmarking.verdicts.scales import is_share, limits_of, scale_of
 from memory.benchmarking.verdicts.thresholds import Thresholds
 from memory.errors import short
+
+_CPU, _WALL = "cpu_ms", "p50_ms"
+_COMPUTES = 1.2
+"""An operation neither waits nor uses threads if its wall ÷ CPU time is within this factor of 1."""
+_ALIKE = 1.1
+"""If wall ÷ CPU time of both sides differs by more than this factor, the waiting has changed."""
 
 CaseKey = tuple[str, str, str]
 """Category, benchmark and target."""
@@ -156,8 +162,10 @@ def _case_evidence(
                 times_count=base.times_count and current.times_count,
                 thresholds=thresholds,
             )
+            asked_for = thresholds.named(f"{category}.{benchmark}", path) is not None
+            if leaf_of(path) == _WALL and not reason and not asked_for:
+                reason = _reason_not_to_judge_wall_time(path, before, now)
             if path in paired:
-                asked_for = thresholds.named(f"{category}.{benchmark}", path) is not None
                 reason = reason or ("" if asked_for else _judged_instead(path))
                 found = _by_questions(path, metric, old, new, paired[path], is_judged=not reason)
             else:
@@ -175,6 +183,26 @@ def _case_evidence(
             current=None if new is None else shown[1],
             **found,
         )
+
+
+def _reason_not_to_judge_wall_time(path: str, before: Result, now: Result) -> str:
+    """Return why the wall time of a timing tells no more than its CPU time; empty where it does.
+
+    Wall time is longer where an operation waits, and shorter where it uses several threads. In the least
+    disturbed blocks of each round, other programs cause hardly any of that.
+    """
+    cpu = f"{where_of(path)}/{_CPU}" if where_of(path) else _CPU
+    ratios = []
+    for result in (before, now):
+        wall_time, cpu_time = result.metrics.get(path), result.metrics.get(cpu)
+        if wall_time is None or cpu_time is None or not (wall_time.steady and cpu_time.steady):
+            return ""
+        ratios.append(
+            statistics.geometric_mean(wall_time.steady) / statistics.geometric_mean(cpu_time.steady)
+        )
+    computes = all(1 / _COMPUTES <= ratio <= _COMPUTES for ratio in ratios)
+    alike = max(ratios) / min(ratios) <= _ALIKE
+    return f"it does not wait: judged by {_CPU}" if computes and alike else ""
 
 
 def _shown(old: Figure | None, new: Figure | None) -> tuple[float, float]:
@@ -242,7 +270,7 @@ def _tested(
             effect = moderated_welch(points_now, points_before, prior)
         else:
             effect = welch(points_now, points_before)
-        if effect.error is None and data_decide and not timed:
+        if effect.error is None and data_decide and not timed and not is_resident_memory(leaf_of(path)):
             effect = Effect(effect.value, 0.0, math.inf)
     return {
         "log_ratio": effect.value,

@@ -3,7 +3,8 @@
 One timing gives a dozen figures that rise and fall together. Judging all of them would multiply the tests,
 and Holm's correction would make each one less sensitive. So two figures of a timing are judged: CPU time,
 which other programs hardly disturb, and the median of wall time, which includes waiting for a disk, a lock
-or a server. A lockstep comparison measures both precisely and judges the first of them only.
+or a server. Of stored runs, the second is judged only where the operation waits or uses threads
+(`evidence.py`). A lockstep comparison measures both precisely and judges the first of them only.
 """
 
 from __future__ import annotations

@@ -147,6 +147,7 @@ def test_one_round_is_enough_for_figures_that_follow_from_the_data_alone(tmp_pat
         metrics = {
             "cosine_similarity": rounds_of([similarity], 0),
             "fit_seconds": rounds_of([seconds], 0),
+            "ram_bytes": rounds_of([1e6 * seconds], 0),
         }
         folder = saved(tmp_path, run_id, metrics)
         record = read_run(folder)
@@ -164,7 +165,33 @@ def test_one_round_is_enough_for_figures_that_follow_from_the_data_alone(tmp_pat
     assert verdicts(compare_runs(one, two)) == {
         "cosine_similarity": "regressed",
         "fit_seconds": "inconclusive",
+        "ram_bytes": "inconclusive",
     }
+
+
+@pytest.mark.parametrize(
+    ("wall_before", "wall_now", "judged"),
+    [
+        (1.0, 1.02, False),  # it computes, and wall time is CPU time
+        (1.5, 1.5, True),  # it waits
+        (0.5, 0.5, True),  # it uses threads
+        (1.0, 1.15, True),  # it has begun to wait
+    ],
+)
+def test_wall_time_is_judged_where_it_tells_more_than_cpu_time(
+    wall_before: float, wall_now: float, judged: bool, compared: Callable[..., Comparison]
+) -> None:
+    def timing(wall: float) -> dict[str, Figure]:
+        rounds = [2.0, 2.02, 1.98, 2.01, 1.99]
+        walls = [wall * value for value in rounds]
+        return {
+            "get/cpu_ms": Figure(value=2.0, rounds=rounds, steady=rounds, samples=100),
+            "get/p50_ms": Figure(value=2.0 * wall, rounds=walls, steady=walls, samples=100),
+        }
+
+    found = by_path(compared(timing(wall_before), timing(wall_now)))
+    assert found["get/cpu_ms"].verdict is not None
+    assert (found["get/p50_ms"].verdict is not None) is judged
 
 
 def test_a_share_is_compared_by_its_interval_over_units(compared: Callable[..., Comparison]) -> None:
