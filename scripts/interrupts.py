@@ -313,12 +313,15 @@ def interrupt_programs(path: Path, signals: int, seed: int) -> Counter[str]:
 
 def _wait(child: int) -> int | None:
     """Return a program's exit code; None if it hangs, and then it is killed."""
-    deadline = time.monotonic() + _MAX_SECONDS
-    while time.monotonic() < deadline:
+    waited, last = 0.0, time.monotonic()
+    while waited < _MAX_SECONDS:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             return os.waitstatus_to_exitcode(status)
         time.sleep(0.001)
+        now = time.monotonic()
+        # A long step means that this process was stopped for a while, and the program with it.
+        waited, last = waited + min(now - last, 0.1), now
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return None
