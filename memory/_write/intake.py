@@ -176,6 +176,7 @@ class Intake:
             vector=vector,
             fine=fine,
             is_final=item.tier is not Tier.LTM or self._codecs.is_final(Tier.LTM),
+            has_new_id=new.id is None,
         )
 
 

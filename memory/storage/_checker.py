@@ -11,7 +11,7 @@ from memory.storage._reader import SQLiteReader
 from memory.storage._rows import in_parts
 from memory.storage.base import Row
 from memory.storage.connections import Connections
-from memory.storage.schema import AGENT_SHIFT, SEQ_MASK, TIER_MASK, TIER_SHIFT
+from memory.storage.schema import AGENT_SHIFT, FORMAT_VERSION, SEQ_MASK, TIER_MASK, TIER_SHIFT, format_of
 
 _MAX_STRUCTURE_PROBLEMS = 20
 _ROWS_AT_ONCE = 200
@@ -36,7 +36,7 @@ class Checker:
     def check(self, check_row: Callable[[Row], None]) -> tuple[int, list[str]]:
         problems: list[str] = []
         intact = 0
-        for part in (self._versions, self._logs, self._structure, self._keys, self._codecs):
+        for part in (self._versions, self._logs, self._structure, self._keys, self._tails, self._codecs):
             try:
                 problems += part()
             except StoreError as problem:
@@ -78,6 +78,16 @@ class Checker:
         )
         return [f"{wrong} memories have a key that does not fit their agent or tier"] if wrong else []
 
+    def _tails(self) -> list[str]:
+        """Check that only the rows of a tail are in no index; a file of an older format has no tail."""
+        if self._connections.read(format_of) < FORMAT_VERSION:
+            return []
+        (wrong,) = self._connections.fetch_one(
+            "SELECT COUNT(*) FROM memories LEFT JOIN agents ON no = agent"
+            f" WHERE indexed != (tail IS NOT 1 OR tier != 0 OR key & {SEQ_MASK} <= last_seq)"
+        )
+        return [f"{wrong} memories are in no index, or in an index too early"] if wrong else []
+
     def _codecs(self) -> list[str]:
         return [
             f"codec {codec.number} ({codec.purpose}) is damaged"
@@ -90,7 +100,10 @@ class Checker:
         seqs = [
             key & SEQ_MASK
             for (key,) in self._connections.fetch(
-                "SELECT key FROM memories WHERE agent = (SELECT no FROM agents WHERE name = ?)", (agent,)
+                "SELECT key FROM memories"
+                f" WHERE key >= (SELECT no << {AGENT_SHIFT} FROM agents WHERE name = ?)"
+                f" AND key < (SELECT (no + 1) << {AGENT_SHIFT} FROM agents WHERE name = ?)",
+                (agent, agent),
             )
         ]
         for part in in_parts(seqs, _ROWS_AT_ONCE):

@@ -36,6 +36,7 @@ from memory.storage._rows import (
     with_key,
 )
 from memory.storage._store_errors import is_wrong_type
+from memory.storage._tail import ALL_TAILS, IN_TAIL, LAST_SEQ
 from memory.storage.base import (
     AgentState,
     Change,
@@ -50,13 +51,12 @@ from memory.storage.base import (
 from memory.storage.connections import Connections
 from memory.storage.schema import RETIRED, SEQ_MASK, TIER_MASK, TIER_SHIFT, codec_digest, key_of
 
-_GET = (
-    "SELECT key, checksum, kind, step, created_at, importance, body_codec, body"
-    " FROM memories WHERE agent = ? AND id = ?"
-)
-_STATE = "SELECT last_seq, last_change FROM agents WHERE no = ?"
+_GET = "SELECT key, checksum, kind, step, created_at, importance, body_codec, body FROM memories"
+_STATE = "SELECT {last_seq}, last_change FROM agents WHERE no = ?"
 _TIER_OF_KEY = f"(key >> {TIER_SHIFT} & {TIER_MASK})"
 _UNKNOWN_AGENT = AgentState(0, 0)
+_NO_ROW = "key > ? AND key < ?"
+"""A condition that no row fulfils if both values are the same."""
 
 # An agent's new rows are in three ranges of keys, one for each tier. One statement reads all three, so that
 # a move between two statements can't hide a row.
@@ -94,7 +94,16 @@ class SQLiteReader:
         self._record_columns = RECORD_COLUMNS if same else old_columns(RECORD_COLUMNS)
         self._row_columns = ROW_COLUMNS if same else old_columns(ROW_COLUMNS)
         self._feature_columns = FEATURE_COLUMNS if same else old_columns(FEATURE_COLUMNS)
-        self._get = _GET if same else old_columns(_GET)
+        # Only files of the current format have tails. The statements for older ones take the same values.
+        self._has_tails = file_format > 2
+        self._is_indexed = "indexed = 1" if self._has_tails else "1"
+        self._in_tail = IN_TAIL if self._has_tails else _NO_ROW
+        self._state_of = _STATE.format(last_seq=LAST_SEQ if self._has_tails else "last_seq")
+        get = _GET if same else old_columns(_GET)
+        self._get = (
+            f"{get} INDEXED BY by_id WHERE agent = ? AND id = ? AND {self._is_indexed}"
+            f" UNION ALL {get} WHERE {self._in_tail} AND id = ?"
+        )
         self._new_rows = _NEW_ROWS if same else old_columns(_NEW_ROWS)
         self._codec_columns = (
             f"number, purpose, data{', digest, trained_on, deleted, writable' if same else ''}"
@@ -102,7 +111,7 @@ class SQLiteReader:
 
     def get_one(self, agent: str, id: str) -> Record | None:
         agent_no = self._agent_numbers.get(agent) or self._agent_no(agent)
-        found = self._connections.fetch_one(self._get, (agent_no, id))
+        found = self._connections.fetch_one(self._get, (agent_no, id, agent_no, agent_no, id))
         if found is None:
             return None
         key, checksum, kind, step, created_at, importance, body_codec, body = found
@@ -122,11 +131,13 @@ class SQLiteReader:
             agent_no = self._agent_numbers.look_up(connection, agent)
             return [
                 to_record(agent, values, self._may_lack)
-                for part in in_parts(ids)
+                for part in in_parts(ids, VARIABLES // 2)
                 for values in connection.execute(
-                    f"SELECT {self._record_columns} FROM memories"
-                    f" WHERE agent = ? AND id IN ({placeholders(len(part))})",
-                    (agent_no, *part),
+                    f"SELECT {self._record_columns} FROM memories INDEXED BY by_id"
+                    f" WHERE agent = ? AND {self._is_indexed} AND id IN ({placeholders(len(part))})"
+                    f" UNION ALL SELECT {self._record_columns} FROM memories"
+                    f" WHERE {self._in_tail} AND id IN ({placeholders(len(part))})",
+                    (agent_no, *part, agent_no, agent_no, *part),
                 )
             ]
 
@@ -171,13 +182,19 @@ class SQLiteReader:
         direction = "DESC" if newest_first else "ASC"
         # Without INDEXED BY, SQLite may scan all rows of the agent.
         statement = (
-            f"SELECT {self._record_columns} FROM memories INDEXED BY {index}"
-            f" WHERE {' AND '.join(['agent = ?', *conditions])}"
-            f" ORDER BY {column} {direction}, key & {SEQ_MASK} {direction} LIMIT ?"
+            f"SELECT * FROM (SELECT {self._record_columns} FROM memories INDEXED BY {index}"
+            f" WHERE {' AND '.join(['agent = ?', self._is_indexed, *conditions])}"
+            f" ORDER BY {column} {direction}, key & {SEQ_MASK} {direction} LIMIT ?)"
+            f" UNION ALL SELECT {self._record_columns} FROM memories"
+            f" WHERE {' AND '.join([self._in_tail, *conditions])}"
         )
         agent_no = self._agent_numbers.get(agent) or self._agent_no(agent)
-        found = self._connections.fetch(statement, (agent_no, *bounds, -1 if limit is None else limit))
-        return [to_record(agent, values, self._may_lack) for values in found]
+        most = -1 if limit is None else limit
+        found = self._connections.fetch(statement, (agent_no, *bounds, most, agent_no, agent_no, *bounds))
+        records = [to_record(agent, values, self._may_lack) for values in found]
+        # Only rows of the tail are out of order.
+        records.sort(key=attrgetter(column, "seq"), reverse=newest_first)
+        return records[:limit]
 
     def all_rows(
         self, agent: str | None = None, on_damage: Callable[[StoreCorrupt], None] | None = None
@@ -191,9 +208,13 @@ class SQLiteReader:
                 keys = [
                     key
                     for (key,) in connection.execute(
-                        f"SELECT key FROM memories WHERE agent = ? ORDER BY key & {SEQ_MASK}", (agent_no,)
+                        "SELECT key FROM memories INDEXED BY by_time"
+                        f" WHERE agent = ? AND {self._is_indexed}"
+                        f" UNION ALL SELECT key FROM memories WHERE {self._in_tail}",
+                        (agent_no, agent_no, agent_no),
                     )
                 ]
+                keys.sort(key=SEQ_MASK.__and__)
                 for part in in_parts(keys):
                     found = self._whole_rows(connection, name, part, on_damage or _raise)
                     yield from sorted(found, key=attrgetter("seq"))
@@ -235,10 +256,11 @@ class SQLiteReader:
         def read(connection: sqlite3.Connection) -> list[tuple[int, int]]:
             if agent is None:
                 # Count in an index, which is far smaller than the rows and holds the key.
-                return connection.execute(
+                indexed = connection.execute(
                     f"SELECT {_TIER_OF_KEY}, COUNT(*) FROM memories INDEXED BY by_time"
-                    " WHERE agent > 0 GROUP BY 1"
+                    f" WHERE agent > 0 AND {self._is_indexed} GROUP BY 1"
                 ).fetchall()
+                return [*indexed, (Tier.STM, self._in_all_tails(connection))]
             agent_no = self._agent_numbers.look_up(connection, agent) or 0
             return [
                 (
@@ -251,8 +273,17 @@ class SQLiteReader:
                 for tier in Tier
             ]
 
-        found = self._connections.read(read)
-        return {tier: 0 for tier in Tier} | {Tier(tier): count for tier, count in found}
+        counts = dict.fromkeys(Tier, 0)
+        for tier, count in self._connections.read(read):
+            counts[Tier(tier)] += count
+        return counts
+
+    def _in_all_tails(self, connection: sqlite3.Connection) -> int:
+        """Return the number of rows that are in no index."""
+        if not self._has_tails:
+            return 0
+        (count,) = connection.execute(f"SELECT COUNT(*) FROM {ALL_TAILS} WHERE agents.tail = 1").fetchone()
+        return int(count)
 
     def evicted(self, agent: str | None = None) -> int:
         def read(connection: sqlite3.Connection) -> int:
@@ -277,7 +308,7 @@ class SQLiteReader:
 
     def state(self, agent: str) -> AgentState:
         agent_no = self._agent_numbers.get(agent) or self._agent_no(agent)
-        found = self._connections.fetch_one(_STATE, (agent_no,))
+        found = self._connections.fetch_one(self._state_of, (agent_no,))
         return AgentState(*found) if found else _UNKNOWN_AGENT
 
     def catch_up(
@@ -359,13 +390,21 @@ class SQLiteReader:
         return self._connections.iterate(read)
 
     def stored_before(self, tier: Tier, timestamp: float, limit: int) -> dict[str, list[int]]:
-        found = self._connections.fetch(
-            f"SELECT name, key & {SEQ_MASK} FROM memories INDEXED BY by_age JOIN agents ON no = agent"
-            f" WHERE tier = {int(tier)} AND tier < 2 AND stored_at < ? ORDER BY stored_at LIMIT ?",
-            (timestamp, limit),
+        statement = (
+            f"SELECT * FROM (SELECT name, key & {SEQ_MASK}, stored_at"
+            " FROM memories INDEXED BY by_age JOIN agents ON no = agent"
+            f" WHERE tier = {int(tier)} AND tier < 2 AND {self._is_indexed} AND stored_at < ?"
+            " ORDER BY stored_at LIMIT ?)"
         )
+        values = [timestamp, limit]
+        if tier is Tier.STM and self._has_tails:
+            statement += (
+                f" UNION ALL SELECT name, key & {SEQ_MASK}, stored_at FROM {ALL_TAILS}"
+                " WHERE agents.tail = 1 AND stored_at < ? ORDER BY 3 LIMIT ?"
+            )
+            values += [timestamp, limit]
         due: dict[str, list[int]] = {}
-        for agent, seq in found:
+        for agent, seq, _ in self._connections.fetch(statement, values):
             due.setdefault(agent, []).append(seq)
         return due
 
@@ -393,8 +432,11 @@ class SQLiteReader:
         return codecs
 
     def stored_total(self) -> int:
-        ((total,),) = self._connections.fetch("SELECT TOTAL(last_seq) FROM agents")
-        return int(total)
+        def read(connection: sqlite3.Connection) -> int:
+            (total,) = connection.execute("SELECT TOTAL(last_seq) FROM agents").fetchone()
+            return int(total) + self._in_all_tails(connection)
+
+        return self._connections.read(read)
 
     def unsettled(self) -> list[tuple[str, int, int]]:
         return self._connections.fetch(
@@ -414,9 +456,8 @@ class SQLiteReader:
 
         return self._connections.read(read)
 
-    @staticmethod
-    def _state(connection: sqlite3.Connection, agent_no: int | None) -> AgentState:
-        found = connection.execute(_STATE, (agent_no,)).fetchone()
+    def _state(self, connection: sqlite3.Connection, agent_no: int | None) -> AgentState:
+        found = connection.execute(self._state_of, (agent_no,)).fetchone()
         return AgentState(*found) if found else _UNKNOWN_AGENT
 
     def _by_seq(

@@ -81,6 +81,8 @@ class Row(Record, frozen=True, kw_only=True, gc=False):
     """How often the row was replaced. Two reads with the same revision have the same content."""
     is_final: bool = True
     """Whether the row has the form that its tier keeps. If not, `unsettled` names the agent. Not stored."""
+    has_new_id: bool = False
+    """Whether the id was generated for this row, so that no other row can have it. Not stored."""
 
 
 Features: TypeAlias = tuple[int, int, bytes, bytes | None, bytes, int]
@@ -413,6 +415,10 @@ class MemoryStore(Protocol):
         under an even version is valid until the version differs. The function must cost far less than a
         read. Return None if the store has no such version (yet): then nothing is cached.
         """
+
+    def tidy_new_rows(self) -> None:
+        """Do what `add` has left for later, for many rows at once. Maintenance calls it. Optional."""
+        return
 
     def recent_rows(self, agent: str, after_seq: int, last_seq: int) -> IndexColumns | None:
         """Return the columns of the rows after_seq + 1 … last_seq if this process added all of them lately.

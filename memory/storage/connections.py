@@ -318,6 +318,24 @@ class Connections:
         self._known_change = changed_at
         return result
 
+    def write_alone(self, statement: str, values: Sequence[Any]) -> int | None:
+        """Execute one statement as a transaction of its own; return how many rows it has changed.
+
+        The caller holds the lock. Returns None and does nothing if `after_checkpoint` must be called first:
+        then use `write`. An IntegrityError passes unchanged."""
+        if self.read_only:
+            raise StoreReadOnly(f"{self._path} was opened with read_only=True")
+        try:
+            connection = self._writing_connection()
+            # A checkpoint in the short time between this check and the commit is noticed at the next write.
+            if self._path is not None and self._changed_at() != self._known_change:
+                return None
+            return connection.execute(statement, values).rowcount
+        except sqlite3.IntegrityError:
+            raise
+        except self._errors.translated as problem:
+            self.raise_translated(problem)
+
     def _changed_at(self) -> int:
         """Return when a checkpoint last changed the file; commits change only the log.
 

@@ -2,6 +2,7 @@
 
 One table holds all tiers. Its integer key packs (agent, tier, seq). So the rows of one agent and tier are
 neighbours, in the order in which they were stored, and a move to another tier is an update of the key.
+The newest rows of an agent may be in no index yet: see `_tail.py`.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from memory.storage._log_owner import stamp
 from memory.storage._new_files import make_folder, new_file
 
 APPLICATION_ID = 0x41674D65  # "AgMe": marks AgentMemory files among SQLite databases
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 PAGE_SIZE = 4096
 """Bytes. Every table and index takes at least a page, and every changed page goes to the log whole: with
 8,192 bytes a file of 500 memories was a quarter larger, and a small write took 5 to 8 µs longer."""
 
+FIRST_STORED_CODEC = 16
+"""Codecs with this number or a higher one are in the file. The others need no fitting."""
 RETIRED = "retired"
 """The purpose of a codec that no row uses any more. Its number is never used again."""
 
@@ -36,7 +39,8 @@ CREATE TABLE agents (
     last_seq INTEGER NOT NULL DEFAULT 0,
     last_change INTEGER NOT NULL DEFAULT 0,
     forgotten INTEGER NOT NULL DEFAULT 0,
-    unsettled INTEGER NOT NULL DEFAULT 0    -- the first seq that maintenance may encode again; 0: none
+    unsettled INTEGER NOT NULL DEFAULT 0,   -- the first seq that maintenance may encode again; 0: none
+    tail INTEGER NOT NULL DEFAULT 0         -- 1: rows with a seq above last_seq may exist
 );
 CREATE TABLE memories (
     key INTEGER PRIMARY KEY,        -- agent << 42 | tier << 40 | seq
@@ -60,12 +64,9 @@ CREATE TABLE memories (
     body BLOB NOT NULL,
     terms BLOB NOT NULL,
     vector BLOB NOT NULL,
-    fine BLOB
+    fine BLOB,
+    indexed INTEGER NOT NULL DEFAULT 1      -- 0: in no index yet
 );
-CREATE UNIQUE INDEX by_id ON memories (agent, id);
-CREATE INDEX by_time ON memories (agent, created_at);
-CREATE INDEX by_step ON memories (agent, step) WHERE step IS NOT NULL;
-CREATE INDEX by_age ON memories (tier, stored_at) WHERE tier < 2;
 CREATE TABLE changes (              -- changes to existing rows, by agent
     agent INTEGER NOT NULL,
     number INTEGER NOT NULL,
@@ -81,6 +82,13 @@ CREATE TABLE uses (
     PRIMARY KEY (agent, seq)
 ) WITHOUT ROWID;
 CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+_INDEXES = """
+CREATE UNIQUE INDEX by_id ON memories (agent, id) WHERE indexed = 1;
+CREATE INDEX by_time ON memories (agent, created_at) WHERE indexed = 1;
+CREATE INDEX by_step ON memories (agent, step) WHERE indexed = 1 AND step IS NOT NULL;
+CREATE INDEX by_age ON memories (tier, stored_at) WHERE indexed = 1 AND tier < 2;
+CREATE INDEX tails ON agents (no) WHERE tail = 1;
 """
 _CODECS = """
 CREATE TABLE codecs (
@@ -102,6 +110,14 @@ ALTER TABLE memories ADD COLUMN features_checksum INTEGER;
 ALTER TABLE memories ADD COLUMN terms_codec INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE agents ADD COLUMN unsettled INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE codecs RENAME TO codecs_1;
+"""
+_FROM_FORMAT_2 = """
+ALTER TABLE memories ADD COLUMN indexed INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE agents ADD COLUMN tail INTEGER NOT NULL DEFAULT 0;
+DROP INDEX by_id;
+DROP INDEX by_time;
+DROP INDEX by_step;
+DROP INDEX by_age;
 """
 
 
@@ -127,7 +143,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
     # SQLite accepts these two only before the first table exists, and the page size must come first.
     connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # lets `shrink` return free pages
-    connection.executescript(f"BEGIN; {TABLES} {_CODECS} COMMIT;")
+    connection.executescript(f"BEGIN; {TABLES} {_INDEXES} {_CODECS} COMMIT;")
     _save_identity(connection)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
@@ -142,12 +158,19 @@ def format_of(connection: sqlite3.Connection) -> int:
 def migrate(connection: sqlite3.Connection) -> None:
     """Bring a file to the current format, inside a write transaction of the caller.
 
-    No row of a memory is rewritten: new columns have default values. If the process is killed, SQLite rolls
-    the transaction back, and the file keeps its old format."""
-    if format_of(connection) >= FORMAT_VERSION:
+    No row of a memory is rewritten: new columns have default values. Indexes are made anew. If the process
+    is killed, SQLite rolls the transaction back, and the file keeps its old format."""
+    version = format_of(connection)
+    if version >= FORMAT_VERSION:
         return  # another process has migrated it
-    for statement in (*_FROM_FORMAT_1.split(";"), *_CODECS.split(";")):
-        connection.execute(statement)
+    if version < 2:
+        _migrate_to_2(connection)
+    _execute_all(connection, _FROM_FORMAT_2 + _INDEXES)
+    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+
+
+def _migrate_to_2(connection: sqlite3.Connection) -> None:
+    _execute_all(connection, _FROM_FORMAT_1 + _CODECS)
     for number, purpose, data in connection.execute(
         "SELECT number, purpose, data FROM codecs_1 WHERE number > 15 ORDER BY number"
     ).fetchall():
@@ -158,7 +181,12 @@ def migrate(connection: sqlite3.Connection) -> None:
     connection.execute("DROP TABLE codecs_1")
     connection.execute("INSERT INTO settings (name, value) VALUES ('migrated', '1')")
     _save_identity(connection)
-    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+
+
+def _execute_all(connection: sqlite3.Connection, statements: str) -> None:
+    """Execute statements in the caller's transaction; `executescript` would commit it."""
+    for statement in statements.split(";"):
+        connection.execute(statement)
 
 
 def codec_digest(purpose: object, data: object) -> bytes:

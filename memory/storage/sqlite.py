@@ -135,6 +135,7 @@ class SQLiteStore:
         self.retire_codec = writer.retire_codec
         self.settle = writer.settle
         self.setting = writer.setting
+        self.tidy_new_rows = writer.tidy_new_rows
 
         self.shrink = Shrinker(self._connections).shrink
         eraser = Eraser(self._connections)
