@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeVar
 
 from memory._base.weak_list import WeakList
 from memory.errors import StoreReadOnly
+from memory.storage._writer_queue import WriterQueue, sleep
 
 _MAX_FORK_WAIT_SECONDS = 10.0
 """How long a fork waits for reads of other threads; a read of all rows can take seconds."""
@@ -91,6 +92,8 @@ class Connections:
         self._usable_in_child = usable_in_child
         self.read_only = mode == "ro"
         self._special = self._single or self.read_only
+        self._queues = not self._special
+        """Whether the writer waits for other processes here, and not in SQLite."""
         self._after_checkpoint = after_checkpoint
         self._unusable: Callable[[], Exception] | None = None
         # Reentrant locks: a signal handler may run in a thread that already holds them.
@@ -105,6 +108,8 @@ class Connections:
         self._readers: list[weakref.ref[_Connection]] = []
         """All readers. If an interrupt leaves a reader without an owner, Python deletes and closes it."""
         self._writer: sqlite3.Connection | None = None
+        self.queue = WriterQueue(None)
+        """Where this process waits for other processes that write."""
         self._writers_opened = 0
         self._identity: tuple[int, int] | None = None
         """Device and inode of the file."""
@@ -306,17 +311,46 @@ class Connections:
 
     def _write(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         connection = self._writing_connection()
-        # SQLite's own `__exit__` commits or rolls back: see `_begin_reading`.
-        with connection:
-            connection.execute("BEGIN IMMEDIATE")
-            if self._path is None:
-                return work(connection)
-            changed_at = self._changed_at()
-            if changed_at != self._known_change and self._after_checkpoint is not None:
-                self._after_checkpoint(connection)
-            result = work(connection)
+        try:
+            # SQLite's own `__exit__` commits or rolls back: see `_begin_reading`.
+            with connection:
+                self._execute_in_turn(connection, "BEGIN IMMEDIATE")
+                if self._path is None:
+                    return work(connection)
+                changed_at = self._changed_at()
+                if changed_at != self._known_change and self._after_checkpoint is not None:
+                    self._after_checkpoint(connection)
+                result = work(connection)
+        finally:
+            self.queue.leave()
         self._known_change = changed_at
         return result
+
+    def _execute_in_turn(
+        self, connection: sqlite3.Connection, statement: str, values: Sequence[Any] = ()
+    ) -> sqlite3.Cursor:
+        """Execute a statement that needs SQLite's write lock. Wait for other processes, in their order.
+
+        The caller calls `queue.leave` after the commit."""
+        if not self._queues:
+            return connection.execute(statement, values)
+        if not self.queue.is_contended():
+            try:
+                return connection.execute(statement, values)
+            except sqlite3.OperationalError as problem:
+                if not _is_busy(problem):
+                    raise
+        deadline = time.monotonic() + self._busy_timeout
+        self.queue.enter()
+        attempts = 0
+        while True:
+            try:
+                return connection.execute(statement, values)
+            except sqlite3.OperationalError as problem:
+                if not _is_busy(problem) or time.monotonic() > deadline:
+                    raise
+            attempts += 1
+            sleep(attempts)
 
     def write_alone(self, statement: str, values: Sequence[Any]) -> int | None:
         """Execute one statement as a transaction of its own; return how many rows it has changed.
@@ -330,11 +364,13 @@ class Connections:
             # A checkpoint in the short time between this check and the commit is noticed at the next write.
             if self._path is not None and self._changed_at() != self._known_change:
                 return None
-            return connection.execute(statement, values).rowcount
+            return self._execute_in_turn(connection, statement, values).rowcount
         except sqlite3.IntegrityError:
             raise
         except self._errors.translated as problem:
             self.raise_translated(problem)
+        finally:
+            self.queue.leave()
 
     def _changed_at(self) -> int:
         """Return when a checkpoint last changed the file; commits change only the log.
@@ -353,7 +389,12 @@ class Connections:
 
         If that is not possible, the second attempt to write raises the error."""
         with contextlib.suppress(*self._errors.translated):
-            self._writing_connection().execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+            connection = self._writing_connection()
+            connection.execute(f"PRAGMA busy_timeout = {round(self._busy_timeout * 1000)}")
+            try:
+                connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+            finally:
+                connection.execute("PRAGMA busy_timeout = 0")
 
     def close(self) -> None:
         """Close all connections; every later call raises the error for a closed file."""
@@ -364,6 +405,7 @@ class Connections:
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
+            self.queue.close()
 
     def rewrite(self) -> None:
         """Write all pages of the file anew, without remains of deleted rows. Other writers wait.
@@ -380,9 +422,11 @@ class Connections:
                     damage = sqlite3.DatabaseError(found)
                     damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
                     raise damage
-                connection.execute("VACUUM")
+                self._execute_in_turn(connection, "VACUUM")
             except self._errors.translated as problem:
                 self.raise_translated(problem)
+            finally:
+                self.queue.leave()
 
     def checkpoint(self) -> Checkpoint:
         """Copy the log into the file and truncate both, as far as that is possible without waiting."""
@@ -472,6 +516,8 @@ class Connections:
                 connection.execute(f"PRAGMA synchronous = {level}")
                 # Overwrite deleted content with zeros, in builds of SQLite that do not by default.
                 connection.execute("PRAGMA secure_delete = 1")
+                if self._queues:
+                    connection.execute("PRAGMA busy_timeout = 0")
             else:
                 connection.execute("PRAGMA query_only = 1")
                 connection.execute(f"PRAGMA cache_size = -{_READER_CACHE_KIB}")
@@ -617,6 +663,10 @@ class _FileState(NamedTuple):
     """Whether a writer has the log open. Otherwise the file is read as immutable."""
     identity: tuple[int, ...]
     """Changes when an immutable file changes."""
+
+
+def _is_busy(problem: sqlite3.OperationalError) -> bool:
+    return problem.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def _is_closed(connection: sqlite3.Connection) -> bool:

@@ -24,6 +24,7 @@ from memory.storage._recent_rows import RecentRows
 from memory.storage._shrinker import Shrinker
 from memory.storage._store_errors import StoreErrors, on_read_only_disk
 from memory.storage._writer import SQLiteWriter
+from memory.storage._writer_queue import WriterQueue
 from memory.storage.base import IndexColumns
 from memory.storage.connections import Connections, is_open
 from memory.storage.schema import (
@@ -85,6 +86,8 @@ class SQLiteStore:
         except BaseException:
             self._connections.close()
             raise
+        if path is not None and not read_only:
+            self._connections.queue = WriterQueue(f"{path}-pulse")
         self._check_versions_at = 0.0
         self._generation = 0
         self._agent_numbers = AgentNumbers()
