@@ -18,7 +18,6 @@ from __future__ import annotations
 import sqlite3
 
 from memory.entry import Tier
-from memory.storage._rows import INSERTED_COLUMNS, placeholders
 from memory.storage.base import Row
 from memory.storage.schema import AGENT_SHIFT, FIRST_STORED_CODEC, SEQ_MASK, TIER_SHIFT
 
@@ -44,12 +43,6 @@ ALL_TAILS = (
     f" AND key < (no << {AGENT_SHIFT} | {_END_OF_STM})"
 )
 """The tables for a query of the rows of all tails. Its condition must have the term `agents.tail = 1`."""
-
-INSERT_INTO_TAIL = (
-    f"INSERT INTO memories ({INSERTED_COLUMNS}, indexed) SELECT {placeholders(22)}, 0"
-    " FROM agents WHERE no = ? AND last_seq = ? AND tail = 1"
-)
-"""Adds nothing if another process has closed the tail. The key exists already if it has added to it."""
 
 
 class OpenTail:

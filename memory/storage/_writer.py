@@ -32,13 +32,11 @@ from memory.storage._rows import (
 from memory.storage._samples import SampleSets, pack_samples, place_of
 from memory.storage._tail import (
     IN_TAIL,
-    INSERT_INTO_TAIL,
     MAX_TAILS,
-    OpenTail,
     close_tail,
     fits_tail,
-    last_of_tail,
 )
+from memory.storage._tail_writer import TailWriter
 from memory.storage.base import NO_SESSION, NO_STEP, ChangeKind, Move, Row, Sample, StoredCodec
 from memory.storage.connections import Connections
 from memory.storage.schema import (
@@ -58,8 +56,6 @@ _MOVES_AT_ONCE = 16
 """Rows that a move updates between two points where it may yield to other threads."""
 _TAILS_AT_ONCE = 32
 """Tails that maintenance closes in one transaction."""
-_TAIL_ATTEMPTS = 8
-"""How often a row is added to a tail to which other processes add rows at the same time."""
 _INSERT = f"INSERT INTO memories ({INSERTED_COLUMNS}) VALUES ({placeholders(22)})"
 
 _DIGEST = (
@@ -89,8 +85,13 @@ class SQLiteWriter:
         self._recent_rows = recent_rows
         self._refresh_versions = refresh_versions
         self._samples = SampleSets()
-        self._open_tails: dict[str, OpenTail] = {}
-        """Only the holder of the process's write lock uses it."""
+        self._tails = TailWriter(
+            connections,
+            versions,
+            recent_rows,
+            refresh_versions,
+            partial(self._add_in_transaction, open_tail=True),
+        )
 
     def add(self, rows: Sequence[Row]) -> list[int | None]:
         if not rows:
@@ -107,28 +108,26 @@ class SQLiteWriter:
         return [next(remaining) if new_one else None for new_one in is_new]
 
     def _add_one(self, row: Row, checksums: Checksums) -> int:
-        """Add one row with a new id and return its seq. `_add` does the same in twice the time."""
-        agent = row.agent
-        may_be_in_tail = fits_tail(row)
+        """Add one row with a new id and return its seq. `_add` does the same in more time."""
+        if fits_tail(row):
+            return self._tails.add(row, checksums)
         with self._connections.lock:
-            if may_be_in_tail and agent in self._open_tails:
-                seq = self._add_to_tail(row, checksums, self._open_tails[agent])
-                if seq is not None:
-                    return seq
-            agent_no, seq = self._write_marked(partial(self._insert_one, row, checksums, may_be_in_tail))
-            self._agent_numbers[agent] = agent_no
+            agent_no, seq = self._add_in_transaction(row, checksums, open_tail=False)
             self._recent_rows.add(agent_no, (row,), (seq,))
-            if may_be_in_tail:
-                self._open_tails[agent] = OpenTail(agent_no, seq)
         return seq
+
+    def _add_in_transaction(self, row: Row, checksums: Checksums, *, open_tail: bool) -> tuple[int, int]:
+        """Add one row; return the number of its agent and its seq. The caller holds the lock.
+
+        open_tail: whether the next rows may be added to the agent's tail
+        """
+        agent_no, seq = self._write_marked(partial(self._insert_one, row, checksums, open_tail))
+        self._agent_numbers[row.agent] = agent_no
+        return agent_no, seq
 
     def _insert_one(
         self, row: Row, checksums: Checksums, open_tail: bool, connection: sqlite3.Connection
     ) -> tuple[int, int]:
-        """Add one row in a transaction; return the number of its agent and its seq.
-
-        open_tail: whether the next rows may be added to the agent's tail
-        """
         if max(row.body_codec, row.vector_codec, row.terms_codec) >= FIRST_STORED_CODEC:
             _refuse_replaced(connection, _stored_codecs([row]))
         agent_no, seq = self._reserve(connection, row.agent, 1, open_tail=open_tail)
@@ -140,38 +139,6 @@ class SQLiteWriter:
             _mark_unsettled(connection, {row.agent: agent_no}, [row], [seq])
         self._versions.begin(self._versions.writes_slot(agent_no))
         return agent_no, seq
-
-    def _add_to_tail(self, row: Row, checksums: Checksums, tail: OpenTail) -> int | None:
-        """Add one row to the tail of its agent and return its seq; None if it must be added another way.
-
-        One statement without a transaction: `_insert_one` takes three times as long."""
-        agent_no, first = tail.agent_no, tail.first
-        for _ in range(_TAIL_ATTEMPTS):
-            if tail.is_full:
-                return None
-            seq = tail.last + 1
-            values = (*to_values(row, agent_no, seq, checksums), agent_no, first)
-            self._refresh_versions()
-            try:
-                try:
-                    self._versions.begin(self._versions.writes_slot(agent_no))
-                    added = self._connections.write_alone(INSERT_INTO_TAIL, values)
-                finally:
-                    self._versions.end_all()
-            except sqlite3.IntegrityError:  # another process has used this seq
-                last = self._connections.read(partial(last_of_tail, tail=tail))
-                if last is None:
-                    return None
-                tail.last = last
-                continue
-            finally:  # again, in case an interrupt stopped the first call
-                self._versions.end_all()
-            if added != 1:
-                return None
-            tail.last = seq
-            self._recent_rows.add(agent_no, (row,), (seq,))
-            return seq
-        return None
 
     def _add(
         self, rows: Sequence[Row], checksums: Sequence[Checksums], is_new: list[bool] | None = None

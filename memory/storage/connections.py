@@ -355,12 +355,15 @@ class Connections:
     def write_alone(self, statement: str, values: Sequence[Any]) -> int | None:
         """Execute one statement as a transaction of its own; return how many rows it has changed.
 
-        The caller holds the lock. Returns None and does nothing if `after_checkpoint` must be called first:
-        then use `write`. An IntegrityError passes unchanged."""
+        The caller holds the lock. Returns None and does nothing if `after_checkpoint` must be called first,
+        or in a transaction: then use `write`. An IntegrityError passes unchanged."""
         if self.read_only:
             raise StoreReadOnly(f"{self._path} was opened with read_only=True")
         try:
             connection = self._writing_connection()
+            # A signal handler may call this inside a transaction, which would then contain the statement.
+            if connection.in_transaction:
+                return None
             # A checkpoint in the short time between this check and the commit is noticed at the next write.
             if self._path is not None and self._changed_at() != self._known_change:
                 return None
