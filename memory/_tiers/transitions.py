@@ -93,6 +93,7 @@ class Transitions:
 
     def by_age(self, pause: Pause = yield_lock) -> tuple[TransitionReport, set[str]]:
         """Move memories older than their tier's `ttl_seconds`. Return a report and the memories' agents."""
+        self._store.tidy_new_rows()
         report, touched = TransitionReport(), set[str]()
         for tier, age in self._ages.items():
             while age is not None:
