@@ -141,7 +141,7 @@ class MaintenanceThread:
                         self._due |= agents  # for the next round
                     return
                 _, moved = self._transitions.by_age(pause)
-                self._transitions.by_capacity(sorted(agents | moved), pause)
+                self._transitions.by_capacity(sorted(agents | moved), pause, in_background=True)
                 if not self._stopped.is_set:
                     self._transitions.fit_codecs()
                     self._transitions.settle(pause)

@@ -32,6 +32,9 @@ _SAMPLED_AGENTS = 64
 _COUNT_AGAIN_SHARE = 16
 """If there were too few memories for fitting, count again after 1/16 more memories were stored."""
 
+_SLACK_SHARE = 16
+"""In the background, memories leave im and ltm when the tier is 1/16 above its limit: to choose them, all
+memories of the tier are read."""
 _ERASE_ATTEMPTS = 3
 """How often `erase` replaces dictionaries: another process may delete or fit at the same time."""
 
@@ -113,16 +116,23 @@ class Transitions:
                     return report, touched
         return report, touched
 
-    def by_capacity(self, agents: Iterable[str], pause: Pause = yield_lock) -> TransitionReport:
-        """Move memories of some agents until each tier is within its limit, least important first."""
+    def by_capacity(
+        self, agents: Iterable[str], pause: Pause = yield_lock, *, in_background: bool = False
+    ) -> TransitionReport:
+        """Move memories of some agents until each tier is within its limit, least important first.
+
+        in_background: leave a tier alone while it is less than 1/16 above its limit; this is called often
+        """
         report = TransitionReport()
         for agent in agents:
             for tier, limit in self._limits.items():
                 if limit is not None:
                     surplus = self._store.counts(agent)[tier] - limit
-                    report += self.demote(agent, tier, surplus, pause)
-                    if surplus > 0 and not pause():
-                        return report
+                    allowed = limit // _SLACK_SHARE if in_background and tier is not Tier.STM else 0
+                    if surplus > allowed:
+                        report += self.demote(agent, tier, surplus, pause)
+                        if not pause():
+                            return report
         return report
 
     def demote(self, agent: str, tier: Tier, count: int, pause: Pause = yield_lock) -> TransitionReport:
