@@ -31,6 +31,10 @@ class RecentRows:
     def __init__(self) -> None:
         self._agents: OrderedDict[int, list[_RecentRow]] = OrderedDict()
 
+    def __contains__(self, agent_no: int) -> bool:
+        """Return whether rows of an agent are kept."""
+        return agent_no in self._agents
+
     def add(self, agent_no: int, rows: Sequence[Row], seqs: Sequence[int]) -> None:
         """Keep rows that were just committed under these seqs."""
         kept = self._agents.get(agent_no)

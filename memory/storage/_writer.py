@@ -191,12 +191,20 @@ class SQLiteWriter:
 
     def _keep_recent(self, numbers: dict[str, int], rows: Sequence[Row], seqs: Sequence[int]) -> None:
         """Keep the rows that were just committed for the search index of this process."""
-        for agent, agent_no in numbers.items():
-            if len(numbers) == 1:
-                self._recent_rows.add(agent_no, rows, seqs)
-            else:
-                own = [row.agent == agent for row in rows]
-                self._recent_rows.add(agent_no, list(compress(rows, own)), list(compress(seqs, own)))
+        if len(numbers) == 1:
+            (agent_no,) = numbers.values()
+            self._recent_rows.add(agent_no, rows, seqs)
+            return
+        kept = {agent: agent_no for agent, agent_no in numbers.items() if agent_no in self._recent_rows}
+        own: dict[str, tuple[list[Row], list[int]]] = {agent: ([], []) for agent in kept}
+        if own:
+            for row, seq in zip(rows, seqs, strict=True):
+                if row.agent in own:
+                    rows_of_agent, seqs_of_agent = own[row.agent]
+                    rows_of_agent.append(row)
+                    seqs_of_agent.append(seq)
+        for agent, (rows_of_agent, seqs_of_agent) in own.items():
+            self._recent_rows.add(kept[agent], rows_of_agent, seqs_of_agent)
 
     def _insert(
         self, connection: sqlite3.Connection, rows: Sequence[Row], checksums: Sequence[Checksums]
