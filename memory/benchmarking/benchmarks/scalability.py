@@ -473,6 +473,49 @@ def _growths(found: Mapping[str, Any], volumes: Sequence[int]) -> dict[str, Any]
     return grown
 
 
+# -- writers --------------------------------------------------------------------------------------
+
+
+@declare(
+    headline="processes_*/worst_wait_ms|processes_*/operations_per_second",
+    write_figures="*",
+    reports=["operations_per_second", "p50_ms", "p99_ms"],
+    worst_wait_ms=Metric("ms", "lower"),
+    profiles={
+        "quick": {"process_counts": [2], "writes": 100},
+        "standard": {"process_counts": [1, 4], "writes": 400},
+    },
+    expected_seconds={"quick": 1.5, "standard": 4.0, "full": 25.0},
+    charts=[
+        LineChart(
+            "The longest that one write took, by number of processes that write",
+            "worst_wait_ms",
+            "processes",
+            note="All processes write one store. Lower is better.",
+        ),
+    ],
+)
+def benchmark_writers(
+    process_counts: Sizes = (1, 2, 4, 8),
+    writes: Count = 2000,
+    bench: Bench | None = None,
+    **kwargs: Any,
+) -> dict[str, Any] | NotAvailable:
+    """How long processes that write one store wait for each other. Each stores one memory after the other.
+
+    Read `worst_wait_ms` as the longest that any process waited for one write. If the writers come in order,
+    it is about the number of processes × the time of one write. There are at most four processes per core:
+    more would measure the scheduler.
+
+    Args:
+        process_counts: how many processes write at the same time
+        writes: memories that each of them stores
+    """
+    from memory.benchmarking.benchmarks._scalability_writers import measure_writers
+
+    return measure_writers(bench or Bench(), process_counts, writes)
+
+
 # -- resource_utilization -------------------------------------------------------------------------
 
 _LIVE = 500

@@ -48,6 +48,7 @@ TINY: dict[str, dict[str, Any]] = {
     },
     "scalability.agent_scaling": {"agent_counts": [1, 2], "parallel_operations": [1, 2]},
     "scalability.memory_size_scaling": {"data_volumes": [30, 60]},
+    "scalability.writers": {"process_counts": [1, 2], "writes": 5},
     "scalability.resource_utilization": {"duration_seconds": 0.3, "operation_rate": 200.0},
     "scalability.saturation": {
         "clients": ["1x1"],
