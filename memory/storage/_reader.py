@@ -68,6 +68,8 @@ _NEW_ROWS = (
 # The name of an agent without memories was replaced by a hash.
 _AGENTS = "SELECT name FROM agents WHERE typeof(name) = 'text' ORDER BY no"
 _TIER_NUMBERS = tuple(map(int, Tier))
+_PLACES = {"step": 4, "created_at": 5}
+"""Where RECORD_COLUMNS has the columns of ranges."""
 _MAX_WITH_FEATURES = 256
 """The most new rows that `catch_up` reads with their features. For more rows, it reads only the columns."""
 
@@ -180,21 +182,23 @@ class SQLiteReader:
             conditions.append(f"{_TIER_OF_KEY} IN ({', '.join(str(int(t)) for t in tiers)})")
         index = "by_time" if column == "created_at" else "by_step"
         direction = "DESC" if newest_first else "ASC"
+        order = f"ORDER BY {column} {direction}, key & {SEQ_MASK} {direction} LIMIT ?"
         # Without INDEXED BY, SQLite may scan all rows of the agent.
         statement = (
             f"SELECT * FROM (SELECT {self._record_columns} FROM memories INDEXED BY {index}"
-            f" WHERE {' AND '.join(['agent = ?', self._is_indexed, *conditions])}"
-            f" ORDER BY {column} {direction}, key & {SEQ_MASK} {direction} LIMIT ?)"
-            f" UNION ALL SELECT {self._record_columns} FROM memories"
-            f" WHERE {' AND '.join([self._in_tail, *conditions])}"
+            f" WHERE {' AND '.join(['agent = ?', self._is_indexed, *conditions])} {order})"
+            f" UNION ALL SELECT {self._record_columns} FROM memories WHERE key IN"
+            f" (SELECT key FROM memories WHERE {' AND '.join([self._in_tail, *conditions])} {order})"
         )
         agent_no = self._agent_numbers.get(agent) or self._agent_no(agent)
         most = -1 if limit is None else limit
-        found = self._connections.fetch(statement, (agent_no, *bounds, most, agent_no, agent_no, *bounds))
-        records = [to_record(agent, values, self._may_lack) for values in found]
+        found = self._connections.fetch(
+            statement, (agent_no, *bounds, most, agent_no, agent_no, *bounds, most)
+        )
         # Only rows of the tail are out of order.
-        records.sort(key=attrgetter(column, "seq"), reverse=newest_first)
-        return records[:limit]
+        place = _PLACES[column]
+        found.sort(key=lambda values: (values[place], values[0] & SEQ_MASK), reverse=newest_first)
+        return [to_record(agent, values, self._may_lack) for values in found[:limit]]
 
     def all_rows(
         self, agent: str | None = None, on_damage: Callable[[StoreCorrupt], None] | None = None

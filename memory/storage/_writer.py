@@ -76,9 +76,10 @@ class SQLiteWriter:
         versions: SharedVersions,
         recent_rows: RecentRows,
         refresh_versions: Callable[[], None],
+        refresh_versions_sometimes: Callable[[], None],
     ) -> None:
         """`refresh_versions` is called before each write that marks versions. It opens their file again if
-        somebody has deleted or replaced it."""
+        somebody has deleted or replaced it. `refresh_versions_sometimes` takes less time."""
         self._connections = connections
         self._agent_numbers = agent_numbers
         self._versions = versions
@@ -89,7 +90,7 @@ class SQLiteWriter:
             connections,
             versions,
             recent_rows,
-            refresh_versions,
+            refresh_versions_sometimes,
             partial(self._add_in_transaction, open_tail=True),
         )
 

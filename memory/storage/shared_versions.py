@@ -7,10 +7,10 @@ valid as long as the version is the one under which it was read.
 Reading a slot takes about 0.1 microseconds; a query to SQLite takes several microseconds.
 
 The file must stay where it is while a process uses it. If somebody deletes, replaces or truncates it all
-the same, each process notices it before its next write, and before a read that comes more than
+the same, each process notices it before a write or read that comes more than
 CHECK_SECONDS after its last check. Then it maps a new file, and its caches start again. A process that
 makes a new file for a database that others have open waits longer than that, so that they have noticed it
-before its first write. One case can't be prevented: a process that reads the map within CHECK_SECONDS after
+before its first write. One case can't be prevented: a process that uses the map within CHECK_SECONDS after
 somebody truncated the file ends with SIGBUS, as SQLite does if its -shm file is truncated.
 """
 
@@ -167,7 +167,7 @@ class SharedVersions:
             slot, mark = self._marked[-1]
             now = self.slots[slot]
             if now == mark or not now & 1:
-                self.slots[slot] = _random_version() & ~1
+                self.slots[slot] = mark ^ 1  # as random as the mark, and even
             self._marked.pop()
 
 

@@ -124,7 +124,12 @@ class SQLiteStore:
         # Only a read-only store can lack shared versions, and it never writes any.
         versions = self._versions or SharedVersions(None)
         writer = SQLiteWriter(
-            self._connections, self._agent_numbers, versions, self._recent_rows, self._refresh_versions
+            self._connections,
+            self._agent_numbers,
+            versions,
+            self._recent_rows,
+            self._refresh_versions,
+            self._refresh_versions_sometimes,
         )
         self.add = writer.add
         self.refuse_conflicts = writer.refuse_conflicts
@@ -192,6 +197,16 @@ class SQLiteStore:
             raise StoreReadOnly(f"{self._path}-pulse can't be used: {problem.strerror}") from None
         if versions.generation != before:
             self._generation += 1
+
+    def _refresh_versions_sometimes(self) -> None:
+        """Do what `_refresh_versions` does, unless it was done a moment ago.
+
+        Enough for writes too: a process that makes a new file of the versions waits until all others have
+        noticed it (`shared_versions.py`)."""
+        now = time.monotonic()
+        if now >= self._check_versions_at:
+            self._refresh_versions()
+            self._check_versions_at = now + CHECK_SECONDS
 
     def watch(self, agent: str, *, new_rows: bool = False) -> Callable[[], int] | None:
         agent_no = self._agent_numbers.get(agent)

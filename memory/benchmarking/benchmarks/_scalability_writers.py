@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,25 +12,23 @@ from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.targets.base import Item
 
 _PERCENTILES = {"p50_ms": 0.5, "p99_ms": 0.99}
-_MAX_PROCESSES_PER_CORE = 4
-"""The most processes per core: more would measure the scheduler."""
 
 
 def measure_writers(
-    bench: Bench, process_counts: Sequence[int], writes: int
+    bench: Bench, counts: Sequence[int], writes: int, most: int
 ) -> dict[str, Any] | NotAvailable:
-    """Return the figures by number of processes."""
+    """Return the figures by number of processes. More than `most` processes are not started."""
     if not (bench.capabilities.processes and bench.capabilities.persistence):
         return not_available(f"{bench.system} can't be shared by processes")
-    most = _MAX_PROCESSES_PER_CORE * len(os.sched_getaffinity(0))
-    counts = sorted(set(process_counts))
     found: dict[str, Any] = {}
     started = max((count for count in counts if count <= most), default=0)
     with ProcessPool(bench.target_name, started, "S" * writes) as pool:
         for count in counts:
             name = f"processes_{count}"
             if count > most:
-                found[name] = not_available(f"{count} processes are too many for {most // 4} cores")
+                found[name] = not_available(
+                    f"{count} processes are too many for this machine: at most {most}"
+                )
                 continue
             with bench.target_folder() as folder:
                 with pool.opened(folder, count):

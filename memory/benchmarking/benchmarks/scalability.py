@@ -513,7 +513,8 @@ def benchmark_writers(
     """
     from memory.benchmarking.benchmarks._scalability_writers import measure_writers
 
-    return measure_writers(bench or Bench(), process_counts, writes)
+    most = _MAX_PROCESSES_PER_CORE * _cores()
+    return measure_writers(bench or Bench(), sorted(set(process_counts)), writes, most)
 
 
 # -- resource_utilization -------------------------------------------------------------------------

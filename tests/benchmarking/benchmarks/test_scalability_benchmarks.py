@@ -27,6 +27,7 @@ from memory.benchmarking.benchmarks.scalability import (
     benchmark_agent_scaling,
     benchmark_memory_size_scaling,
     benchmark_resource_utilization,
+    benchmark_writers,
 )
 from memory.benchmarking.measure.latencies import Latencies
 from memory.benchmarking.measure.open_loop import OpenLoop
@@ -126,6 +127,28 @@ def test_too_many_processes_are_not_started(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("memory.benchmarking.benchmarks.scalability._MAX_PROCESSES_PER_CORE", 0)
     found = benchmark_agent_scaling([1], [1], bench=bench())
     assert isinstance(found["processes"]["parallel_1"], NotAvailable)
+
+
+# -- writers --------------------------------------------------------------------------------------
+
+
+def test_every_number_of_processes_writes_one_store() -> None:
+    found = benchmark_writers([2, 1], 6, bench=bench())
+    assert list(found) == ["processes_1", "processes_2"]
+    for cell in found.values():
+        assert 0 < cell["p50_ms"] <= cell["p99_ms"] <= cell["worst_wait_ms"]
+        assert cell["operations_per_second"] > 0
+
+
+def test_processes_that_can_not_share_a_store_do_not_write_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = flatten_result(benchmark_writers([1], 6, bench=bench(BASELINE)))
+    assert found.not_available == {"": "sqlite-baseline can't be shared by processes"}
+    monkeypatch.setattr("memory.benchmarking.benchmarks.scalability._MAX_PROCESSES_PER_CORE", 0)
+    found = flatten_result(benchmark_writers([1], 6, bench=bench()))
+    assert found.not_available == {"processes_1": "1 processes are too many for this machine: at most 0"}
+
+
+# -- wrong answers --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", ["Forgetful", "Talkative"])
