@@ -7,6 +7,7 @@ import os
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -745,7 +746,9 @@ class AgentMemorySystem:
         # Read the file twice: first check all memories, then store them.
         with transfer.named_errors(path):
             for batch in transfer.read_batches(Path(path), embedder=self._embedder_name):
-                self._store.refuse_conflicts(self._imported_rows(Path(path), batch))
+                with _named_import_errors(Path(path)):
+                    rows = self._intake.only_ids([item.memory for item in batch])
+                self._store.refuse_conflicts(rows)
             new = 0
             for batch in transfer.read_batches(Path(path), embedder=self._embedder_name):
                 rows = self._imported_rows(Path(path), batch)
@@ -759,10 +762,8 @@ class AgentMemorySystem:
         return new
 
     def _imported_rows(self, path: Path, batch: Sequence[transfer.Imported]) -> list[Row]:
-        try:
+        with _named_import_errors(path):
             rows = self._intake.rows([item.memory for item in batch], [item.dated for item in batch])
-        except InvalidMemory as problem:
-            raise ImportDamaged(f"{path} holds a memory that can't be stored: {problem}") from None
         return [item.restored(row) for item, row in zip(batch, rows, strict=True)]
 
     # -- private ------------------------------------------------------------------------------
@@ -861,6 +862,14 @@ class AgentMemorySystem:
         self._indexes.start_empty()
         if self._maintenance is not None:
             self._maintenance.reset()
+
+
+@contextmanager
+def _named_import_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except InvalidMemory as problem:
+        raise ImportDamaged(f"{path} holds a memory that can't be stored: {problem}") from None
 
 
 def _new_memory(item: Mapping[str, Any]) -> NewMemory:

@@ -166,12 +166,20 @@ def _embedder_of(path: Path, line: bytes) -> str:
 
 def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
-        fields = json.loads(line.decode("utf-8", "surrogatepass"))
+        fields = msgspec.json.decode(line)
     except (ValueError, RecursionError):
-        fields = None
+        fields = _parse_leniently(line)
     if not isinstance(fields, dict):
         raise ImportDamaged(f"{path} is damaged at line {number}: it is not a JSON object; export it again")
     return fields
+
+
+def _parse_leniently(line: bytes) -> object:
+    """Parse JSON with lone surrogates, NaN or Infinity, which only Python's own parser takes; slower."""
+    try:
+        return json.loads(line.decode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _memory_lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -80,6 +80,37 @@ class Intake:
             for item, codes in zip(checked, encoded, strict=True)
         ]
 
+    def only_ids(self, batch: Sequence[NewMemory]) -> list[Row]:
+        """Return rows without content, to check their ids. Raise InvalidMemory if `rows` would."""
+        rows = []
+        for new in batch:
+            item = self._check(new, False)
+            if new.vector is not None:
+                check_vector(new.vector, self._embedder.dimensions)
+            rows.append(
+                Row(
+                    new.agent_id,
+                    new.id or "",
+                    0,
+                    item.tier,
+                    new.kind or "",
+                    item.step,
+                    0.0,
+                    item.importance,
+                    0,
+                    b"",
+                    stored_at=0.0,
+                    dated=False,
+                    digest=digest_of(new.content),
+                    session=None,
+                    terms=b"",
+                    vector_codec=0,
+                    vector=b"",
+                    fine=None,
+                )
+            )
+        return rows
+
     def row(self, new: NewMemory) -> Row:
         """Return the row of one memory, or raise InvalidMemory. `rows` takes a quarter longer for one."""
         item = self._check(new, new.timestamp is not None)
