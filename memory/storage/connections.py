@@ -393,11 +393,12 @@ class Connections:
         If that is not possible, the second attempt to write raises the error."""
         with contextlib.suppress(*self._errors.translated):
             connection = self._writing_connection()
+            (timeout,) = connection.execute("PRAGMA busy_timeout").fetchone()
             connection.execute(f"PRAGMA busy_timeout = {round(self._busy_timeout * 1000)}")
             try:
                 connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
             finally:
-                connection.execute("PRAGMA busy_timeout = 0")
+                connection.execute(f"PRAGMA busy_timeout = {timeout}")
 
     def close(self) -> None:
         """Close all connections; every later call raises the error for a closed file."""
