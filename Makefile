@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PACKAGES := $(VENV)/.packages
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart knee test test-cluster test-lowest test-lowest-some install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs confidence quality quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize tamper league test-postgres postgres-speed postgres-faults
+.PHONY: bench quickstart knee test test-cluster test-lowest test-lowest-some install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs confidence quality quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize core-speed tamper league test-postgres postgres-speed postgres-faults
 
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
@@ -16,6 +16,18 @@ quickstart: $(INSTALLED)
 
 test: lint types browser test-lowest-some
 	$(BIN)/python -m pytest -n 2
+	AGENTMEMORY_PURE=1 $(BIN)/python -m pytest -n 2 $(PURE_TESTS)
+
+# A part of the tests without the compiled core, as where there is no C compiler.
+PURE_TESTS := tests/_native tests/embedding tests/search/test_terms.py
+
+# The tests of the compiled core, with every read and write of its memory checked. Minutes.
+native-sanitize: $(INSTALLED)
+	$(BIN)/python scripts/sanitize.py
+
+# Speed of the compiled core beside pure Python (docs/dependencies.md).
+core-speed: $(INSTALLED)
+	$(BIN)/python scripts/core_speed.py
 
 # The tests of the PostgreSQL store on three versions, behind pgbouncer, and the tests of the memory on a server.
 test-postgres: $(INSTALLED)
