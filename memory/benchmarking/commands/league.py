@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from memory.benchmarking.runner import BenchmarkRunner, FinishedRun
 
 _EPILOG = """examples:
-  membench league --profile quick                    all targets that are installed, about two minutes each
+  membench league --profile quick                    all targets that are installed, minutes for each
   membench league --target agentmemory --target chroma --target mem0
   membench league --data locomo --data my_data.json  also on these data sets
   membench league --resume                           continue a league that was stopped or killed

@@ -152,7 +152,8 @@ def _missing(system: System, benchmark: str, run: Run) -> str:
         name, _, message = failure.partition(": ")
         if name == benchmark or name.startswith(f"{benchmark}."):
             return f"failed: {message}"
-    if any(case.name == benchmark and case.target == system.target for case in run.cases):
+    planned = [case.name for case in run.cases if case.target == system.target]
+    if any(name == benchmark or name.startswith(f"{benchmark}.") for name in planned):
         return "not measured yet: the run is not complete" if run.status != "complete" else "no figure"
     return "not measured in this league"
 
