@@ -35,12 +35,24 @@ def league_page(league: League, *, title: str = TITLE, links: Sequence[tuple[str
         title: the title of the page.
         links: more links for the bar at the top, as address and text.
     """
+    parts = [
+        ("#whom", "for whom"),
+        ("#table", "table"),
+        ("#pictures", "pictures"),
+        ("#promises", "promises"),
+    ]
+    parts += [("#pair", "side by side"), ("#systems", "systems"), ("#machine", "machine")]
+    return document(title, league_body(league, title), [*links, *parts], assets=_ASSETS)
+
+
+def league_body(league: League, title: str = TITLE) -> list[Child]:
+    """Return what is on the page; `membench view` shows it in its own frame."""
     pictures = [
         element("div", figure(chart, sources), id=anchor, class_="picture")
         for anchor, chart, sources in pictures_of(league)
     ]
     grid = promise_grid(league)
-    body: list[Child] = [
+    return [
         element("h1", title),
         _lede(league),
         element(
@@ -101,14 +113,6 @@ def league_page(league: League, *, title: str = TITLE, links: Sequence[tuple[str
         ),
         _how_to_read(league),
     ]
-    parts = [
-        ("#whom", "for whom"),
-        ("#table", "table"),
-        ("#pictures", "pictures"),
-        ("#promises", "promises"),
-    ]
-    parts += [("#pair", "side by side"), ("#systems", "systems"), ("#machine", "machine")]
-    return document(title, body, [*links, *parts], assets=_ASSETS)
 
 
 def _lede(league: League) -> Markup:

@@ -11,6 +11,7 @@ from memory.benchmarking.view.failures import log_page
 from memory.benchmarking.view.history_page import history_page
 from memory.benchmarking.view.index import RunIndex
 from memory.benchmarking.view.layout import Page, problem_page
+from memory.benchmarking.view.league_page import league_view
 from memory.benchmarking.view.run_filter import RunFilter
 from memory.benchmarking.view.run_page import run_page
 from memory.benchmarking.view.runs_page import runs_page
@@ -57,6 +58,8 @@ class App:
                 return history_page(self.index, query)
             case ["run", run_id]:
                 return run_page(self.index.line(run_id), self.index.lines(), self.index.version)
+            case ["run", run_id, "league"]:
+                return league_view(self.index.line(run_id))
             case ["run", run_id, "log", name]:
                 return log_page(self.index.line(run_id), name)
         return None

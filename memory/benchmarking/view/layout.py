@@ -24,6 +24,8 @@ class Page:
     refreshes: bool = False
     """Whether live.js fetches the page again every two seconds."""
     status: int = 200
+    is_league: bool = False
+    """Whether it is the page of a league, which has a style and a script of its own."""
 
 
 def document(page: Page) -> bytes:
@@ -46,6 +48,8 @@ def document(page: Page) -> bytes:
         element("script", src="/theme.js"),
         element("script", src="/charts.js", defer=True),
         element("script", src="/live.js", defer=True),
+        element("link", rel="stylesheet", href="/league.css") if page.is_league else None,
+        element("script", src="/league.js", defer=True) if page.is_league else None,
     )
     main = element("main", page.body, id="content", tabindex="-1")
     body = element("body", bar, main, data_refreshes=page.refreshes)

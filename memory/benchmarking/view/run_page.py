@@ -27,7 +27,7 @@ from memory.benchmarking.report.svg import shapes
 from memory.benchmarking.results import BenchmarkResults
 from memory.benchmarking.view.failures import failures
 from memory.benchmarking.view.index import RunLine
-from memory.benchmarking.view.layout import Page, compare_address, history_address, status_mark
+from memory.benchmarking.view.layout import Page, compare_address, history_address, run_address, status_mark
 from memory.benchmarking.view.run_progress import progress_note, results_so_far
 
 
@@ -45,13 +45,29 @@ def run_page(line: RunLine, lines: Sequence[RunLine], version: int) -> Page:
         parts += [progress_note(line, run), problems, failures(line, run), results_so_far(results)]
     elif run is not None:
         found = _report(line.folder, version)
-        parts += [_compare_link(line, lines), progress_note(line, run), failures(line, run), found]
+        parts += [
+            _league_link(line, run),
+            _compare_link(line, lines),
+            progress_note(line, run),
+            failures(line, run),
+            found,
+        ]
         parts += [element("h2", "Environment and command", id="environment"), about_run(run), how_to_read()]
     else:
         parts.append(_report(line.folder, version))
     # live.js replaces this whole element, so that the report replaces the progress when the run ends.
     body = element("div", parts, id="run", data_live=True)
     return Page(title, join((shapes(), body)), here="Runs", refreshes=line.is_running)
+
+
+def _league_link(line: RunLine, run: Run) -> Markup | None:
+    """Return a link to the league, if the run is one."""
+    if run.suite != "league":
+        return None
+    link = element(
+        "a", "Which system fits whom: the league", href=run_address(line.id, "league"), class_="button main"
+    )
+    return element("p", link, class_="ways")
 
 
 def _compare_link(line: RunLine, lines: Sequence[RunLine]) -> Markup | None:

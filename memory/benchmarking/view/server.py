@@ -42,6 +42,8 @@ _ASSETS = {
     "/theme.js": ("text/javascript", lambda: asset("theme.js")),
     "/charts.js": ("text/javascript", lambda: asset("charts.js")),
     "/live.js": ("text/javascript", lambda: asset("../view/live.js")),
+    "/league.css": ("text/css", lambda: asset("../league/league.css")),
+    "/league.js": ("text/javascript", lambda: asset("../league/league.js")),
 }
 _HEADERS = {
     "Cache-Control": "no-store",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from league_builders import league_run
 
 from memory.benchmarking.league.gather import league_of
 from memory.benchmarking.league.page import league_page
+from memory.benchmarking.view.server import ViewServer
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 NARROW = 400
@@ -101,3 +103,16 @@ def test_names_are_never_markup(browser: Browser, tmp_path: Path) -> None:
     assert HOSTILE in page.inner_text("#league-table")
     page.select_option("#pair-1", HOSTILE)
     assert page.locator("img").count() == 0
+
+
+def test_the_viewer_shows_the_league_of_a_run(browser: Browser, tmp_path: Path) -> None:
+    _, run = league_run(tmp_path, 4)
+    with ViewServer(tmp_path) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        page = browser.open(server.link)
+        page.goto(f"http://127.0.0.1:{server.server_port}/run/{run.id}")
+        page.click("text=Which system fits whom")
+        assert page.is_visible("#league-table")
+        page.click("th[data-axis='installed'] button")
+        assert page.get_attribute("th[data-axis='installed']", "aria-sort") == "ascending"
+        server.shutdown()
