@@ -60,6 +60,8 @@ def with_standings(table: Mapping[Axis, Sequence[Measured]]) -> dict[tuple[str, 
         if key in best_of:
             best = best_of[key]
             standing: Standing = "worse" if verdict.verdict == "regressed" else "tied"
+            if verdict.p is None:  # a single round has no interval: nothing can be said
+                standing = ""
             axis = next(axis for axis in table if axis.key == verdict.benchmark)
             cells[key] = replace(cells[key], standing=standing, against_best=_words(axis, verdict, best))
     return cells

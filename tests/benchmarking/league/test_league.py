@@ -120,6 +120,11 @@ def test_what_noise_can_explain_is_not_called_worse(tmp_path: Path) -> None:
     assert standings(tmp_path, {"one": noisy(1.0), "two": noisy(1.4)}) == {"one": "best", "two": "tied"}
 
 
+def test_a_single_round_is_not_judged(tmp_path: Path) -> None:
+    one, two = Figure(value=1.0, rounds=[1.0]), Figure(value=90.0, rounds=[90.0])
+    assert standings(tmp_path, {"one": one, "two": two}) == {"one": "best", "two": ""}
+
+
 def test_writes_are_ranked_within_their_durability(tmp_path: Path) -> None:
     axis = Axis("write_one", "Write", "Write", "/s", "higher", "", by_durability=True)
     values = {"fast": figure(9000), "slow": figure(900), "synced": figure(300), "alone": figure(5)}
