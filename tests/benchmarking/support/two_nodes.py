@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 _LOOPBACK = "127.0.0.1"
+# Ray reads it when it is imported. Without it, Ray listens on the host's own address.
+os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 
 
 @contextmanager
@@ -18,7 +20,6 @@ def ray_cluster(folder: Path, nodes: int = 2) -> Iterator[Any]:
     `folder` is where its nodes keep what membench sends them.
     """
     os.environ["MEMBENCH_NODE"] = str(folder / "node")
-    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     os.environ["RAY_DISABLE_IMPORT_WARNING"] = "1"
     from ray.cluster_utils import Cluster
 

@@ -98,6 +98,10 @@ class RayExecutor:
     # -- the cluster --------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
+        address = self.address or os.environ.get("RAY_ADDRESS", "")
+        if not address:
+            # A cluster of this machine listens on the loopback address only. Ray reads this when imported.
+            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         try:
             import ray
         except ImportError:
@@ -107,7 +111,7 @@ class RayExecutor:
         self._ray: Any = ray  # parts of it have no types
         self._tasks = ray_tasks
         self._archive: Archive = make_archive(self.cases, self.embedder)
-        self._connect()
+        self._connect(address)
         try:
             self._ray.cloudpickle.register_pickle_by_value(ray_tasks)
             self._data = ray.put(self._archive.data)
@@ -119,14 +123,11 @@ class RayExecutor:
             raise
         return self
 
-    def _connect(self) -> None:
-        address = self.address or os.environ.get("RAY_ADDRESS", "")
+    def _connect(self, address: str) -> None:
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
         # Ray would otherwise install packages of this process's environment on the nodes (uv run).
         os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
         if not address:
-            # A cluster of this machine alone listens on the loopback address only.
-            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
             options |= {"include_dashboard": False, "_node_ip_address": _LOOPBACK}
         try:
             self._ray.init(address=address or "local", **options)
