@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import pytest
 from executor_conformance import ExecutorConformance, Make
 
+from memory.benchmarking.commands.run import _check_generators
 from memory.benchmarking.errors import InvalidBenchmarkConfig
-from memory.benchmarking.model.records import Job
+from memory.benchmarking.model.records import Case, Job
 from memory.benchmarking.run.executors.base import Executor, Limits, check_executor
 from memory.benchmarking.run.executors.local import LocalExecutor
 
@@ -38,6 +39,17 @@ def test_an_executor_that_can_not_do_what_is_asked_is_refused(
 ) -> None:
     with pytest.raises(InvalidBenchmarkConfig, match=message):
         check_executor(executor, workers, generators)
+
+
+def test_generators_need_saturation_and_a_server_that_all_hosts_reach() -> None:
+    def case(benchmark: str, target: str) -> Case:
+        return Case(category="scalability", benchmark=benchmark, target=target, params={})
+
+    _check_generators([case("saturation", "pgvector=postgresql://host/db")])
+    with pytest.raises(InvalidBenchmarkConfig, match=r"no effect on scalability\.agent_scaling"):
+        _check_generators([case("agent_scaling", "pgvector=postgresql://host/db")])
+    with pytest.raises(InvalidBenchmarkConfig, match="and agentmemory is none: use --target NAME=ADDRESS"):
+        _check_generators([case("saturation", "agentmemory")])
 
 
 def test_executors_that_exist_are_accepted() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import subprocess
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,6 +37,12 @@ class Archive:
     digest: str
     folders: dict[str, str]
     """By the folder here: its place in the archive, such as `trees/0`."""
+
+    def moved_back(self, text: str) -> str:
+        """Return a text of another machine in which the places of the user's folders are those here."""
+        for folder, place in self.folders.items():
+            text = re.sub(rf"[^\s\"'(]*/{self.digest}/{place}(?=/)", lambda _, folder=folder: folder, text)  # type: ignore[misc]
+        return text
 
     def moved(self, text: str, root: str) -> str:
         """Return a text in which the user's folders are replaced by their places below `root`."""
