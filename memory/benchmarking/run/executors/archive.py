@@ -31,7 +31,7 @@ _LARGEST_BYTES = 200_000_000
 
 @dataclass(frozen=True)
 class Archive:
-    """A gzipped tar file, its hash, and where the user's folders are in it."""
+    """A tar file, its hash, and where the user's folders are in it."""
 
     data: bytes
     digest: str
@@ -78,7 +78,7 @@ def make_archive(cases: Sequence[Case], embedder: str = "") -> Archive:
 def _packed(members: Iterable[tuple[str, Path]], folders: dict[str, str]) -> Archive:
     """Pack files without times and owners: equal code has an equal hash."""
     packed, hashed = io.BytesIO(), hashlib.sha256()
-    with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as tar:
+    with tarfile.open(fileobj=packed, mode="w") as tar:
         for name, path in sorted(members):
             data = path.read_bytes()
             hashed.update(f"{name}\0{len(data)}\0".encode())
