@@ -60,7 +60,7 @@ def pure_python() -> Iterator[None]:
 
 
 @given(VALUES, st.dictionaries(TEXTS, SCALARS, max_size=4))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_any_content_has_the_same_leaves_and_terms(value: Any, metadata: dict[str, Any]) -> None:
     def all_of_it() -> tuple[Any, ...]:
         leaves, others = leaves_of(value), leaves_of(metadata)

@@ -62,7 +62,7 @@ def weight(word: str) -> float:
 
 
 @given(TEXTS)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_any_text_has_the_same_tokens_and_the_same_vector(text: str) -> None:
     embedder = WordLlamaEmbedder()
     compiled, pure = compiled_and_pure(
@@ -85,9 +85,10 @@ def test_long_texts_have_the_same_tokens_and_the_same_vector(text: str) -> None:
 
 
 @given(st.lists(TEXTS, max_size=12))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_batch_has_the_same_vectors(texts: list[str]) -> None:
-    compiled, pure = compiled_and_pure(lambda: WordLlamaEmbedder().embed([*texts, *LONG[1:]]).tobytes())
+    longer = ["x " * 48, "x y " * 30, "", "w" * 200]
+    compiled, pure = compiled_and_pure(lambda: WordLlamaEmbedder().embed([*texts, *longer]).tobytes())
     assert compiled == pure
 
 
