@@ -17,7 +17,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import psycopg
 from postgres_servers import running_server
+from psycopg.conninfo import make_conninfo
 
 from memory import AgentMemorySystem, MemoryConfig
 from memory.storage.base import Row
@@ -129,9 +131,12 @@ def _writes(
         lambda: store.add([next(ready)]),
         add_whole,
     )
+    with psycopg.connect(make_conninfo(**store._address.parameters), autocommit=True) as driver:
+        (cursor,) = in_turns(rounds, lambda: driver.execute("SELECT 1").fetchone())
     allowed = 3 * trip + (commit - trip)
     shown = f"{one * 1e3:.3f} ms ({(one - commit + trip) / trip:.1f} RT + commit)"
     report.line("one round trip (RT), SELECT 1", f"{trip * 1e3:.3f} ms", "", True)
+    report.line("the same through psycopg's cursor", f"{cursor * 1e3:.3f} ms", "", True)
     report.line("commit of one small update, without the RT", f"{(commit - trip) * 1e3:.3f} ms", "", True)
     report.line("add one: the store", shown, "≤ 3 RT + commit", one <= allowed)
     report.line("add one: with embedding and terms", f"{whole * 1e3:.3f} ms", "", True)
