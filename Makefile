@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PACKAGES := $(VENV)/.packages
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart knee test test-cluster test-lowest test-lowest-some install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs confidence quality quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize core-speed tamper league test-postgres postgres-speed postgres-faults
+.PHONY: bench quickstart knee test test-cluster test-lowest test-lowest-some install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs confidence quality quality-loso quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize core-speed tamper league test-postgres postgres-speed postgres-faults
 
 bench: $(INSTALLED)
 	$(BIN)/membench run --profile quick
@@ -157,9 +157,13 @@ league: $(INSTALLED)
 confidence: $(INSTALLED)
 	$(BIN)/python scripts/confidence.py
 
-# Retrieval quality on LoCoMo and SciFact (docs/performance.md).
+# Retrieval quality on LoCoMo, REALTALK, BEAM and SciFact (docs/performance.md).
 quality: $(INSTALLED)
 	$(BIN)/python scripts/quality.py
+
+# The constants of the ranking, each chosen on all sets but one.
+quality-loso: $(INSTALLED)
+	$(BIN)/python scripts/quality.py --loso
 
 # How often `compare` finds a drop of recall by 0.01, and how often it calls identical code worse (docs/statistics.md).
 quality-gate: $(INSTALLED)
