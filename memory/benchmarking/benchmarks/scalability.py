@@ -775,6 +775,7 @@ class _Operations:
         "generator_cpu_percent",
     ],
     offered_per_second=Metric("/s", "neither"),
+    generator_cpu_percent=Metric("%", "neither"),
     cpu_seconds_per_operation=Metric("s", "lower"),
     written_bytes_per_operation=Metric("B", "lower"),
     profiles={
