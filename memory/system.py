@@ -169,6 +169,7 @@ class AgentMemorySystem:
                 interval_seconds=config.maintenance_interval_seconds,
                 check_every=max(min(limits, default=1000) // _CHECKS_PER_LIMIT, 1),
                 before_round=cache.save_read_counts,
+                after_round=partial(self._indexes.save, in_background=True),
                 is_writing=store.is_writing,
                 maintaining=partial(store.maintaining, 0.0),
             )
@@ -598,6 +599,7 @@ class AgentMemorySystem:
             self._transitions.fit_codecs()
             self._transitions.settle(pause)
             self._transitions.give_back_space(pause)
+            self._indexes.save(pause)
         return report
 
     def force_transition_to_im(self, percentage: float = 100, agent_id: str | None = None) -> int:

@@ -44,13 +44,15 @@ class MaintenanceThread:
         interval_seconds: float,
         check_every: int,
         before_round: Callable[[], None],
+        after_round: Callable[[Callable[[], bool]], None],
         is_writing: Callable[[], bool],
         maintaining: Callable[[], AbstractContextManager[bool]],
     ) -> None:
         """Prepare the thread. The first write starts it.
 
         `interval_seconds` is the longest time between two rounds. The limits of an agent are checked after
-        every `check_every` memories that it stores. `before_round` is called at the start of each round.
+        every `check_every` memories that it stores. `before_round` is called at the start of each round,
+        `after_round` at its end, with a function that pauses and returns whether to go on.
         `is_writing` returns whether the calling thread holds the write lock. `maintaining` returns a
         context that yields False if another host maintains the memory now.
         """
@@ -58,6 +60,7 @@ class MaintenanceThread:
         self._interval = interval_seconds
         self._check_every = check_every
         self._before_round = before_round
+        self._after_round = after_round
         self._is_writing = is_writing
         self._maintaining = maintaining
         self._stored: dict[str, int] = {}
@@ -146,6 +149,7 @@ class MaintenanceThread:
                     self._transitions.fit_codecs()
                     self._transitions.settle(pause)
                     self._transitions.give_back_space(pause, in_background=True)
+                    self._after_round(pause)
         except Exception as problem:
             if isinstance(problem, StoreClosed) and self._stopped.is_set:
                 return  # a signal handler closed the memory, and could not wait for this thread

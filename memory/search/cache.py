@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
 
 from memory.search.index import AgentIndex, Decode
+from memory.search.saved import write
 from memory.storage import MemoryStore
+
+LEAST_SAVED = 4096
+"""Memories of an agent from which its index is saved: fewer are read from the store in about 30 ms."""
+_NEW_SHARE = 8
+"""An index is saved again when more than 1/8 of its memories came since …"""
+_NEW_MIN = 1024  # … and more than this number,
+_MAX_CHANGES = 512
+"""or after this many changes. The log of changes has twice as many; older indexes are useless."""
+_SAVE_SHARE = 100
+"""In the background, at most a hundredth of the time is spent on saving one agent's index."""
 
 
 class IndexCache:
@@ -27,6 +41,8 @@ class IndexCache:
         self._indexes: OrderedDict[str, AgentIndex] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self._total = 0
+        self._save_again_at: dict[str, float] = {}
+        """By agent: when its index may be saved again in the background, on the monotonic clock."""
         # Not a plain lock: a signal handler that closes the memory may run in a thread that holds it.
         self._lock = threading.RLock()
 
@@ -35,7 +51,7 @@ class IndexCache:
         with self._lock:
             index = self._indexes.get(agent)
             if index is None:
-                index = AgentIndex(self._store, agent, self._dimensions, self._decode, self._budget)
+                index = self._new_index(agent)
                 self._indexes[agent] = index
             self._indexes.move_to_end(agent)
             return index
@@ -69,9 +85,59 @@ class IndexCache:
             for name in [agent] if agent is not None else list(self._indexes):
                 self._remove(name)
 
+    def save(self, pause: Callable[[], bool], *, in_background: bool = False) -> None:
+        """Save the indexes of agents with many memories, if they have changed much since the last time.
+
+        pause: is called after each index; False stops
+        in_background: save only indexes that are in RAM, and each of them rarely
+        """
+        for agent in self._store.agents_above(LEAST_SAVED):
+            cached = self._indexes.get(agent)
+            if in_background and (cached is None or time.monotonic() < self._save_again_at.get(agent, 0.0)):
+                continue
+            if self._is_due(agent):
+                start = time.monotonic()
+                self._save(agent, cached)
+                end = time.monotonic()
+                self._save_again_at[agent] = end + (end - start) * _SAVE_SHARE
+                if not pause():
+                    return
+
+    def _is_due(self, agent: str) -> bool:
+        saved, now = self._store.saved_index_state(agent), self._store.state(agent)
+        if saved is None:
+            return True
+        new = now.last_seq - saved.last_seq
+        return (
+            new > max(_NEW_MIN, saved.last_seq // _NEW_SHARE)
+            or now.last_change - saved.last_change > _MAX_CHANGES
+        )
+
+    def _save(self, agent: str, cached: AgentIndex | None) -> None:
+        """Save an agent's index. Then use the saved one in place of the one in RAM."""
+        index = cached or self._new_index(agent)
+        with index.lock:
+            index.catch_up()
+            if index.count - index.deleted_count < LEAST_SAVED:
+                return
+            state, parts = index.parts()
+        if not self._store.save_index(agent, state, partial(write, parts)) or cached is None:
+            return
+        del parts
+        fresh = self._new_index(agent)
+        with fresh.lock:
+            fresh.catch_up()
+        with self._lock:
+            if self._indexes.get(agent) is cached:
+                self._indexes[agent] = fresh
+        self.trim(agent)
+
     @property
     def nbytes(self) -> int:
         return self._total
+
+    def _new_index(self, agent: str) -> AgentIndex:
+        return AgentIndex(self._store, agent, self._dimensions, self._decode, self._budget)
 
     def _remove(self, agent: str) -> None:
         self._indexes.pop(agent, None)

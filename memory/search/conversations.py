@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.search.growing import capacity, grown
+from memory.search.saved import Parts, below, held, under
 from memory.search.turn_links import OWN_SHARE, Floats, TurnLinks
 from memory.storage import NO_SESSION
 
@@ -40,6 +41,18 @@ class _Similarity:
         self._pairs += len(after)
         self._vector_sum += vectors.sum(axis=0)
         self._vectors += len(vectors)
+
+    def parts(self) -> Parts:
+        return {
+            "pairs": self._pairs,
+            "pair_cosines": self._pair_cosines,
+            "vector_sum": self._vector_sum.copy(),
+            "vectors": self._vectors,
+        }
+
+    def restore(self, parts: Parts) -> None:
+        self._pairs, self._pair_cosines = parts["pairs"], parts["pair_cosines"]
+        self._vector_sum, self._vectors = parts["vector_sum"], parts["vectors"]
 
     def coheres(self, *, if_unknown: bool) -> bool:
         """Return whether the memories cohere; `if_unknown` if there are too few pairs."""
@@ -68,7 +81,24 @@ class Conversations:
 
     @property
     def nbytes(self) -> int:
-        return self._links.nbytes + self._sessionless.nbytes
+        return self._links.nbytes + held(self._sessionless)
+
+    def parts(self) -> Parts:
+        """Return everything in the form of `saved.py`."""
+        return {
+            "sessionless": self._sessionless[: self.count],
+            "sessionless_count": self._sessionless_count,
+            **under("links", self._links.parts()),
+            **under("in_chain", self._sessionless_similarity.parts()),
+            **under("in_sessions", self._session_similarity.parts()),
+        }
+
+    def restore(self, parts: Parts) -> None:
+        """Take over what `parts` returned."""
+        self._sessionless, self._sessionless_count = parts["sessionless"], parts["sessionless_count"]
+        self._links.restore(below("links", parts))
+        self._sessionless_similarity.restore(below("in_chain", parts))
+        self._session_similarity.restore(below("in_sessions", parts))
 
     def extend(self, sessions: NDArray[np.int64]) -> None:
         """Append memories, given the session number of each (or NO_SESSION)."""

@@ -9,6 +9,7 @@ agent does not fit into the cache, the blocks that do not fit are read again for
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -20,8 +21,11 @@ from memory.entry import ALL_TIERS, Tier
 from memory.search.conversations import Conversations
 from memory.search.growing import capacity, grown
 from memory.search.postings import Postings
+from memory.search.saved import Parts, SavedIndexDamaged, below, held, read, under
 from memory.search.vectors import VectorBlock
 from memory.storage import AgentState, Change, ChangeKind, Features, IndexColumns, MemoryStore
+
+_log = logging.getLogger(__name__)
 
 BLOCK = 1 << 16
 """Memories in a block: as many as the 16-bit positions of `Postings` can number."""
@@ -69,6 +73,18 @@ class Block:
     def nbytes(self) -> int:
         return self.vectors.nbytes + self.postings.nbytes
 
+    def parts(self, count: int, deleted: NDArray[np.bool_] | None) -> Parts:
+        """Return everything in the form of `saved.py`, without deleted memories."""
+        return {
+            **under("vectors", self.vectors.parts(count, deleted)),
+            **under("postings", self.postings.parts(deleted)),
+        }
+
+    def restore(self, parts: Parts) -> None:
+        """Take over what `parts` returned."""
+        self.vectors.restore(below("vectors", parts))
+        self.postings.restore(below("postings", parts))
+
 
 class Columns:
     """Growing arrays with one element for each memory."""
@@ -90,7 +106,21 @@ class Columns:
 
     @property
     def nbytes(self) -> int:
-        return sum(column.nbytes for column in vars(self).values())
+        return held(*vars(self).values())
+
+    def parts(self, count: int, deleted: NDArray[np.bool_] | None) -> Parts:
+        """Return the columns of the first `count` memories in the form of `saved.py`."""
+        parts: Parts = {name: column[:count] for name, column in vars(self).items()}
+        parts["tier"] = parts["tier"].copy()  # changes of the store change it
+        if deleted is not None:
+            for name in parts.keys() - {"seq", "tier"}:
+                parts[name] = np.where(deleted, parts[name].dtype.type(0), parts[name])
+        return parts
+
+    def restore(self, parts: Parts) -> None:
+        """Take over columns that `parts` returned."""
+        for name in vars(self):
+            setattr(self, name, parts[name])
 
 
 class AgentIndex:
@@ -165,8 +195,10 @@ class AgentIndex:
         self._state = state
         return True
 
-    def _read_changes(self) -> None:
+    def _read_changes(self, *, use_saved: bool = True) -> None:
         """Read from the store what has changed, or the whole agent if that is cheaper."""
+        if self._state == _NOT_LOADED and use_saved:
+            self._load_saved()
         seen = self._state
         if seen == _NOT_LOADED:
             # All rows are read in their current state, so earlier changes do not matter.
@@ -175,7 +207,7 @@ class AgentIndex:
         state, changes, rows = self._store.catch_up(self._agent, seen.last_seq, seen.last_change)
         if changes is None or state.epoch != seen.epoch:
             self.reset()
-            self._read_changes()
+            self._read_changes(use_saved=False)
             return
         self.changed_size = True
         replaced: list[int] = []
@@ -190,9 +222,61 @@ class AgentIndex:
         wasteful = self.deleted_count > max(_RELOAD_MIN, self.count // _RELOAD_SHARE)
         if wasteful or (replaced and not self._replace(replaced, known)):
             self.reset()
-            self._read_changes()
+            self._read_changes(use_saved=False)
             return
         self._state = state
+
+    def _load_saved(self) -> None:
+        """Take over the saved index, if there is an intact one."""
+        saved = self._store.saved_index(self._agent)
+        if saved is None:
+            return
+        try:
+            parts = read(saved.data, saved.token)
+            if parts["dimensions"] != self._dimensions or parts["block"] != BLOCK:
+                return
+            self._restore(parts)
+        except (SavedIndexDamaged, KeyError, ValueError, TypeError) as problem:
+            _log.warning("the saved search index of an agent is not used, and is made again: %s", problem)
+            self.reset()
+            return
+        self._state = saved.state
+
+    def parts(self) -> tuple[AgentState, Parts]:
+        """Return the state, and everything in the form of `saved.py`, without deleted memories.
+
+        What the arrays hold of this state does not change, except for memories that are replaced."""
+        deleted = self.columns.tier[: self.count] == DELETED if self.deleted_count else None
+        parts: Parts = {
+            "dimensions": self._dimensions,
+            "block": BLOCK,
+            "count": self.count,
+            "deleted_count": self.deleted_count,
+            "word_count": self.word_count,
+            "observed_to": list(self._observed_to),
+        }
+        for number, (base, count, block) in enumerate(self.blocks()):
+            part = None if deleted is None else deleted[base : base + count]
+            parts |= under(f"block {number}", block.parts(count, part))
+        # After `blocks()`, which reads the lengths of memories in blocks outside of RAM.
+        parts |= under("columns", self.columns.parts(self.count, deleted))
+        parts |= under("conversations", self.conversations.parts())
+        return self._state, parts
+
+    def _restore(self, parts: Parts) -> None:
+        self.count, self.deleted_count = parts["count"], parts["deleted_count"]
+        self.word_count, self._observed_to = parts["word_count"], parts["observed_to"]
+        self.columns.restore(below("columns", parts))
+        self.conversations.restore(below("conversations", parts))
+        for number in range(-(-self.count // BLOCK)):
+            block = Block(self._dimensions, 0)
+            block.restore(below(f"block {number}", parts))
+            self._blocks.append(block)
+
+    @property
+    def state(self) -> AgentState:
+        """What of the store the index holds."""
+        return self._state
 
     def _replace(self, seqs: list[int], known: int) -> bool:
         """Read replaced rows again. Return False if one of them has another session now: the links

@@ -10,6 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.search.saved import Parts, held
 from memory.search.terms import ATTRIBUTE_BIT
 
 _MAX_COUNT = 255
@@ -143,7 +144,24 @@ class Postings:
     def nbytes(self) -> int:
         # Estimates for CPython: 160 bytes for the key and list of a term, 12 bytes for each posting.
         tail = 160 * len(self._tail) + 12 * self._tail_postings
-        return self._terms.nbytes + self._starts.nbytes + self._packed.nbytes + tail
+        return held(self._terms, self._starts, self._packed) + tail
+
+    def parts(self, deleted: NDArray[np.bool_] | None) -> Parts:
+        """Return all postings in the form of `saved.py`, without those of deleted memories."""
+        if self._tail or self._replaced:
+            self._merge(self._packed[:0], np.empty(0, np.int64), 0)
+        terms, starts, packed = self._terms, self._starts, self._packed
+        if deleted is not None and deleted.any() and len(packed):
+            kept = ~deleted[positions_of(packed)]
+            counts = np.add.reduceat(kept, starts[:-1], dtype=np.int64)
+            terms, packed = terms[counts > 0], packed[kept]
+            starts = np.concatenate(([0], np.cumsum(counts[counts > 0]))).astype(np.int64)
+        return {"terms": terms, "starts": starts, "packed": packed, "memories": self._sorted_memories}
+
+    def restore(self, parts: Parts) -> None:
+        """Take over postings that `parts` returned."""
+        self._terms, self._starts, self._packed = parts["terms"], parts["starts"], parts["packed"]
+        self._sorted_memories = parts["memories"]
 
     def _find_sorted(self, terms: Sequence[int]) -> list[_Found]:
         if not len(self._terms):

@@ -66,10 +66,11 @@ def by_vector(
     found: list[tuple[float, int]] = []
     for base, count, block in index.blocks():
         part = None if allowed is None else allowed[base : base + count]
-        positions, cosines = block.vectors.nearest(query, count, k, part)
+        at_least = found[-1][0] if len(found) == k else -1.0
+        positions, cosines = block.vectors.nearest(query, count, k, part, at_least)
         found.extend(zip(cosines.tolist(), (positions + base).tolist(), strict=True))
-    found.sort(reverse=True)  # of equal cosines the newer memory comes first
-    del found[k:]
+        found.sort(reverse=True)  # of equal cosines the newer memory comes first
+        del found[k:]
     best = np.array([position for _, position in found], np.int64)
     seqs, tiers = index.columns.seq[best].tolist(), index.columns.tier[best].tolist()
     return [

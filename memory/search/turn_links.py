@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.search.growing import capacity, grown
+from memory.search.saved import Parts, below, held, under
 from memory.storage import NO_SESSION
 
 Floats = NDArray[np.float32]
@@ -49,7 +50,20 @@ class _LinksAtDistance:
 
     @property
     def nbytes(self) -> int:
-        return self._shares.nbytes + self._barriers.nbytes + 8 * len(self._later)
+        return held(self._shares, self._barriers) + 8 * len(self._later)
+
+    def parts(self, count: int) -> Parts:
+        """Return the links of the first `count` memories in the form of `saved.py`."""
+        return {
+            "shares": self._shares[:count],
+            "barriers": self._barriers[:count],
+            "later": np.array(self._later, np.int32),
+            "earlier": np.array(self._earlier, np.int32),
+        }
+
+    def restore(self, parts: Parts) -> None:
+        self._shares, self._barriers = parts["shares"], parts["barriers"]
+        self._later, self._earlier = array("i", parts["later"]), array("i", parts["earlier"])
 
     def grow(self, length: int) -> None:
         self._shares = grown(self._shares, length)
@@ -110,6 +124,19 @@ class _Sessions:
     @property
     def nbytes(self) -> int:
         return 16 * len(self._starts) + 100 * len(self._number_of)  # an estimate for CPython
+
+    def parts(self) -> Parts:
+        return {
+            "count": self._count,
+            "starts": np.array(self._starts, np.int64),
+            "numbers": np.array(self._numbers, np.int64),
+            "sessions": np.fromiter(self._number_of, np.int64, len(self._number_of)),
+        }
+
+    def restore(self, parts: Parts) -> None:
+        self._count = parts["count"]
+        self._starts, self._numbers = array("q", parts["starts"]), array("q", parts["numbers"])
+        self._number_of = {session: number for number, session in enumerate(parts["sessions"].tolist())}
 
     def extend(self, sessions: NDArray[np.int64]) -> None:
         """Append memories, given the session number of each."""
@@ -174,7 +201,30 @@ class TurnLinks:
     @property
     def nbytes(self) -> int:
         links = self._near.nbytes + self._far.nbytes + self._sessions.nbytes
-        return self._before.nbytes + self._own.nbytes + links
+        return held(self._before, self._own) + links
+
+    def parts(self) -> Parts:
+        """Return all links in the form of `saved.py`."""
+        sessions = np.fromiter(self._last_of, np.int64, len(self._last_of))
+        last = np.fromiter(self._last_of.values(), np.int32, len(self._last_of))
+        return {
+            "count": self.count,
+            "before": self._before[: self.count],
+            "own": self._own[: self.count].copy(),  # later links change it
+            "sessions": sessions,
+            "last": last,
+            **under("near", self._near.parts(self.count)),
+            **under("far", self._far.parts(self.count)),
+            **under("runs", self._sessions.parts()),
+        }
+
+    def restore(self, parts: Parts) -> None:
+        """Take over links that `parts` returned."""
+        self.count, self._before, self._own = parts["count"], parts["before"], parts["own"]
+        self._last_of = dict(zip(parts["sessions"].tolist(), parts["last"].tolist(), strict=True))
+        self._near.restore(below("near", parts))
+        self._far.restore(below("far", parts))
+        self._sessions.restore(below("runs", parts))
 
     def before(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the previous memory of each in its conversation, or itself if it is the first."""

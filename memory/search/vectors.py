@@ -11,11 +11,12 @@ import math
 from typing import Any
 
 import numpy as np
-import simsimd
 from numpy.typing import NDArray
 
 from memory.compression.quantise import to_int8_one
+from memory.search._scans import cosines, differing_signs
 from memory.search.best import top
+from memory.search.saved import Parts, held
 
 FULL_SCAN_ROWS = 2048
 """Up to this many rows all int8 codes are scanned: as fast as the bits, and more exact."""
@@ -28,7 +29,13 @@ Together with the constants above it gives a recall@10 of 0.995 or more (docs/pe
 _ROUNDING = 3  # The rounded query selects this many times k candidates, which the exact query then orders
 _HISTOGRAM_ROWS = 1024  # Rows that are sampled to estimate the distribution of the distances
 _SIGN_ROWS = 4096  # Rows whose sign bits are made in one step: a bound on the temporary arrays, here 1 MB
-_FEW = 400  # Up to this many candidates are compared with the exact query without a pass by codes
+
+
+def _rounded(query: NDArray[np.float32]) -> tuple[NDArray[np.int8], float]:
+    """Return a unit query as int8, and the factor that makes cosines of its products."""
+    code = to_int8_one(query)
+    wide = code.astype(np.float32)
+    return code, float(np.float32(1 / max(float(np.dot(wide, wide)) ** 0.5, 1.0)))
 
 
 class VectorBlock:
@@ -47,7 +54,24 @@ class VectorBlock:
     @property
     def nbytes(self) -> int:
         """The size with the sign bits of all vectors, made or not: making them does not check a budget."""
-        return self._codes.nbytes + self._norms.nbytes + 8 * self._words * len(self._codes)
+        bits = (
+            0 if len(self._codes) and not self._codes.flags.owndata else 8 * self._words * len(self._codes)
+        )
+        return held(self._codes, self._norms) + bits
+
+    def parts(self, count: int, deleted: NDArray[np.bool_] | None) -> Parts:
+        """Return the first `count` vectors in the form of `saved.py`, without those that are deleted."""
+        self._sign(count)
+        codes, norms, bits = self._codes[:count], self._norms[:count], self._bits[:, :count]
+        if deleted is not None and deleted.any():
+            codes, norms, bits = codes.copy(), norms.copy(), bits.copy()
+            codes[deleted], norms[deleted], bits[:, deleted] = 0, 1, 0
+        return {"codes": codes, "norms": norms, "bits": bits}
+
+    def restore(self, parts: Parts) -> None:
+        """Take over vectors that `parts` returned."""
+        self._codes, self._norms, self._bits = parts["codes"], parts["norms"], parts["bits"]
+        self._signed = len(self._codes)
 
     def set(self, positions: NDArray[np.int64], codes: NDArray[np.int8]) -> None:
         """Store int8 vectors at these positions."""
@@ -71,19 +95,13 @@ class VectorBlock:
 
     def scores(self, query: NDArray[np.float32], count: int) -> NDArray[np.float32]:
         """Return the cosine of each of the first `count` vectors to a unit query."""
-        code = to_int8_one(query)
-        cosines = self._products(code, self._codes[:count], self._norms[:count])
-        wide = code.astype(np.float32)
-        cosines *= np.float32(1 / max(float(np.dot(wide, wide)) ** 0.5, 1.0))
-        return cosines
+        code, scale = _rounded(query)
+        return cosines(self._codes, self._norms, code, None, scale, count)
 
-    @staticmethod
-    def _products(
-        code: NDArray[np.int8], codes: NDArray[np.int8], norms: NDArray[np.float32]
-    ) -> NDArray[np.float32]:
-        """Return the integer products divided by `norms`: the cosines times the length of `code`."""
-        products = np.asarray(simsimd.cdist(codes, code[None, :], metric="inner"))[:, 0]
-        return (products / norms).astype(np.float32)
+    def scores_at(self, query: NDArray[np.float32], positions: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return what `scores` has at these positions."""
+        code, scale = _rounded(query)
+        return cosines(self._codes, self._norms, code, positions, scale, 0)
 
     def exact(self, query: NDArray[np.float32], positions: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the cosines of some vectors to a unit query, without rounding the query."""
@@ -102,18 +120,20 @@ class VectorBlock:
         count: int,
         k: int,
         allowed: NDArray[np.bool_] | None,
+        at_least: float = -1.0,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return positions and cosines of the k vectors nearest to a unit query, unordered.
 
-        Only the first `count` vectors are searched; `allowed` masks those that may be returned.
+        Only the first `count` vectors are searched; `allowed` masks those that may be returned. Vectors
+        with a cosine below `at_least` may be left out.
         """
         if allowed is not None:
             allowed = allowed[:count]
             positions = np.flatnonzero(allowed)
             if len(positions) <= max(_CANDIDATES_MIN, k):
-                return self._best(query, positions, self.exact(query, positions), k)
+                return self._best(query, positions, k)
         if count > max(FULL_SCAN_ROWS, 2 * k):
-            found = self._nearest_by_bits(query, count, k, allowed)
+            found = self._nearest_by_bits(query, count, k, allowed, at_least)
             if found is not None:
                 return found
         scores = self.scores(query, count)
@@ -122,7 +142,7 @@ class VectorBlock:
         candidates = top(scores, _ROUNDING * k)
         if allowed is not None:
             candidates = candidates[allowed[candidates]]
-        return self._best(query, candidates, None, k)
+        return self._best(query, candidates, k)
 
     def _nearest_by_bits(
         self,
@@ -130,6 +150,7 @@ class VectorBlock:
         count: int,
         k: int,
         allowed: NDArray[np.bool_] | None,
+        at_least: float,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
         """Do what `nearest` does, with the sign bits. Return None if too many vectors have similar bits.
 
@@ -138,22 +159,25 @@ class VectorBlock:
         Algorithms", 2002). So the angle of the k-th nearest vector gives a Hamming distance that
         includes all nearer vectors. If it is larger than the searched distance, the search runs again.
         """
-        distances = self._hamming(query, count)
+        distances = self.differing(query, count)
         if allowed is not None:
             distances[~allowed] = np.iinfo(distances.dtype).max
-        reach = self._first_reach(distances, k)
+        farthest = self._dimensions if at_least <= -1.0 else self._reach_for(at_least)
+        reach = min(self._first_reach(distances, k), farthest)
         for _ in range(2):
             candidates = np.flatnonzero(distances <= reach)
             if len(candidates) * _MOST_CANDIDATES > count:
                 return None
             found, scores = self._ranked(query, candidates, k)
             if len(scores) == k:
-                needed = self._reach_for(float(scores.min()))
-                if needed <= reach:
-                    return found, scores
-                reach = needed
+                needed = min(self._reach_for(float(scores.min())), farthest)
+            elif farthest < self._dimensions:
+                needed = farthest
             else:
                 return None
+            if needed <= reach:
+                break
+            reach = needed
         return found, scores
 
     def _ranked(
@@ -162,12 +186,10 @@ class VectorBlock:
         candidates: NDArray[np.int64],
         k: int,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return the k nearest candidates. Many are first reduced by their integer products."""
-        if len(candidates) > _FEW:
-            code = to_int8_one(query)
-            rough = self._products(code, self._codes[candidates], self._norms[candidates])
-            candidates = candidates[top(rough, _ROUNDING * k)]
-        return self._best(query, candidates, None, k)
+        """Return the k nearest candidates. They are first reduced by their integer products."""
+        if len(candidates) > _ROUNDING * k:
+            candidates = candidates[top(self.scores_at(query, candidates), _ROUNDING * k)]
+        return self._best(query, candidates, k)
 
     def _first_reach(self, distances: NDArray[np.integer[Any]], k: int) -> int:
         """Return a Hamming distance that includes about as many vectors as the first pass ranks."""
@@ -185,30 +207,22 @@ class VectorBlock:
         return math.ceil(self._dimensions * share + _DEVIATIONS * spread)
 
     def _best(
-        self,
-        query: NDArray[np.float32],
-        candidates: NDArray[np.int64],
-        scores: NDArray[np.float32] | None,
-        k: int,
+        self, query: NDArray[np.float32], candidates: NDArray[np.int64], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return the k nearest candidates by the exact query; `scores` if they are known already."""
-        if scores is None:
-            scores = self.exact(query, candidates)
+        """Return the k nearest candidates by the exact query."""
+        scores = self.exact(query, candidates)
         best = top(scores, k)
         return candidates[best], scores[best]
 
-    def _hamming(self, query: NDArray[np.float32], count: int) -> NDArray[np.uint8] | NDArray[np.uint16]:
+    def differing(self, query: NDArray[np.float32], count: int) -> NDArray[np.uint16]:
         """Return in how many signs each vector differs from the query."""
         signs = np.zeros(self._words * 64, np.bool_)
         np.greater(query, 0, out=signs[: self._dimensions])
-        bits = np.packbits(signs).view(np.uint64)
         if self._signed < count:
             self._sign(count)
-        differing = np.bitwise_count(self._bits[:, :count] ^ bits[:, None])
-        # 256 differences overflow a byte to 0. That only adds a candidate, which is then ranked last.
-        narrow = np.uint8 if self._dimensions <= 256 else np.uint16
-        distances: NDArray[np.uint8] = np.add.reduce(differing, axis=0, dtype=narrow)
-        return distances
+        differing = np.empty(count, np.uint16)
+        differing_signs(self._bits, np.packbits(signs).view(np.uint64), differing)
+        return differing
 
     def _sign(self, count: int) -> None:
         """Make the sign bits of those of the first `count` vectors that have none yet."""

@@ -1,11 +1,12 @@
 """Removes the bytes of deleted and replaced content from all files of the database.
 
-Three things keep such bytes after a commit:
+Four things keep such bytes after a commit:
 
 - Free space in the pages. SQLite overwrites it with zeros (`PRAGMA secure_delete`).
 - Copies of rows that SQLite leaves in a page when it splits or merges pages. `secure_delete` does not reach
   them: 8 of 1,005 deleted memories left some. Only a rewrite of the whole file (`VACUUM`) removes them.
 - The log, until it is truncated. That is possible only while no reader uses it.
+- The saved search indexes (`_index_files.py`). Those that hold deleted content are removed first.
 
 The setting "deleted" marks a file that may have such bytes. It is written in the transaction that deletes,
 so that it survives the process, and any process can erase.
@@ -17,6 +18,7 @@ import logging
 import os
 import sqlite3
 import time
+from collections.abc import Callable
 
 from memory.errors import EraseIncomplete, StoreError
 from memory.storage.connections import Connections
@@ -46,8 +48,10 @@ def mark_deleted(connection: sqlite3.Connection) -> None:
 class Eraser:
     """The methods `erase` and `erase_in_maintenance` of `MemoryStore`, which documents them."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, erase_indexes: Callable[[], None]) -> None:
+        """`erase_indexes` removes the files of search indexes that hold deleted content."""
         self._connections = connections
+        self._erase_indexes = erase_indexes
         self._rewrite_again_at = 0.0
         """When maintenance in the background may rewrite the file again, on the monotonic clock."""
 
@@ -55,6 +59,7 @@ class Eraser:
         mark = self._mark()
         if mark is None:
             return
+        self._erase_indexes()
         # Truncate the log first: while a reader needs it, a rewrite would only make it larger.
         self._truncate_log(wait_seconds)
         try:
@@ -83,6 +88,7 @@ class Eraser:
         mark = None if self._connections.read_only else self._mark()
         if mark is None:
             return
+        self._erase_indexes()
         may_rewrite = self._may_rewrite(in_background)
         if mark.startswith(_LOG_DONE) and not may_rewrite:
             return

@@ -23,7 +23,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import BinaryIO, Literal, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
@@ -169,6 +169,16 @@ class AgentState(msgspec.Struct, frozen=True, array_like=True):
     numbers can't be compared with earlier ones."""
 
 
+class SavedIndex(msgspec.Struct, frozen=True):
+    """A search index that was saved with `save_index`."""
+
+    token: str
+    """The token that `write` was given. If the data has another one, it is not the data that was saved."""
+    state: AgentState
+    data: memoryview
+    """What was written, maybe damaged since. A change of it does not reach the store."""
+
+
 class MemoryStore(Protocol):
     """Keeps the rows of all tiers. All methods may be called from any thread.
 
@@ -305,6 +315,28 @@ class MemoryStore(Protocol):
     @abstractmethod
     def features(self, agent: str, first_seq: int, last_seq: int) -> Iterator[list[Features]]:
         """Yield the features of the rows with first_seq ≤ seq ≤ last_seq, in lists, in any order."""
+
+    # Optional: indexes that last longer than the process. They are copies of what the store holds.
+
+    def saved_index(self, agent: str) -> SavedIndex | None:
+        """Return the index that was saved last, if there is one that belongs to the agent as it is now.
+
+        The agent has passed through its state; `catch_up` returns what came later."""
+        return None
+
+    def saved_index_state(self, agent: str) -> AgentState | None:
+        """Return the state of what `saved_index` would return."""
+        return None
+
+    def save_index(self, agent: str, state: AgentState, write: Callable[[BinaryIO, str], None]) -> bool:
+        """Save an index that holds the agent's rows in this state; return whether that was possible.
+
+        write: is called with a file and a token, which it must write into the file first"""
+        return False
+
+    def agents_above(self, memories: int) -> list[str]:
+        """Return the agents whose index is worth saving: those that stored more memories than this."""
+        return []
 
     # -- for transitions ----------------------------------------------------------------------
 

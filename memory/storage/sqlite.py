@@ -16,6 +16,7 @@ from memory.storage._agent_numbers import AgentNumbers
 from memory.storage._backup import back_up
 from memory.storage._checker import Checker
 from memory.storage._eraser import Eraser
+from memory.storage._index_files import IndexFiles
 from memory.storage._log_damage import keep_damaged_log
 from memory.storage._log_owner import has_foreign_log, move_leftovers_aside, move_log_aside, stamp
 from memory.storage._new_files import locked_folder, make_folder
@@ -109,7 +110,6 @@ class SQLiteStore:
         self.agents = reader.agents
         self.counts = reader.counts
         self.evicted = reader.evicted
-        self.bytes_on_disk = reader.bytes_on_disk
         self.state = reader.state
         self.catch_up = reader.catch_up
         self.columns_of = reader.columns_of
@@ -146,7 +146,13 @@ class SQLiteStore:
         self.tidy_new_rows = writer.tidy_new_rows
 
         self.shrink = Shrinker(self._connections).shrink
-        eraser = Eraser(self._connections)
+        index_files = IndexFiles(path, self._connections, self._agent_numbers)
+        self.saved_index = index_files.saved_index
+        self.saved_index_state = index_files.saved_index_state
+        self.save_index = index_files.save_index
+        self.agents_above = index_files.agents_above
+        self.bytes_on_disk = lambda: reader.bytes_on_disk() + index_files.nbytes
+        eraser = Eraser(self._connections, index_files.erase_indexes)
         self.erase = eraser.erase
         self.erase_in_maintenance = eraser.erase_in_maintenance
         self.check = Checker(path, self._connections, reader, self._refresh_versions).check

@@ -1,0 +1,83 @@
+"""The scans that a search is made of. The compiled core does them without the interpreter's lock.
+
+Without the core, NumPy does them: the results are the same bit for bit, and the tests compare the two. So
+every sum of 32-bit floats is made in the same order on both sides.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import simsimd
+from numpy.typing import NDArray
+
+from memory._base.native import core
+
+Floats = NDArray[np.float32]
+Differences = NDArray[np.uint16]
+
+
+def differing_signs(bits: NDArray[np.uint64], query: NDArray[np.uint64], out: Differences) -> None:
+    """Count for each of the first vectors in how many signs it differs from the query.
+
+    bits: the sign bits, 64 to a word, one column for each vector
+    out: gets the counts; its length is the number of vectors
+    """
+    if core is not None:
+        core.differing_signs(bits, query, out)
+        return
+    differing = np.bitwise_count(bits[:, : len(out)] ^ query[:, None])
+    np.add.reduce(differing, axis=0, dtype=np.uint16, out=out)
+
+
+def cosines(
+    codes: NDArray[np.int8],
+    norms: Floats,
+    query: NDArray[np.int8],
+    positions: NDArray[np.int64] | None,
+    scale: float,
+    count: int,
+) -> Floats:
+    """Return the integer products of vectors and query, divided by the vectors' lengths, times `scale`.
+
+    positions: of which vectors; None for the first `count`
+    """
+    if core is not None:
+        out = np.empty(count if positions is None else len(positions), np.float32)
+        core.cosines(codes, norms, query, positions, scale, out)
+        return out
+    if positions is None:
+        codes, norms = codes[:count], norms[:count]
+    else:
+        codes, norms = codes[positions], norms[positions]
+    if not len(codes):
+        return np.empty(0, np.float32)
+    products = np.asarray(simsimd.cdist(codes, query[None, :], metric="inner"))[:, 0]
+    found: Floats = (products / norms).astype(np.float32)
+    found *= np.float32(scale)
+    return found
+
+
+def add_words(
+    scores: Floats,
+    lengths: Floats,
+    postings: NDArray[np.uint32],
+    weight: float,
+    slope: float,
+    offset: float,
+) -> None:
+    """Add to `scores` what the postings of one word give: BM25 with its length normalisation.
+
+    A posting with n occurrences in a memory of length l gives weight * n / (slope * l + offset + n).
+    """
+    if core is not None:
+        core.add_words(scores, lengths, postings, weight, slope, offset)
+        return
+    positions = postings >> np.uint32(8)
+    occurrences = (postings & np.uint32(255)).astype(np.float32)
+    saturation = lengths[positions]
+    saturation *= np.float32(slope)
+    saturation += np.float32(offset)
+    saturation += occurrences
+    occurrences *= np.float32(weight)
+    occurrences /= saturation
+    scores[positions] += occurrences  # a memory is at most once among the postings of a word

@@ -1,0 +1,222 @@
+"""Files beside the database that keep search indexes: one file for each agent with many memories.
+
+A file is a copy of what the database holds, so losing it loses nothing. It is written beside its place and
+renamed, so it is whole or not there, and it is never changed afterwards. It holds vectors and terms, which
+are content: a file that holds deleted content is removed by the next maintenance.
+
+How a process knows that a file belongs to the database as it is now: the transaction that publishes a file
+also stores a random token, with the state of the agent that the file holds. A database with this token has
+passed through that state, also if it is a copy or was restored from a backup. So what came after it is in
+the agent's change log and among its rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import sqlite3
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from memory.storage._agent_numbers import AgentNumbers
+from memory.storage._new_files import PRIVATE_FILE, make_folder
+from memory.storage.base import AgentState, ChangeKind, SavedIndex
+from memory.storage.connections import Connections
+
+_log = logging.getLogger(__name__)
+
+_SUFFIX = ".index"
+_SETTING = "index "
+"""The name of an agent's entry in the settings: this and the agent's number."""
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+class _Entry(msgspec.Struct, frozen=True, array_like=True):
+    """What the database knows of an agent's file."""
+
+    token: str
+    last_seq: int
+    last_change: int
+
+
+class _Outdated(Exception):
+    """The index to save holds content that was deleted or replaced meanwhile."""
+
+
+class IndexFiles:
+    """The methods of `MemoryStore` for saved indexes, which documents them."""
+
+    def __init__(self, path: Path | None, connections: Connections, numbers: AgentNumbers) -> None:
+        """`path` is the database; None keeps no files."""
+        self._folder = None if path is None else Path(f"{path}-index")
+        self._connections = connections
+        self._numbers = numbers
+
+    def saved_index(self, agent: str) -> SavedIndex | None:
+        found = None if self._folder is None else self._entry_of(agent)
+        if found is None or self._folder is None:
+            return None
+        number, entry = found
+        try:
+            data = _map(self._folder / f"{number}{_SUFFIX}")
+        except (OSError, ValueError):  # a ValueError for an empty file
+            return None
+        return SavedIndex(entry.token, AgentState(entry.last_seq, entry.last_change), data)
+
+    def saved_index_state(self, agent: str) -> AgentState | None:
+        found = None if self._folder is None else self._entry_of(agent)
+        if found is None or self._folder is None:
+            return None
+        number, entry = found
+        if not (self._folder / f"{number}{_SUFFIX}").exists():
+            return None
+        return AgentState(entry.last_seq, entry.last_change)
+
+    def save_index(self, agent: str, state: AgentState, write: Callable[[BinaryIO, str], None]) -> bool:
+        if self._folder is None or self._connections.read_only:
+            return False
+        number = self._connections.read(lambda connection: self._numbers.look_up(connection, agent))
+        if number is None:
+            return False
+        token = os.urandom(16).hex()
+        try:
+            make_folder(self._folder)
+            with self._draft(self._folder / f"{number}{_SUFFIX}") as (draft, publish):
+                with draft.open("wb") as file:
+                    write(file, token)
+                self._connections.write(
+                    lambda connection: _publish(connection, number, _Entry(token, *_pair(state)), publish)
+                )
+        except (_Outdated, OSError) as problem:
+            _log.info("the search index of an agent was not saved: %s", problem)
+            return False
+        return True
+
+    @contextmanager
+    def _draft(self, path: Path) -> Iterator[tuple[Path, Callable[[], None]]]:
+        """Yield a new file that only its owner can read, and a function that renames it to `path`."""
+        draft = path.with_name(f"{path.name}.new-{os.getpid()}-{os.urandom(4).hex()}")
+        try:
+            os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE_FILE))
+            yield draft, lambda: os.replace(draft, path)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def erase_indexes(self) -> None:
+        """Remove all files that hold deleted or replaced content, or do not belong to the database."""
+        if self._folder is None or self._connections.read_only or not self._folder.is_dir():
+            return
+        for file in sorted(self._folder.iterdir()):
+            if file.suffix != _SUFFIX or not file.stem.isdigit():
+                # The draft of a killed process. If another process is writing it now, that one gives up.
+                file.unlink(missing_ok=True)
+                continue
+            if not self._connections.read(partial(_is_clean, file)):
+                file.unlink(missing_ok=True)
+        with suppress(OSError):  # not empty
+            self._folder.rmdir()
+
+    def agents_above(self, memories: int) -> list[str]:
+        if self._folder is None or self._connections.read_only:
+            return []
+        return [
+            name
+            for (name,) in self._connections.fetch(
+                "SELECT name FROM agents WHERE last_seq > ? AND typeof(name) = 'text' ORDER BY no",
+                (memories,),
+            )
+        ]
+
+    @property
+    def nbytes(self) -> int:
+        """The size of all files."""
+        if self._folder is None or not self._folder.is_dir():
+            return 0
+        total = 0
+        for file in self._folder.iterdir():
+            with suppress(FileNotFoundError):
+                total += file.stat().st_size
+        return total
+
+    def _entry_of(self, agent: str) -> tuple[int, _Entry] | None:
+        def read(connection: sqlite3.Connection) -> tuple[int, _Entry] | None:
+            number = self._numbers.look_up(connection, agent)
+            entry = None if number is None else _entry(connection, number)
+            return None if number is None or entry is None else (number, entry)
+
+        return self._connections.read(read)
+
+
+def token_of(data: memoryview) -> str:
+    """Return the token at the start of a file."""
+    return bytes(data[:32]).decode("ascii", "replace")
+
+
+def _map(path: Path) -> memoryview:
+    """Map a file into memory. Changes of the map stay in this process."""
+    descriptor = os.open(path, os.O_RDONLY | _NO_FOLLOW)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(f"{path} is not a regular file")
+        return memoryview(mmap.mmap(descriptor, found.st_size, access=mmap.ACCESS_COPY))
+    finally:
+        os.close(descriptor)
+
+
+def _pair(state: AgentState) -> tuple[int, int]:
+    return state.last_seq, state.last_change
+
+
+def _entry(connection: sqlite3.Connection, number: int) -> _Entry | None:
+    found = connection.execute(
+        "SELECT value FROM settings WHERE name = ?", (f"{_SETTING}{number}",)
+    ).fetchone()
+    try:
+        return None if found is None else msgspec.json.decode(found[0], type=_Entry)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _publish(
+    connection: sqlite3.Connection, number: int, entry: _Entry, publish: Callable[[], None]
+) -> None:
+    """Rename the file and store its token in one transaction. No deletion can come between the two."""
+    if _has_changed_content(connection, number, entry.last_change):
+        raise _Outdated("a memory was deleted or changed meanwhile")
+    connection.execute(
+        "INSERT INTO settings (name, value) VALUES (?, ?)"
+        " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        (f"{_SETTING}{number}", msgspec.json.encode(entry).decode()),
+    )
+    publish()
+
+
+def _has_changed_content(connection: sqlite3.Connection, number: int, last_change: int) -> bool:
+    """Return whether memories were deleted or replaced after this change, or the log can't tell."""
+    agent = connection.execute("SELECT last_change FROM agents WHERE no = ?", (number,)).fetchone()
+    if agent is None:
+        return True
+    kinds = connection.execute(
+        "SELECT kind FROM changes WHERE agent = ? AND number > ?", (number, last_change)
+    ).fetchall()
+    if len(kinds) < agent[0] - last_change:
+        return True  # the log does not reach back that far
+    return any(kind != ChangeKind.MOVED for (kind,) in kinds)
+
+
+def _is_clean(file: Path, connection: sqlite3.Connection) -> bool:
+    number = int(file.stem)
+    entry = _entry(connection, number)
+    if entry is None or _has_changed_content(connection, number, entry.last_change):
+        return False
+    with suppress(OSError), file.open("rb") as opened:
+        return token_of(memoryview(opened.read(32))) == entry.token
+    return False
