@@ -85,6 +85,18 @@ class Core(Protocol):
         Of a text, it takes the first `longest_text` characters.
         """
 
+    # memory/search/_scans.py says what these do.
+
+    def add_words(
+        self, scores: Any, lengths: Any, postings: Any, weight: float, slope: float, offset: float, /
+    ) -> None: ...
+
+    def differing_signs(self, bits: Any, query: Any, out: Any, /) -> None: ...
+
+    def cosines(
+        self, codes: Any, norms: Any, query: Any, positions: Any, scale: float, out: Any, /
+    ) -> None: ...
+
 
 def _load() -> Core | None:
     if os.environ.get("AGENTMEMORY_PURE", "0") not in ("", "0"):

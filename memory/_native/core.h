@@ -66,6 +66,7 @@ extern PyMethodDef attribute_methods[];
 extern PyMethodDef leaf_methods[];
 extern PyMethodDef quantise_methods[];
 extern PyMethodDef token_vector_methods[];
+extern PyMethodDef search_methods[];
 extern PyType_Spec term_cache_spec;
 extern PyType_Spec tokenizer_spec;
 

@@ -1,7 +1,7 @@
 """The scans that a search is made of. The compiled core does them without the interpreter's lock.
 
-Without the core, NumPy does them: the results are the same bit for bit, and the tests compare the two. So
-every sum of 32-bit floats is made in the same order on both sides.
+Each function has a twin in NumPy, for an installation without the core. The two give the same results bit
+for bit: every sum of 32-bit floats is made in the same order on both sides.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ def differing_signs(bits: NDArray[np.uint64], query: NDArray[np.uint64], out: Di
     bits: the sign bits, 64 to a word, one column for each vector
     out: gets the counts; its length is the number of vectors
     """
-    if core is not None:
+    if core is None:
+        differing_signs_pure(bits, query, out)
+    else:
         core.differing_signs(bits, query, out)
-        return
+
+
+def differing_signs_pure(bits: NDArray[np.uint64], query: NDArray[np.uint64], out: Differences) -> None:
     differing = np.bitwise_count(bits[:, : len(out)] ^ query[:, None])
     np.add.reduce(differing, axis=0, dtype=np.uint16, out=out)
 
@@ -41,10 +45,21 @@ def cosines(
 
     positions: of which vectors; None for the first `count`
     """
-    if core is not None:
-        out = np.empty(count if positions is None else len(positions), np.float32)
-        core.cosines(codes, norms, query, positions, scale, out)
-        return out
+    if core is None:
+        return cosines_pure(codes, norms, query, positions, scale, count)
+    out = np.empty(count if positions is None else len(positions), np.float32)
+    core.cosines(codes, norms, query, positions, scale, out)
+    return out
+
+
+def cosines_pure(
+    codes: NDArray[np.int8],
+    norms: Floats,
+    query: NDArray[np.int8],
+    positions: NDArray[np.int64] | None,
+    scale: float,
+    count: int,
+) -> Floats:
     if positions is None:
         codes, norms = codes[:count], norms[:count]
     else:
@@ -69,9 +84,20 @@ def add_words(
 
     A posting with n occurrences in a memory of length l gives weight * n / (slope * l + offset + n).
     """
-    if core is not None:
+    if core is None:
+        add_words_pure(scores, lengths, postings, weight, slope, offset)
+    else:
         core.add_words(scores, lengths, postings, weight, slope, offset)
-        return
+
+
+def add_words_pure(
+    scores: Floats,
+    lengths: Floats,
+    postings: NDArray[np.uint32],
+    weight: float,
+    slope: float,
+    offset: float,
+) -> None:
     positions = postings >> np.uint32(8)
     occurrences = (postings & np.uint32(255)).astype(np.float32)
     saturation = lengths[positions]

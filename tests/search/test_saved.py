@@ -115,7 +115,7 @@ def test_what_came_after_the_saving_is_found_too(
     memory.close()
     memory = open_small()
     assert {hit[0] for hits in found[:-1] for hit in hits}.isdisjoint(ids[10:14])
-    # Deleted turns leave gaps in the links of an index that is not read anew, so scores may differ a little.
+    # Deleted turns leave gaps in the links of an index that is not read anew: scores of texts may differ.
     for ours, theirs in zip(found[25:50], answers(memory)[25:50], strict=True):
         assert [hit[0] for hit in ours] == [hit[0] for hit in theirs]
 

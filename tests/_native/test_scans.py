@@ -1,0 +1,75 @@
+"""The scans of a search: the compiled functions and their twins give the same numbers, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from memory._base.native import core
+from memory.search import _scans
+
+needs_core = pytest.mark.skipif(core is None, reason="the compiled core was not built")
+
+
+@pytest.mark.parametrize("words", [1, 4, 6])
+@pytest.mark.parametrize("rows", [0, 1, 15, 16, 17, 5000])
+def test_differing_signs_are_counted_alike(words: int, rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    bits = rng.integers(0, 2**64, (words, rows + 9), dtype=np.uint64)
+    query = rng.integers(0, 2**64, words, dtype=np.uint64)
+    if rows > 2:
+        bits[:, 1], bits[:, 2] = query, ~query
+    ours, theirs = np.empty(rows, np.uint16), np.empty(rows, np.uint16)
+    _scans.differing_signs(bits, query, ours)
+    _scans.differing_signs_pure(bits, query, theirs)
+    assert ours.tolist() == theirs.tolist()
+    if rows > 2:
+        assert ours[1:3].tolist() == [0, 64 * words]
+
+
+@pytest.mark.parametrize("dimensions", [1, 16, 31, 64, 256, 300])
+@pytest.mark.parametrize("chosen", [False, True])
+def test_cosines_are_alike(dimensions: int, chosen: bool) -> None:
+    rng = np.random.default_rng(dimensions)
+    codes = rng.integers(-127, 128, (700, dimensions), dtype=np.int8)
+    codes[3] = 0
+    norms = np.maximum(np.sqrt((codes.astype(np.float32) ** 2).sum(axis=1)), 1).astype(np.float32)
+    query = codes[9].copy()
+    positions = rng.permutation(700)[:200] if chosen else None
+    arguments = (codes, norms, query, positions, 0.0123, 650)
+    assert _scans.cosines(*arguments).tobytes() == _scans.cosines_pure(*arguments).tobytes()
+
+
+def test_words_are_scored_alike() -> None:
+    rng = np.random.default_rng(1)
+    lengths = rng.integers(0, 60, 40_000).astype(np.float32)
+    ours, theirs = np.zeros(40_000, np.float32), np.zeros(40_000, np.float32)
+    for count in (0, 1, 127, 128, 129, 30_000):
+        positions = np.sort(rng.permutation(40_000)[:count]).astype(np.uint32)
+        postings = positions << np.uint32(8) | rng.integers(1, 256, count).astype(np.uint32)
+        weight = float(rng.random() * 9)
+        _scans.add_words(ours, lengths, postings, weight, 0.031, 0.54)
+        _scans.add_words_pure(theirs, lengths, postings, weight, 0.031, 0.54)
+    assert ours.any()
+    assert ours.tobytes() == theirs.tobytes()
+
+
+@needs_core
+def test_nothing_outside_of_an_array_is_read_or_written() -> None:
+    assert core is not None
+    scores, lengths = np.zeros(5, np.float32), np.ones(5, np.float32)
+    with pytest.raises(ValueError, match="outside of 5 memories"):
+        core.add_words(scores, lengths, np.array([5 << 8 | 1], np.uint32), 1.0, 1.0, 1.0)
+    with pytest.raises(ValueError, match="outside of 5 memories"):
+        core.add_words(scores, lengths[:4], np.array([1], np.uint32), 1.0, 1.0, 1.0)
+    codes, norms = np.zeros((5, 8), np.int8), np.ones(5, np.float32)
+    out = np.empty(1, np.float32)
+    for place in (5, -1):
+        with pytest.raises(ValueError, match="do not fit"):
+            core.cosines(codes, norms, codes[0], np.array([place]), 1.0, out)
+    with pytest.raises(ValueError, match="do not fit"):
+        core.cosines(codes, norms, codes[0], None, 1.0, np.empty(6, np.float32))
+    with pytest.raises(ValueError, match="are no"):
+        core.differing_signs(np.zeros((2, 5), np.uint64), np.zeros(2, np.uint64), np.empty(6, np.uint16))
+    with pytest.raises(TypeError):
+        core.differing_signs(np.zeros((2, 5), np.int64), np.zeros(2, np.uint64), np.empty(5, np.uint16))
