@@ -67,6 +67,7 @@ extern PyMethodDef leaf_methods[];
 extern PyMethodDef quantise_methods[];
 extern PyMethodDef token_vector_methods[];
 extern PyMethodDef search_methods[];
+extern PyMethodDef neighbour_methods[];
 extern PyType_Spec term_cache_spec;
 extern PyType_Spec tokenizer_spec;
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -198,13 +198,16 @@ class Searcher:
         )
 
     def _with_index(self, agent_id: str, use: Callable[[AgentIndex], _T]) -> _T:
-        """Call `use` with the agent's index, locked and up to date; then trim the cache."""
+        """Call `use` with the agent's index, up to date; then trim the cache.
+
+        It is locked only while it is brought up to date, unless parts of it must be read for `use`."""
         index = self._indexes.index(agent_id)
         # Use the lock directly in the `with` statement, so that an interrupt can't leave it locked.
         with index.lock:
             try:
                 index.catch_up()
-                result = use(index)
+                view = index.view() if index.is_held else None
+                result = use(index) if view is None else None
             except Exception:
                 raise
             except BaseException:
@@ -212,7 +215,7 @@ class Searcher:
                 raise
         if index.changed_size:
             self._indexes.trim(agent_id)
-        return result
+        return cast(_T, result) if view is None else use(view)
 
 
 def _check_query(query: object) -> None:

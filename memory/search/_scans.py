@@ -107,3 +107,59 @@ def add_words_pure(
     occurrences *= np.float32(weight)
     occurrences /= saturation
     scores[positions] += occurrences  # a memory is at most once among the postings of a word
+
+
+def add_shares(scores: Floats, shares: Floats, context: Floats, turns: int) -> None:
+    """Add to `context` what passes between elements that are `turns` apart, in both directions.
+
+    shares[i] is the factor between the elements i - turns and i.
+    """
+    if core is None:
+        add_shares_pure(scores, shares, context, turns)
+    else:
+        core.add_shares(scores, shares, context, turns)
+
+
+def add_shares_pure(scores: Floats, shares: Floats, context: Floats, turns: int) -> None:
+    if len(scores) <= turns:
+        return
+    shares = shares[turns : len(scores)]
+    context[turns:] += shares * scores[:-turns]
+    context[:-turns] += shares * scores[turns:]
+
+
+def best_of_turns(scores: Floats, barriers: Floats, turns: int) -> Floats:
+    """Return for each element the largest of itself and of those that are `turns` before and after it.
+
+    barriers[i] is 0 if the elements i - turns and i count for each other, else minus infinity.
+    """
+    if core is None:
+        return best_of_turns_pure(scores, barriers, turns)
+    peaks = np.empty_like(scores)
+    core.best_of_turns(scores, barriers, peaks, turns)
+    return peaks
+
+
+def best_of_turns_pure(scores: Floats, barriers: Floats, turns: int) -> Floats:
+    peaks = scores.copy()
+    if len(scores) <= turns:
+        return peaks
+    barriers = barriers[turns : len(scores)]
+    np.maximum(peaks[turns:], scores[:-turns] + barriers, out=peaks[turns:])
+    np.maximum(peaks[:-turns], scores[turns:] + barriers, out=peaks[:-turns])
+    return peaks
+
+
+def blend(differing: Differences, table: Floats, words: Floats, weight: float) -> Floats:
+    """Return table[differing] + words * weight."""
+    if core is None:
+        return blend_pure(differing, table, words, weight)
+    out = np.empty(len(differing), np.float32)
+    core.blend(differing, table, words, weight, out)
+    return out
+
+
+def blend_pure(differing: Differences, table: Floats, words: Floats, weight: float) -> Floats:
+    out: Floats = words * np.float32(weight)
+    out += table[differing]
+    return out

@@ -11,6 +11,8 @@ only once it is known to cohere. Memories with a session count until enough of t
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +21,8 @@ from memory.search.saved import Parts, below, held, under
 from memory.search.turn_links import OWN_SHARE, Floats, TurnLinks
 from memory.storage import NO_SESSION
 
+REACH = 6
+"""Turns: a memory gets the best score within four turns, and that one its share of two more."""
 COHERENCE = 0.05
 """The lowest excess similarity of consecutive memories that counts as coherence, from 0 to 1. Measured:
 conversations reach 0.10 to 0.21; shuffled ones and collections of documents at most 0.02."""
@@ -100,6 +104,12 @@ class Conversations:
         self._sessionless_similarity.restore(below("in_chain", parts))
         self._session_similarity.restore(below("in_sessions", parts))
 
+    def view(self) -> Conversations:
+        """Return a copy that later memories do not change."""
+        view = copy.copy(self)
+        view._links = self._links.view()
+        return view
+
     def extend(self, sessions: NDArray[np.int64]) -> None:
         """Append memories, given the session number of each (or NO_SESSION)."""
         first = self.count
@@ -144,6 +154,22 @@ class Conversations:
         # Memories with and without a session are never linked to each other, so replacing the context of
         # one kind does not change that of the other.
         return np.where(alone, OWN_SHARE * scores, self._links.context(scores))
+
+    def around(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the positions and all whose scores count for the best of them, ascending."""
+        return self._links.around(positions, REACH)
+
+    def context_of(
+        self, positions: NDArray[np.int64], sessions: NDArray[np.int64], scores: Floats
+    ) -> Floats | None:
+        """Do what `context` does for some memories; see `TurnLinks.context_of`."""
+        alone = self._without_neighbours()
+        if alone is None:
+            return self._links.context_of(positions, sessions, scores)
+        if alone.all():
+            return None
+        context = self._links.context_of(positions, sessions, scores)
+        return np.where(alone[positions], OWN_SHARE * scores, context)
 
     def _without_neighbours(self) -> NDArray[np.bool_] | None:
         """Return a mask of the memories whose neighbours do not count; None if all neighbours count."""

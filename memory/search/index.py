@@ -9,6 +9,7 @@ agent does not fit into the cache, the blocks that do not fit are read again for
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -73,6 +74,12 @@ class Block:
     def nbytes(self) -> int:
         return self.vectors.nbytes + self.postings.nbytes
 
+    def view(self, count: int) -> Block:
+        """Return a copy of the first `count` memories that later ones do not change."""
+        view = copy.copy(self)
+        view.vectors, view.postings = self.vectors.view(count), self.postings.view(count)
+        return view
+
     def parts(self, count: int, deleted: NDArray[np.bool_] | None) -> Parts:
         """Return everything in the form of `saved.py`, without deleted memories."""
         return {
@@ -124,7 +131,7 @@ class Columns:
 
 
 class AgentIndex:
-    """The search index of one agent. Callers hold `lock` from `catch_up` until they have read."""
+    """The search index of one agent. Callers hold `lock` from `catch_up` until they have a `view`."""
 
     def __init__(
         self, store: MemoryStore, agent: str, dimensions: int, decode: Decode, budget_bytes: int
@@ -143,6 +150,7 @@ class AgentIndex:
         """Drop everything; the next `catch_up` reads it from the store."""
         self._state = _NOT_LOADED
         self._version = _UNKNOWN_VERSION
+        self._view: AgentIndex | None = None
         self.count = 0
         self.deleted_count = 0
         self.columns = Columns()
@@ -168,6 +176,7 @@ class AgentIndex:
             return
         state = self._store.state(self._agent)
         if state != self._state:
+            self._view = None
             try:
                 if not self._append_own_rows(state):
                     self._read_changes()
@@ -175,6 +184,22 @@ class AgentIndex:
                 self.reset()  # a partly updated index would give wrong results
                 raise
         self._version = version  # the one before reading, so that a later commit is not missed
+
+    def view(self) -> AgentIndex:
+        """Return a copy that is read without the lock. Later changes do not change it, except that a memory
+        that is replaced while it is read may have the old vector, the new one, or a part of each.
+
+        It shares the arrays: new memories are written behind those that the copy knows of."""
+        if self._view is None:
+            view = copy.copy(self)
+            view.columns = copy.copy(self.columns)
+            view.conversations = self.conversations.view()
+            view._blocks = [
+                None if block is None else block.view(min(self.count - number * BLOCK, BLOCK))
+                for number, block in enumerate(self._blocks)
+            ]
+            self._view = view
+        return self._view
 
     def _append_own_rows(self, state: AgentState) -> bool:
         """Append the rows up to `state` without reading the file. Return False if that is impossible,
@@ -234,11 +259,12 @@ class AgentIndex:
         try:
             parts = read(saved.data, saved.token)
             if parts["dimensions"] != self._dimensions or parts["block"] != BLOCK:
-                return
+                raise SavedIndexDamaged("it was made with other settings")
             self._restore(parts)
         except (SavedIndexDamaged, KeyError, ValueError, TypeError) as problem:
             _log.warning("the saved search index of an agent is not used, and is made again: %s", problem)
             self.reset()
+            self._store.drop_saved_index(self._agent)
             return
         self._state = saved.state
 
@@ -286,6 +312,7 @@ class AgentIndex:
         positions = columns.seq[: self.count].searchsorted(rows.seq)
         if not np.array_equal(columns.session[positions], rows.session):
             return False
+        columns.tier = columns.tier.copy()  # a view may be reading the old one
         columns.tier[positions] = rows.tier
         columns.created_at[positions] = rows.created_at
         columns.step[positions] = rows.step
@@ -394,6 +421,7 @@ class AgentIndex:
             positions = positions[inside]
             positions = positions[columns.seq[positions] == seqs[inside]]
         positions = positions[columns.tier[positions] != DELETED]
+        columns.tier = columns.tier.copy()  # a view may be reading the old one
         if change.kind is ChangeKind.MOVED and change.tier is not None:
             columns.tier[positions] = int(change.tier)
         else:
@@ -413,6 +441,11 @@ class AgentIndex:
         if tiers == ALL_TIERS:
             return self.living
         return np.isin(self.columns.tier[: self.count], [int(tier) for tier in tiers])
+
+    @property
+    def is_held(self) -> bool:
+        """Whether all blocks are in RAM or mapped, so that reading some of their memories is fast."""
+        return all(block is not None for block in self._blocks)
 
     def blocks(self) -> Iterator[tuple[int, int, Block]]:
         """Yield each block as (first position, number of memories, block); read those not in RAM."""
@@ -442,4 +475,5 @@ class AgentIndex:
             for number in range(len(self._blocks) - 1, -1, -1):
                 if self.nbytes <= budget:
                     return
+                self._view = None
                 self._blocks[number] = None

@@ -14,8 +14,9 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.search._scans import add_words
 from memory.search.index import AgentIndex
-from memory.search.postings import counts_of, positions_of
+from memory.search.postings import positions_of
 from memory.search.terms import function_terms, term_of
 
 K1 = 0.9
@@ -32,6 +33,7 @@ MAX_WORDS = 256
 """Distinct words of a query that are looked up, a bound on its cost: no question has so many."""
 
 Positions = NDArray[np.int64]
+Postings = NDArray[np.uint32]
 
 
 class AttributeMatches:
@@ -53,10 +55,9 @@ class AttributeMatches:
 
 
 class WordMatches:
-    """The positions at which each of the query's words occurs.
+    """The postings of each of the query's words.
 
-    The postings of all words are held in flat arrays, so that NumPy works on all of them at once.
-    """
+    They are not copied: they lie in the index, whose sorted postings never change in place."""
 
     def __init__(self, index: AgentIndex, words: Sequence[str], attributes: Sequence[int] = ()) -> None:
         """Look up words, and terms of attributes, which do not count for the scores."""
@@ -67,29 +68,28 @@ class WordMatches:
         self._memories = max(index.count - index.deleted_count, 1)
         terms = list(self._words)
         living = index.living
-        parts = []
+        is_held = index.is_held
+        self._blocks: list[tuple[int, int, list[Postings]]] = []
+        """For each block its first position, its number of memories, and the postings of each word."""
+        frequencies = [0] * len(terms)
         attribute_parts = []
         for base, count, block in index.blocks():
-            packed, owners = block.postings.find_all(terms)
-            positions = positions_of(packed)
-            if living is not None:
-                kept = living[base : base + count][positions]
-                packed, owners, positions = packed[kept], owners[kept], positions[kept]
-            if base:
-                positions += base
-            parts.append((positions, counts_of(packed), owners))
+            found = block.postings.find_each(terms)
+            for number, postings in enumerate(found):
+                if living is not None:
+                    found[number] = postings[living[base : base + count][postings >> np.uint32(8)]]
+                elif not is_held:
+                    found[number] = postings.copy()  # not to keep the whole block in RAM
+                frequencies[number] += len(found[number])
+            self._blocks.append((base, count, found))
             if attributes:
                 packed, owners = block.postings.find_all(attributes)
                 attribute_parts.append((positions_of(packed) + base, owners))
-        if len(parts) == 1:
-            self._positions, self._occurrences, self._owners = parts[0]
-        else:
-            self._positions, self._occurrences, self._owners = map(np.concatenate, zip(*parts, strict=True))
         self.attributes = AttributeMatches(index.count, len(attributes), attribute_parts)
+        self._found = sum(frequencies)
         # Must come after `blocks()`, which reads the lengths of memories in blocks outside of RAM.
-        self._lengths = index.columns.length
+        self._lengths = index.columns.length[: index.count]
         self._average_length = max(index.word_count / self._memories, 1.0)
-        frequencies = np.bincount(self._owners, minlength=len(terms)).tolist()
         function_words, memories = function_terms(), self._memories
         self._idfs = {}
         for term, frequency in zip(terms, frequencies, strict=True):
@@ -110,7 +110,7 @@ class WordMatches:
         }
 
     def __bool__(self) -> bool:
-        return len(self._positions) > 0
+        return self._found > 0
 
     def idf(self, word: str) -> float:
         """Return the idf of a word in any case. A word that is in no memory has the highest idf."""
@@ -122,36 +122,39 @@ class WordMatches:
         term = term_of(word)
         if term not in self._words:
             return None
-        positions = self._positions[self._owners == list(self._words).index(term)]
-        return _mask(self._count, positions) if len(positions) else None
+        number = list(self._words).index(term)
+        positions = [positions_of(found[number]) + base for base, _, found in self._blocks]
+        return _mask(self._count, np.concatenate(positions)) if any(map(len, positions)) else None
 
     def scores(self) -> NDArray[np.float32]:
         """Return the BM25 score of every memory."""
-        positions = self._positions
-        tf = self._occurrences.astype(np.float32)
-        idfs = np.array(list(self._idfs.values()), np.float32)
-        idfs *= np.float32(K1 + 1)
+        scores = np.zeros(self._count, np.float32)
         length = (self._average_length - SHORT_WORDS) / (LONG_WORDS - SHORT_WORDS)
         b = SHORT_B + (LONG_B - SHORT_B) * min(max(length, 0.0), 1.0)
-        saturation = self._lengths[positions]
-        saturation *= np.float32(K1 * b / self._average_length)
-        saturation += np.float32(K1 * (1 - b))
-        saturation += tf
-        tf *= idfs[self._owners]
-        tf /= saturation
-        return np.bincount(positions, tf, self._count).astype(np.float32)
+        slope, offset = K1 * b / self._average_length, K1 * (1 - b)
+        weights = [idf * (K1 + 1) for idf in self._idfs.values()]
+        for base, count, found in self._blocks:
+            block = slice(base, base + count)
+            for weight, postings in zip(weights, found, strict=True):
+                if len(postings):
+                    add_words(scores[block], self._lengths[block], postings, weight, slope, offset)
+        return scores
 
     def words_at(self, positions: NDArray[np.int64]) -> list[tuple[str, ...]]:
         """Return the words of the query that each of these memories holds."""
         held: dict[int, list[str]] = {position: [] for position in positions.tolist()}
         if self and held:
-            words = list(self._words.values())
-            wanted = np.zeros(self._count, np.bool_)
-            wanted[positions] = True
-            chosen = wanted[self._positions].nonzero()[0]
-            holders, owners = self._positions[chosen].tolist(), self._owners[chosen].tolist()
-            for position, owner in zip(holders, owners, strict=True):
-                held[position].append(words[owner])
+            wanted = np.sort(positions)
+            for base, count, found in self._blocks:
+                first, last = wanted.searchsorted((base, base + count)).tolist()
+                if first == last:
+                    continue
+                places = (wanted[first:last] - base).astype(np.uint32)
+                for word, postings in zip(self._words.values(), found, strict=True):
+                    if len(postings):
+                        at = postings.searchsorted(places << np.uint32(8)).clip(max=len(postings) - 1)
+                        for place in places[postings[at] >> np.uint32(8) == places].tolist():
+                            held[base + place].append(word)
         return list(map(tuple, held.values()))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from array import array
 from collections import Counter
 from collections.abc import MutableSequence, Sequence
@@ -45,6 +46,14 @@ class Postings:
         self._tail_memories = 0
         self._tail_postings = 0
         self._replaced: dict[int, Counter[int]] = {}
+        self._most: int | None = None
+        """In a view: the postings in the tail that are not below this number came later."""
+
+    def view(self, count: int) -> Postings:
+        """Return a copy of the first `count` memories that later ones do not change."""
+        view = copy.copy(self)
+        view._most = count << _COUNT_BITS
+        return view
 
     def add(self, positions: NDArray[np.int64], terms: list[bytes]) -> NDArray[np.float32]:
         """Add memories with their stored terms, and return the number of words of each.
@@ -85,7 +94,7 @@ class Postings:
     def replace(self, position: int, raw: bytes) -> int:
         """Replace the terms of a memory and return the number of its words."""
         occurrences = array("I", raw).tolist()
-        self._replaced[position] = Counter(occurrences)
+        self._replaced = {**self._replaced, position: Counter(occurrences)}  # a view keeps the old one
         if len(self._replaced) > _REPLACED_MAX:
             self._merge(self._packed[:0], np.empty(0, np.int64), 0)
         return _word_count(occurrences)
@@ -111,17 +120,44 @@ class Postings:
         packed, owners = zip(*parts, strict=True)
         return np.concatenate(packed), np.concatenate(owners)
 
+    def find_each(self, terms: Sequence[int]) -> list[NDArray[np.uint32]]:
+        """Return the postings of each term, ascending; not copied if all are in the sorted part."""
+        if self._replaced:
+            packed, owners = self.find_all(terms)
+            return [packed[owners == number] for number in range(len(terms))]
+        found = [self._packed[:0]] * len(terms)
+        if len(self._terms):
+            wanted = np.array(terms, np.uint32)
+            at = np.minimum(self._terms.searchsorted(wanted), len(self._terms) - 1)
+            present = (self._terms[at] == wanted).tolist()
+            starts, ends = self._starts[at].tolist(), self._starts[at + 1].tolist()
+            for number, (is_present, start, end) in enumerate(zip(present, starts, ends, strict=True)):
+                if is_present:
+                    found[number] = self._packed[start:end]
+        if self._tail:
+            for number, term in enumerate(terms):
+                postings = self._tail.get(term)
+                if postings is not None:
+                    new = self._known(np.array(postings, np.uint32))
+                    found[number] = np.concatenate((found[number], new)) if len(found[number]) else new
+        return found
+
     def _find_in_tail(self, terms: Sequence[int]) -> _Found:
-        flat = array("I")
+        parts = [self._packed[:0]]
         owners: list[int] = []
-        sizes: list[int] = []
         for number, term in enumerate(terms):
             postings = self._tail.get(term)
             if postings is not None:
-                flat.extend(postings)
+                parts.append(self._known(np.array(postings, np.uint32)))
                 owners.append(number)
-                sizes.append(len(postings))
-        return np.frombuffer(flat, np.uint32), np.array(owners, np.int64).repeat(sizes)
+        sizes = [len(part) for part in parts[1:]]
+        return np.concatenate(parts), np.array(owners, np.int64).repeat(sizes)
+
+    def _known(self, postings: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """Return those of ascending postings in the tail that a view has, all if this is not a view."""
+        if self._most is None or not len(postings) or postings[-1] < self._most:
+            return postings
+        return postings[: postings.searchsorted(self._most)]
 
     def _with_replacements(self, terms: Sequence[int], parts: Sequence[_Found]) -> _Found:
         """Return the postings found, with the current ones of replaced memories."""
@@ -218,11 +254,6 @@ class Postings:
 def positions_of(postings: NDArray[np.uint32]) -> NDArray[np.int64]:
     """Return the position in each posting."""
     return (postings >> np.uint32(_COUNT_BITS)).astype(np.int64)
-
-
-def counts_of(postings: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Return the number of occurrences in each posting."""
-    return postings & np.uint32(_MAX_COUNT)
 
 
 def _word_count(occurrences: list[int]) -> int:

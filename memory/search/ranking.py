@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.embedding import ContentEmbedder, WeightedEmbedder
-from memory.search.best import best_values, top
+from memory.search.best import top
+from memory.search.candidates import candidates, may_choose
 from memory.search.confidence import Evidence, Features, confidence
 from memory.search.dates import Span, closeness, spans_in, without_ordinals
 from memory.search.index import AgentIndex
 from memory.search.lexical import WordMatches
+from memory.search.own_scores import EstimatedScores, exact_scores
 from memory.search.people import Person
 from memory.search.terms import function_terms, term_of, words_of
 from memory.search.turn_links import OWN_SHARE
@@ -28,7 +30,6 @@ from memory.search.turn_links import OWN_SHARE
 BONUS = np.float32(1.5)
 """What a memory gets for its speaker, and what it gets for its time. Measured on three sets: from 1 to 2 is
 as good; less helps less, and more hides what others said about the person."""
-_BEST = 10  # The memories whose mean score becomes 1: as many as a search returns by default
 
 _NAME = re.compile(r"([^\W\d_]+)(?:['’]s\b)?")  # a word, also with its possessive ending
 
@@ -86,21 +87,30 @@ class Ranking:
     It does not use the index after its construction, so the index may change."""
 
     def __init__(
-        self, index: AgentIndex, best: NDArray[np.int64], total: Floats, cosines: Floats,
-        context: Floats | None, bonus: Floats | None, words: WordMatches,
-    ) -> None:  # fmt: skip
-        self._best = best
+        self,
+        index: AgentIndex,
+        best: NDArray[np.int64],
+        positions: NDArray[np.int64] | None,
+        total: Floats,
+        cosines: Floats,
+        context: Floats | None,
+        bonus: Floats | None,
+        words: WordMatches,
+        best_cosine: float,
+    ) -> None:
+        """`best` are places in the arrays, whose elements belong to `positions`; None for all memories."""
+        self._best = best if positions is None else positions[best]
         self._words = words
         columns = index.columns
-        self._seqs: list[int] = columns.seq[best].tolist()
-        self._tiers: list[int] = columns.tier[best].tolist()
+        self._seqs: list[int] = columns.seq[self._best].tolist()
+        self._tiers: list[int] = columns.tier[self._best].tolist()
         self._scores: list[float] = total[best].tolist()
         self._cosines: list[float] = cosines[best].tolist()
         self._context: list[float] = [0.0] * len(best) if context is None else context[best].tolist()
         self._evidence = Evidence(
             words.content_words,
             words.known_words,
-            float(np.maximum.reduce(cosines)),
+            best_cosine,
             self._scores[0] if self._scores else 0.0,
             index.count - index.deleted_count,
         )
@@ -158,15 +168,26 @@ def by_text(
     matches = WordMatches(index, without_ordinals(words_of(text)), person.terms)
     said = person.find(matches)
     weight = _weight_without(person.misspelled, matches.idf) if person.misspelled else matches.idf
-    cosines = _cosines(index, query_vector(text, weight, person.names))
+    query = query_vector(text, weight, person.names)
+    words = matches.scores() if matches else None
+    spans = spans_in(text, now)
     living = index.living
-    own = _on_one_scale(cosines, living)
-    if matches:
-        own += _on_one_scale(matches.scores(), living)
-    context = index.conversations.context(own)
-    # Without neighbours all scores are smaller by this factor, so the bonus must be too.
-    share = BONUS if context is not None else BONUS / (1 + OWN_SHARE)
-    bonus = _bonus(index, said, spans_in(text, now), share)
+    if may_choose(index, k, None if allowed is living else allowed):
+        scores = EstimatedScores(index, query, words, living)
+        bonus = _bonus(index, said, spans, BONUS / (1 + OWN_SHARE))
+        positions, own, cosines = candidates(index, scores, bonus, k)
+        best_cosine = scores.best_cosine
+        context = index.conversations.context_of(positions, index.columns.session[positions], own)
+        if bonus is not None:
+            bonus = bonus[positions] if context is None else bonus[positions] * (1 + OWN_SHARE)
+        allowed = None if allowed is None else allowed[positions]
+    else:
+        positions = None
+        own, cosines = exact_scores(index, query, words, living)
+        best_cosine = float(np.maximum.reduce(cosines))
+        context = index.conversations.context(own)
+        # Without neighbours all scores are smaller by this factor, so the bonus must be too.
+        bonus = _bonus(index, said, spans, BONUS if context is not None else BONUS / (1 + OWN_SHARE))
     total = own if context is None else own + context
     if bonus is not None:
         total += bonus
@@ -176,7 +197,7 @@ def by_text(
     best = best[np.lexsort((-best, -total[best]))]
     if allowed is not None:
         best = best[allowed[best]]
-    return Ranking(index, best, total, cosines, context, bonus, matches)
+    return Ranking(index, best, positions, total, cosines, context, bonus, matches, best_cosine)
 
 
 def _bonus(
@@ -215,28 +236,3 @@ def _without(text: str, names: Collection[str]) -> str:
         return text
     kept = _NAME.sub(lambda match: "" if match.group(1).lower() in names else match.group(), text)
     return kept if words_of(kept) else text
-
-
-def _cosines(index: AgentIndex, query: Floats) -> Floats:
-    parts = [block.vectors.scores(query, count) for _, count, block in index.blocks()]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def _on_one_scale(scores: Floats, living: NDArray[np.bool_] | None) -> Floats:
-    """Scale the scores so that the average memory has 0 and the mean of the best ones is 1.
-
-    Deleted memories get 0, so that they do not change the scores of their neighbours.
-    """
-    counted = scores if living is None else scores[living]
-    count = len(counted)
-    if count == 0:
-        return np.zeros_like(scores)
-    mean = np.add.reduce(counted) / np.float32(count)
-    few = max(1, min(_BEST, count // 10))
-    spread = np.add.reduce(best_values(counted, few)) / np.float32(few) - mean
-    if spread <= 1e-9:  # all scores are equal, apart from rounding
-        return np.zeros_like(scores)
-    scaled: Floats = (scores - mean) * np.float32(1 / spread)
-    if living is not None:
-        scaled[~living] = 0.0
-    return scaled

@@ -7,12 +7,14 @@ them. Where two conversations were stored in alternation, the links are kept as 
 
 from __future__ import annotations
 
+import copy
 from array import array
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.search._scans import add_shares, best_of_turns
 from memory.search.growing import capacity, grown
 from memory.search.saved import Parts, below, held, under
 from memory.storage import NO_SESSION
@@ -65,6 +67,11 @@ class _LinksAtDistance:
         self._shares, self._barriers = parts["shares"], parts["barriers"]
         self._later, self._earlier = array("i", parts["later"]), array("i", parts["earlier"])
 
+    def view(self) -> _LinksAtDistance:
+        view = copy.copy(self)
+        view._later, view._earlier = self._later[:], self._earlier[:]
+        return view
+
     def grow(self, length: int) -> None:
         self._shares = grown(self._shares, length)
         self._barriers = grown(self._barriers, length, _UNLINKED)
@@ -86,10 +93,7 @@ class _LinksAtDistance:
 
     def add_shares(self, scores: Floats, context: Floats) -> None:
         """Add to `context` each memory's share of the scores of its two neighbours."""
-        turns = self._turns
-        shares = self._shares[turns : len(scores)]
-        context[turns:] += shares * scores[:-turns]
-        context[:-turns] += shares * scores[turns:]
+        add_shares(scores, self._shares, context, self._turns)
         if self._later:
             later, earlier = np.array(self._later), np.array(self._earlier)
             context[later] += self._share * scores[earlier]
@@ -97,11 +101,7 @@ class _LinksAtDistance:
 
     def peaks(self, scores: Floats) -> Floats:
         """Return for each memory the best of its own score and those of its two neighbours."""
-        turns = self._turns
-        barriers = self._barriers[turns : len(scores)]
-        peaks = scores.copy()
-        np.maximum(peaks[turns:], scores[:-turns] + barriers, out=peaks[turns:])
-        np.maximum(peaks[:-turns], scores[turns:] + barriers, out=peaks[:-turns])
+        peaks = best_of_turns(scores, self._barriers, self._turns)
         if self._later:
             later, earlier = np.array(self._later), np.array(self._earlier)
             peaks[later] = np.maximum(peaks[later], scores[earlier])
@@ -124,6 +124,12 @@ class _Sessions:
     @property
     def nbytes(self) -> int:
         return 16 * len(self._starts) + 100 * len(self._number_of)  # an estimate for CPython
+
+    def view(self) -> _Sessions:
+        view = copy.copy(self)
+        if self._arrays is None and self._number_of:
+            view._arrays = self._arrays = _Runs.of(self._starts, self._numbers, self._count)
+        return view
 
     def parts(self) -> Parts:
         return {
@@ -191,6 +197,7 @@ class TurnLinks:
     def __init__(self) -> None:
         self.count = 0
         self._before = np.empty(0, np.int32)
+        self._after = np.empty(0, np.int32)
         self._own = np.empty(0, np.float32)
         """By position: the factor of the own score that stands in for missing neighbours."""
         self._near, self._far = _LinksAtDistance(1), _LinksAtDistance(2)
@@ -201,7 +208,7 @@ class TurnLinks:
     @property
     def nbytes(self) -> int:
         links = self._near.nbytes + self._far.nbytes + self._sessions.nbytes
-        return held(self._before, self._own) + links
+        return held(self._before, self._after, self._own) + links
 
     def parts(self) -> Parts:
         """Return all links in the form of `saved.py`."""
@@ -210,7 +217,8 @@ class TurnLinks:
         return {
             "count": self.count,
             "before": self._before[: self.count],
-            "own": self._own[: self.count].copy(),  # later links change it
+            "after": self._after[: self.count].copy(),  # later links change this and the next
+            "own": self._own[: self.count].copy(),
             "sessions": sessions,
             "last": last,
             **under("near", self._near.parts(self.count)),
@@ -220,11 +228,18 @@ class TurnLinks:
 
     def restore(self, parts: Parts) -> None:
         """Take over links that `parts` returned."""
-        self.count, self._before, self._own = parts["count"], parts["before"], parts["own"]
+        self.count, self._before = parts["count"], parts["before"]
+        self._after, self._own = parts["after"], parts["own"]
         self._last_of = dict(zip(parts["sessions"].tolist(), parts["last"].tolist(), strict=True))
         self._near.restore(below("near", parts))
         self._far.restore(below("far", parts))
         self._sessions.restore(below("runs", parts))
+
+    def view(self) -> TurnLinks:
+        """Return a copy that does not change, except for the links of its last turns to later ones."""
+        view = copy.copy(self)
+        view._near, view._far, view._sessions = self._near.view(), self._far.view(), self._sessions.view()
+        return view
 
     def before(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the previous memory of each in its conversation, or itself if it is the first."""
@@ -235,7 +250,7 @@ class TurnLinks:
         first, self.count = self.count, self.count + len(sessions)
         self._grow()
         self._sessions.extend(sessions)
-        self._before[first : self.count] = np.arange(first, self.count)
+        self._before[first : self.count] = self._after[first : self.count] = np.arange(first, self.count)
         if len(sessions) <= _FEW:
             self._link_one_by_one(first, sessions.tolist())
         else:
@@ -252,6 +267,52 @@ class TurnLinks:
         context += np.float32(SESSION_SHARE) * self._sessions.peaks(scores, peaks)
         return context
 
+    def around(self, positions: NDArray[np.int64], turns: int) -> NDArray[np.int64]:
+        """Return the positions and those up to so many turns before and after them, ascending."""
+        chosen = np.zeros(self.count, np.bool_)
+        chosen[positions] = True
+        for links in (self._before, self._after):
+            at = positions
+            for _ in range(turns):
+                # A later memory may have been linked since this view was made.
+                at = np.minimum(links[at].astype(np.int64), self.count - 1)
+                chosen[at] = True
+        return chosen.nonzero()[0]
+
+    def context_of(
+        self, positions: NDArray[np.int64], sessions: NDArray[np.int64], scores: Floats
+    ) -> Floats:
+        """Do what `context` does for some memories, as if the others had the lowest score.
+
+        positions: ascending
+        sessions: the session of each, or NO_SESSION
+        scores: the score of each
+        """
+        near, far = (np.float32(share) for share in NEIGHBOUR_SHARES)
+        before, after = self._among(positions, self._before), self._among(positions, self._after)
+        before_it, after_it = _steps(before, before), _steps(after, after)
+        context: Floats = self._own[positions] * scores
+        for links, share in ((before, near), (after, near), (before_it, far), (after_it, far)):
+            context += share * np.where(links >= 0, scores[links], np.float32(0))
+        peaks = scores
+        for earlier, later in ((before, after), (before, after), (before_it, after_it)):
+            of_earlier = np.where(earlier >= 0, peaks[earlier], peaks)
+            peaks = np.maximum(np.maximum(peaks, of_earlier), np.where(later >= 0, peaks[later], peaks))
+        context += np.float32(PEAK_SHARE) * peaks
+        found, numbers = np.unique(sessions, return_inverse=True)
+        of_sessions = np.full(len(found), -np.inf, np.float32)
+        np.maximum.at(of_sessions, numbers, scores)
+        of_session = np.where(sessions == NO_SESSION, peaks, of_sessions[numbers])
+        context += np.float32(SESSION_SHARE) * of_session
+        return context
+
+    @staticmethod
+    def _among(positions: NDArray[np.int64], links: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return for each position the place of the linked one among `positions`; -1 if it is not there."""
+        linked = links[positions]
+        places = positions.searchsorted(linked).clip(max=len(positions) - 1)
+        return np.where((positions[places] == linked) & (linked != positions), places, -1)
+
     def _link_one_by_one(self, first: int, sessions: list[int]) -> None:
         """Do the same as `_link_by_session`, faster for a few memories: most searches add only a few."""
         for position, session in enumerate(sessions, first):
@@ -261,7 +322,7 @@ class TurnLinks:
                 continue
             near, far = NEIGHBOUR_SHARES
             before = int(self._before[last])
-            self._before[position] = last
+            self._before[position], self._after[last] = last, position
             self._near.link_one(position, last)
             self._own[position] -= near * MISSING
             self._own[last] -= near * MISSING
@@ -288,7 +349,7 @@ class TurnLinks:
                 chain = np.concatenate(([before, last][-known:], chain))
             # The known memories are linked to each other already.
             later, earlier = chain[max(known, 1) :], chain[max(known, 1) - 1 : -1]
-            self._before[later] = earlier
+            self._before[later], self._after[earlier] = earlier, later
             self._near.link(later, earlier)
             self._own[later] -= near * MISSING
             self._own[earlier] -= near * MISSING
@@ -302,6 +363,12 @@ class TurnLinks:
             return
         length = capacity(self.count, len(self._before))
         self._before = grown(self._before, length)
+        self._after = grown(self._after, length)
         self._own = grown(self._own, length, float(OWN_SHARE) - PEAK_SHARE - SESSION_SHARE)
         self._near.grow(length)
         self._far.grow(length)
+
+
+def _steps(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where two links in a row lead; -1 if one of them is missing."""
+    return np.where(first >= 0, second[first], -1)

@@ -7,6 +7,7 @@ direction, scaled by its largest component). The first scan by bits also makes 2
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -36,6 +37,13 @@ def _rounded(query: NDArray[np.float32]) -> tuple[NDArray[np.int8], float]:
     code = to_int8_one(query)
     wide = code.astype(np.float32)
     return code, float(np.float32(1 / max(float(np.dot(wide, wide)) ** 0.5, 1.0)))
+
+
+def reach_for(cosine: float, dimensions: int) -> int:
+    """Return in how many signs a vector with at least this cosine may differ from the query."""
+    share = math.acos(min(max(cosine, -1.0), 1.0)) / math.pi
+    spread = math.sqrt(dimensions * share * (1 - share))
+    return math.ceil(dimensions * share + _DEVIATIONS * spread)
 
 
 class VectorBlock:
@@ -72,6 +80,12 @@ class VectorBlock:
         """Take over vectors that `parts` returned."""
         self._codes, self._norms, self._bits = parts["codes"], parts["norms"], parts["bits"]
         self._signed = len(self._codes)
+
+    def view(self, count: int) -> VectorBlock:
+        """Return a copy of the first `count` vectors that later ones do not change."""
+        if count > FULL_SCAN_ROWS:
+            self._sign(count)
+        return copy.copy(self)
 
     def set(self, positions: NDArray[np.int64], codes: NDArray[np.int8]) -> None:
         """Store int8 vectors at these positions."""
@@ -162,7 +176,7 @@ class VectorBlock:
         distances = self.differing(query, count)
         if allowed is not None:
             distances[~allowed] = np.iinfo(distances.dtype).max
-        farthest = self._dimensions if at_least <= -1.0 else self._reach_for(at_least)
+        farthest = self._dimensions if at_least <= -1.0 else reach_for(at_least, self._dimensions)
         reach = min(self._first_reach(distances, k), farthest)
         for _ in range(2):
             candidates = np.flatnonzero(distances <= reach)
@@ -170,7 +184,7 @@ class VectorBlock:
                 return None
             found, scores = self._ranked(query, candidates, k)
             if len(scores) == k:
-                needed = min(self._reach_for(float(scores.min())), farthest)
+                needed = min(reach_for(float(scores.min()), self._dimensions), farthest)
             elif farthest < self._dimensions:
                 needed = farthest
             else:
@@ -200,12 +214,6 @@ class VectorBlock:
         totals = np.cumsum(np.bincount(distances[::stride]))
         return min(int(totals.searchsorted(-(-wanted // stride))), self._dimensions - 1)
 
-    def _reach_for(self, cosine: float) -> int:
-        """Return in how many signs a vector with at least this cosine may differ from the query."""
-        share = math.acos(min(max(cosine, -1.0), 1.0)) / math.pi
-        spread = math.sqrt(self._dimensions * share * (1 - share))
-        return math.ceil(self._dimensions * share + _DEVIATIONS * spread)
-
     def _best(
         self, query: NDArray[np.float32], candidates: NDArray[np.int64], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -216,16 +224,22 @@ class VectorBlock:
 
     def differing(self, query: NDArray[np.float32], count: int) -> NDArray[np.uint16]:
         """Return in how many signs each vector differs from the query."""
+        differing = np.empty(count, np.uint16)
+        self.count_differing(query, differing)
+        return differing
+
+    def count_differing(self, query: NDArray[np.float32], out: NDArray[np.uint16]) -> None:
+        """Write into `out` in how many signs each of the first vectors differs from the query."""
         signs = np.zeros(self._words * 64, np.bool_)
         np.greater(query, 0, out=signs[: self._dimensions])
-        if self._signed < count:
-            self._sign(count)
-        differing = np.empty(count, np.uint16)
-        differing_signs(self._bits, np.packbits(signs).view(np.uint64), differing)
-        return differing
+        if self._signed < len(out):
+            self._sign(len(out))
+        differing_signs(self._bits, np.packbits(signs).view(np.uint64), out)
 
     def _sign(self, count: int) -> None:
         """Make the sign bits of those of the first `count` vectors that have none yet."""
+        if self._signed >= count:
+            return
         if count > self._bits.shape[1]:
             grown = np.zeros((self._words, len(self._codes)), np.uint64)
             grown[:, : self._signed] = self._bits[:, : self._signed]

@@ -99,6 +99,13 @@ class IndexFiles:
             return False
         return True
 
+    def drop_saved_index(self, agent: str) -> None:
+        if self._folder is None or self._connections.read_only:
+            return
+        number = self._connections.read(lambda connection: self._numbers.look_up(connection, agent))
+        with suppress(OSError):
+            (self._folder / f"{number}{_SUFFIX}").unlink(missing_ok=True)
+
     @contextmanager
     def _draft(self, path: Path) -> Iterator[tuple[Path, Callable[[], None]]]:
         """Yield a new file that only its owner can read, and a function that renames it to `path`."""

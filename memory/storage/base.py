@@ -334,6 +334,9 @@ class MemoryStore(Protocol):
         write: is called with a file and a token, which it must write into the file first"""
         return False
 
+    def drop_saved_index(self, agent: str) -> None:
+        """Remove the saved index of an agent, if there is one: it can't be used."""
+
     def agents_above(self, memories: int) -> list[str]:
         """Return the agents whose index is worth saving: those that stored more memories than this."""
         return []

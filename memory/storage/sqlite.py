@@ -150,6 +150,7 @@ class SQLiteStore:
         self.saved_index = index_files.saved_index
         self.saved_index_state = index_files.saved_index_state
         self.save_index = index_files.save_index
+        self.drop_saved_index = index_files.drop_saved_index
         self.agents_above = index_files.agents_above
         self.bytes_on_disk = lambda: reader.bytes_on_disk() + index_files.nbytes
         eraser = Eraser(self._connections, index_files.erase_indexes)

@@ -54,6 +54,30 @@ def test_words_are_scored_alike() -> None:
     assert ours.tobytes() == theirs.tobytes()
 
 
+@pytest.mark.parametrize("turns", [1, 2])
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5, 4095, 4096, 4097, 4098, 9000])
+def test_scores_pass_between_turns_alike(turns: int, count: int) -> None:
+    rng = np.random.default_rng(count)
+    scores = rng.standard_normal(count, dtype=np.float32)
+    linked = rng.random(count + 3) < 0.8  # the arrays of an index are longer than its memories are many
+    shares = np.where(linked, 0.25, 0).astype(np.float32)
+    barriers = np.where(linked, 0, -np.inf).astype(np.float32)
+    ours, theirs = np.ones(count, np.float32), np.ones(count, np.float32)
+    _scans.add_shares(scores, shares, ours, turns)
+    _scans.add_shares_pure(scores, shares, theirs, turns)
+    assert ours.tobytes() == theirs.tobytes()
+    peaks = _scans.best_of_turns(scores, barriers, turns)
+    assert peaks.tobytes() == _scans.best_of_turns_pure(scores, barriers, turns).tobytes()
+
+
+def test_estimates_and_words_are_added_alike() -> None:
+    rng = np.random.default_rng(5)
+    differing = rng.integers(0, 258, 10_001).astype(np.uint16)
+    table, words = rng.random(258, dtype=np.float32), rng.random(10_001, dtype=np.float32)
+    ours = _scans.blend(differing, table, words, 0.37)
+    assert ours.tobytes() == _scans.blend_pure(differing, table, words, 0.37).tobytes()
+
+
 @needs_core
 def test_nothing_outside_of_an_array_is_read_or_written() -> None:
     assert core is not None
@@ -71,5 +95,13 @@ def test_nothing_outside_of_an_array_is_read_or_written() -> None:
         core.cosines(codes, norms, codes[0], None, 1.0, np.empty(6, np.float32))
     with pytest.raises(ValueError, match="are no"):
         core.differing_signs(np.zeros((2, 5), np.uint64), np.zeros(2, np.uint64), np.empty(6, np.uint16))
+    with pytest.raises(ValueError, match="outside of a table"):
+        core.blend(np.array([2], np.uint16), out.repeat(2), out, 1.0, out.copy())
+    with pytest.raises(ValueError, match="shares has 3"):
+        core.add_shares(scores, scores[:3], scores.copy(), 1)
+    with pytest.raises(ValueError, match="same array"):
+        core.best_of_turns(scores, scores, scores, 1)
+    with pytest.raises(ValueError, match="turns is 0"):
+        core.add_shares(scores, scores, scores.copy(), 0)
     with pytest.raises(TypeError):
         core.differing_signs(np.zeros((2, 5), np.int64), np.zeros(2, np.uint64), np.empty(5, np.uint16))

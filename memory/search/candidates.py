@@ -1,0 +1,61 @@
+"""Which memories of an agent with many can be among the best, and their exact scores.
+
+A memory is among the best by its own score, by a bonus, or because it is near such a memory in a
+conversation. So the memories with the best estimates get exact scores, and the best of these, with all
+turns around them, are the candidates. Everything else is done for the candidates only. The tests compare
+the result with that of scoring all memories.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.search.best import top
+from memory.search.index import AgentIndex
+from memory.search.own_scores import EstimatedScores, Floats, Positions
+
+EXACT_ROWS = 50_000
+"""Up to this many memories all get exact scores: as fast as choosing candidates."""
+_CHECKED_SHARE = 64
+"""Of all memories 1/64 get an exact score, those with the best estimates …"""
+_CHECKED_MIN = 4096  # … but at least this many
+_CENTRES = 384
+"""The best ones that become candidates with the turns around them; for each hit beyond ten, 4 more."""
+_CENTRES_A_HIT = 4
+_SAMPLE = 8192  # Estimates that are sorted to find the lowest one that is checked
+
+
+class Candidates(NamedTuple):
+    """Some memories and their exact scores, in ascending order of their positions."""
+
+    positions: Positions
+    own: Floats
+    cosines: Floats
+
+
+def candidates(index: AgentIndex, scores: EstimatedScores, bonus: Floats | None, k: int) -> Candidates:
+    """Return the memories that can be among the k best.
+
+    bonus: what each memory gets besides, on the scale of `scores`
+    """
+    estimates = scores.estimates
+    if bonus is not None:
+        estimates = estimates + bonus
+    wanted = max(_CHECKED_MIN, index.count // _CHECKED_SHARE)
+    sample = np.sort(estimates[:: max(len(estimates) // _SAMPLE, 1)])
+    lowest = sample[-1 - int(len(sample) * wanted / len(estimates))]
+    checked = (estimates >= lowest).nonzero()[0]
+    own, _ = scores.exact_at(checked)
+    if bonus is not None:
+        own += bonus[checked]
+    centres = checked[top(own, _CENTRES + _CENTRES_A_HIT * max(k - 10, 0))]
+    positions = index.conversations.around(centres)
+    return Candidates(positions, *scores.exact_at(positions))
+
+
+def may_choose(index: AgentIndex, k: int, allowed: NDArray[np.bool_] | None) -> bool:
+    """Return whether candidates are enough: not if the best memories may all be excluded."""
+    return index.count > EXACT_ROWS and index.is_held and allowed is None and k * 100 < index.count

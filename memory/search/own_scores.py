@@ -1,0 +1,162 @@
+"""Each memory's own score: what its words and its vector say, before its neighbours count.
+
+BM25 scores and cosines are put on one scale, on which 0 is the average memory and 1 is the mean of the ten
+best. So they can be added, whatever the query and the collection.
+
+For an agent with many memories, cosines are first estimated, from the signs in which a vector differs from
+the query: an eighth of the bytes. Memories that can be among the best get exact ones (`candidates.py`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.search._scans import blend
+from memory.search.best import best_values
+from memory.search.index import AgentIndex
+from memory.search.vectors import reach_for
+
+BEST = 10
+"""The memories whose mean score becomes 1: as many as a search returns by default."""
+_SAMPLE = 4096
+"""Memories whose exact cosines give the average, and what differing signs say about a cosine."""
+_NEAREST = 1024
+"""The ten largest cosines are looked for among so many memories with the fewest differing signs, or among
+more, if vectors as near as the tenth may have more differing signs …"""
+_MOST_NEAREST = 32  # … but at most among 1/32 of all memories
+
+Floats = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+Positions = NDArray[np.int64]
+
+
+class Scale(NamedTuple):
+    """Puts scores on the common scale."""
+
+    mean: float
+    factor: float
+    """0 if all scores are equal, apart from rounding."""
+
+    @classmethod
+    def of(cls, scores: Floats, living: Mask | None) -> Scale:
+        """Return the scale on which the average of all scores is 0 and that of the best ones is 1."""
+        counted = scores if living is None else scores[living]
+        if len(counted) == 0:
+            return cls(0.0, 0.0)
+        mean = np.add.reduce(counted) / np.float32(len(counted))
+        return cls(float(mean), _factor(mean, counted, max(1, min(BEST, len(counted) // 10))))
+
+    def apply(self, scores: Floats) -> Floats:
+        scaled: Floats = (scores - np.float32(self.mean)) * np.float32(self.factor)
+        return scaled
+
+
+def _factor(mean: np.float32, scores: Floats, few: int) -> float:
+    spread = np.add.reduce(best_values(scores, few)) / np.float32(few) - mean
+    return float(np.float32(1 / spread)) if spread > 1e-9 else 0.0
+
+
+def exact_scores(
+    index: AgentIndex, query: Floats, words: Floats | None, living: Mask | None
+) -> tuple[Floats, Floats]:
+    """Return the score of each memory, and its cosine to the query.
+
+    words: the BM25 score of each memory; None if none holds a word of the query
+    living: masks the memories that are not deleted; the others get 0, and change no neighbour's score
+    """
+    parts = [block.vectors.scores(query, count) for _, count, block in index.blocks()]
+    cosines = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    own = Scale.of(cosines, living).apply(cosines)
+    if words is not None:
+        own += Scale.of(words, living).apply(words)
+    if living is not None:
+        own[~living] = 0.0
+    return own, cosines
+
+
+class EstimatedScores:
+    """The scores of an agent with many memories: estimates of all, and exact ones of some."""
+
+    def __init__(self, index: AgentIndex, query: Floats, words: Floats | None, living: Mask | None) -> None:
+        """The arguments are those of `exact_scores`."""
+        self._index, self._query, self._words, self._living = index, query, words, living
+        count = index.count
+        differing = np.empty(count, np.uint16)
+        for base, size, block in index.blocks():
+            block.vectors.count_differing(query, differing[base : base + size])
+        dimensions = len(query)
+        sample = np.arange(0, count, max(count // _SAMPLE, 1))
+        if living is not None:
+            differing[~living] = dimensions + 1  # the last element of the table
+            sample = sample[living[sample]]
+        cosines = self.cosines_at(sample)
+        nearest = self._nearest_cosines(differing, dimensions)
+        mean = np.float32(cosines.mean()) if len(cosines) else np.float32(0)
+        self.best_cosine = float(nearest.max()) if len(nearest) else 0.0
+        """The largest cosine, very likely."""
+        few = min(BEST, len(nearest))
+        self._scale = Scale(float(mean), _factor(mean, nearest, few) if few else 0.0)
+        self._word_scale = Scale(0.0, 0.0) if words is None else Scale.of(words, living)
+        table = self._scale.apply(_expected_cosines(differing[sample], cosines, dimensions))
+        table -= np.float32(self._word_scale.mean * self._word_scale.factor)
+        held = np.zeros(count, np.float32) if words is None else words
+        self.estimates = blend(
+            differing, np.append(table, np.float32(-np.inf)), held, self._word_scale.factor
+        )
+        """By position; minus infinity for deleted memories."""
+
+    def _nearest_cosines(self, differing: NDArray[np.uint16], dimensions: int) -> Floats:
+        """Return exact cosines that include the ten largest ones, very likely."""
+        reach = _reach_of(differing, _NEAREST)
+        cosines = self.cosines_at((differing <= reach).nonzero()[0])
+        if len(cosines) >= BEST:
+            farthest = _reach_of(differing, len(differing) // _MOST_NEAREST)
+            needed = min(reach_for(float(best_values(cosines, BEST).min()), dimensions), farthest)
+            if needed > reach:
+                cosines = self.cosines_at((differing <= needed).nonzero()[0])
+        return cosines
+
+    def cosines_at(self, positions: Positions) -> Floats:
+        """Return the exact cosines of some memories, given in ascending order."""
+        parts = [np.empty(0, np.float32)]
+        for base, size, block in self._index.blocks():
+            first, last = positions.searchsorted((base, base + size)).tolist()
+            if first < last:
+                parts.append(block.vectors.scores_at(self._query, positions[first:last] - base))
+        return parts[1] if len(parts) == 2 else np.concatenate(parts)
+
+    def exact_at(self, positions: Positions) -> tuple[Floats, Floats]:
+        """Return the exact scores and cosines of some memories, given in ascending order."""
+        cosines = self.cosines_at(positions)
+        own = self._scale.apply(cosines)
+        if self._words is not None:
+            own += self._word_scale.apply(self._words[positions])
+        if self._living is not None:
+            own[~self._living[positions]] = 0.0
+        return own, cosines
+
+
+def _reach_of(differing: NDArray[np.uint16], wanted: int) -> int:
+    """Return a number of differing signs that about `wanted` memories, or more, do not exceed."""
+    stride = max(len(differing) // 16_384, 1)
+    counts = np.cumsum(np.bincount(differing[::stride])) * stride
+    return int(np.searchsorted(counts, min(wanted, counts[-1])))
+
+
+def _expected_cosines(differing: NDArray[np.uint16], cosines: Floats, dimensions: int) -> Floats:
+    """Return the expected cosine for each number of differing signs, given a sample of both.
+
+    It is that of the angle: the share of differing signs times 180 degrees. A line through the sample
+    corrects it, because the components of real vectors are neither independent nor centred.
+    """
+    by_angle = np.cos(np.arange(dimensions + 1) * (np.pi / dimensions))
+    if len(cosines) == 0:
+        return np.asarray(by_angle, np.float32)
+    x, y = by_angle[differing], cosines.astype(np.float64)
+    deviations = x - x.mean()
+    squares = float(deviations @ deviations)
+    slope = float(deviations @ y) / squares if squares > 0 else 1.0
+    return np.asarray(slope * (by_angle - x.mean()) + y.mean(), np.float32)
