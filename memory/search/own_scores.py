@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from memory.search._scans import blend
 from memory.search.best import best_values
 from memory.search.index import AgentIndex
-from memory.search.vectors import reach_for
+from memory.search.vectors import Query, reach_for
 
 BEST = 10
 """The memories whose mean score becomes 1: as many as a search returns by default."""
@@ -60,7 +60,7 @@ def _factor(mean: np.float32, scores: Floats, few: int) -> float:
 
 
 def exact_scores(
-    index: AgentIndex, query: Floats, words: Floats | None, living: Mask | None
+    index: AgentIndex, query: Query, words: Floats | None, living: Mask | None
 ) -> tuple[Floats, Floats]:
     """Return the score of each memory, and its cosine to the query.
 
@@ -80,14 +80,14 @@ def exact_scores(
 class EstimatedScores:
     """The scores of an agent with many memories: estimates of all, and exact ones of some."""
 
-    def __init__(self, index: AgentIndex, query: Floats, words: Floats | None, living: Mask | None) -> None:
+    def __init__(self, index: AgentIndex, query: Query, words: Floats | None, living: Mask | None) -> None:
         """The arguments are those of `exact_scores`."""
         self._index, self._query, self._words, self._living = index, query, words, living
         count = index.count
         differing = np.empty(count, np.uint16)
         for base, size, block in index.blocks():
             block.vectors.count_differing(query, differing[base : base + size])
-        dimensions = len(query)
+        dimensions = len(query.exact)
         sample = np.arange(0, count, max(count // _SAMPLE, 1))
         if living is not None:
             differing[~living] = dimensions + 1  # the last element of the table

@@ -26,6 +26,7 @@ from memory.search.own_scores import EstimatedScores, exact_scores
 from memory.search.people import Person
 from memory.search.terms import function_terms, term_of, words_of
 from memory.search.turn_links import OWN_SHARE
+from memory.search.vectors import Query
 
 BONUS = np.float32(1.5)
 """What a memory gets for its speaker, and what it gets for its time. Measured on three sets: from 1 to 2 is
@@ -65,10 +66,11 @@ def by_vector(
     `allowed` masks the positions that may be returned; `threshold` is the lowest cosine.
     """
     found: list[tuple[float, int]] = []
+    forms = Query.of(query)
     for base, count, block in index.blocks():
         part = None if allowed is None else allowed[base : base + count]
         at_least = found[-1][0] if len(found) == k else -1.0
-        positions, cosines = block.vectors.nearest(query, count, k, part, at_least)
+        positions, cosines = block.vectors.nearest(forms, count, k, part, at_least)
         found.extend(zip(cosines.tolist(), (positions + base).tolist(), strict=True))
         found.sort(reverse=True)  # of equal cosines the newer memory comes first
         del found[k:]
@@ -168,7 +170,7 @@ def by_text(
     matches = WordMatches(index, without_ordinals(words_of(text)), person.terms)
     said = person.find(matches)
     weight = _weight_without(person.misspelled, matches.idf) if person.misspelled else matches.idf
-    query = query_vector(text, weight, person.names)
+    query = Query.of(query_vector(text, weight, person.names))
     words = matches.scores() if matches else None
     spans = spans_in(text, now)
     living = index.living

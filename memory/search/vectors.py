@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,11 +32,23 @@ _HISTOGRAM_ROWS = 1024  # Rows that are sampled to estimate the distribution of 
 _SIGN_ROWS = 4096  # Rows whose sign bits are made in one step: a bound on the temporary arrays, here 1 MB
 
 
-def _rounded(query: NDArray[np.float32]) -> tuple[NDArray[np.int8], float]:
-    """Return a unit query as int8, and the factor that makes cosines of its products."""
-    code = to_int8_one(query)
-    wide = code.astype(np.float32)
-    return code, float(np.float32(1 / max(float(np.dot(wide, wide)) ** 0.5, 1.0)))
+class Query(NamedTuple):
+    """A unit vector that others are compared with, in the forms of the three steps."""
+
+    exact: NDArray[np.float32]
+    code: NDArray[np.int8]
+    scale: float
+    """The factor that makes cosines of the products with `code`."""
+    signs: NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, vector: NDArray[np.float32]) -> Query:
+        code = to_int8_one(vector)
+        wide = code.astype(np.float32)
+        signs = np.zeros(-(-len(vector) // 64) * 64, np.bool_)
+        np.greater(vector, 0, out=signs[: len(vector)])
+        scale = float(np.float32(1 / max(float(np.dot(wide, wide)) ** 0.5, 1.0)))
+        return cls(vector, code, scale, np.packbits(signs).view(np.uint64))
 
 
 def reach_for(cosine: float, dimensions: int) -> int:
@@ -107,19 +119,17 @@ class VectorBlock:
         self._norms[run] = np.maximum(np.sqrt(np.vecdot(wide, wide)), 1)
         self._signed = min(self._signed, first)
 
-    def scores(self, query: NDArray[np.float32], count: int) -> NDArray[np.float32]:
-        """Return the cosine of each of the first `count` vectors to a unit query."""
-        code, scale = _rounded(query)
-        return cosines(self._codes, self._norms, code, None, scale, count)
+    def scores(self, query: Query, count: int) -> NDArray[np.float32]:
+        """Return the cosine of each of the first `count` vectors to a query."""
+        return cosines(self._codes, self._norms, query.code, None, query.scale, count)
 
-    def scores_at(self, query: NDArray[np.float32], positions: NDArray[np.int64]) -> NDArray[np.float32]:
+    def scores_at(self, query: Query, positions: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return what `scores` has at these positions."""
-        code, scale = _rounded(query)
-        return cosines(self._codes, self._norms, code, positions, scale, 0)
+        return cosines(self._codes, self._norms, query.code, positions, query.scale, 0)
 
-    def exact(self, query: NDArray[np.float32], positions: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the cosines of some vectors to a unit query, without rounding the query."""
-        products: NDArray[np.float32] = self._codes[positions].astype(np.float32) @ query
+    def exact(self, query: Query, positions: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the cosines of some vectors to a query, without rounding the query."""
+        products: NDArray[np.float32] = self._codes[positions].astype(np.float32) @ query.exact
         return products / self._norms[positions]
 
     def unit(self, positions: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -130,13 +140,13 @@ class VectorBlock:
 
     def nearest(
         self,
-        query: NDArray[np.float32],
+        query: Query,
         count: int,
         k: int,
         allowed: NDArray[np.bool_] | None,
         at_least: float = -1.0,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return positions and cosines of the k vectors nearest to a unit query, unordered.
+        """Return positions and cosines of the k vectors nearest to a query, unordered.
 
         Only the first `count` vectors are searched; `allowed` masks those that may be returned. Vectors
         with a cosine below `at_least` may be left out.
@@ -160,7 +170,7 @@ class VectorBlock:
 
     def _nearest_by_bits(
         self,
-        query: NDArray[np.float32],
+        query: Query,
         count: int,
         k: int,
         allowed: NDArray[np.bool_] | None,
@@ -196,7 +206,7 @@ class VectorBlock:
 
     def _ranked(
         self,
-        query: NDArray[np.float32],
+        query: Query,
         candidates: NDArray[np.int64],
         k: int,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -215,26 +225,23 @@ class VectorBlock:
         return min(int(totals.searchsorted(-(-wanted // stride))), self._dimensions - 1)
 
     def _best(
-        self, query: NDArray[np.float32], candidates: NDArray[np.int64], k: int
+        self, query: Query, candidates: NDArray[np.int64], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return the k nearest candidates by the exact query."""
         scores = self.exact(query, candidates)
         best = top(scores, k)
         return candidates[best], scores[best]
 
-    def differing(self, query: NDArray[np.float32], count: int) -> NDArray[np.uint16]:
+    def differing(self, query: Query, count: int) -> NDArray[np.uint16]:
         """Return in how many signs each vector differs from the query."""
         differing = np.empty(count, np.uint16)
         self.count_differing(query, differing)
         return differing
 
-    def count_differing(self, query: NDArray[np.float32], out: NDArray[np.uint16]) -> None:
+    def count_differing(self, query: Query, out: NDArray[np.uint16]) -> None:
         """Write into `out` in how many signs each of the first vectors differs from the query."""
-        signs = np.zeros(self._words * 64, np.bool_)
-        np.greater(query, 0, out=signs[: self._dimensions])
-        if self._signed < len(out):
-            self._sign(len(out))
-        differing_signs(self._bits, np.packbits(signs).view(np.uint64), out)
+        self._sign(len(out))
+        differing_signs(self._bits, query.signs, out)
 
     def _sign(self, count: int) -> None:
         """Make the sign bits of those of the first `count` vectors that have none yet."""
