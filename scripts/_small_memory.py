@@ -13,8 +13,11 @@ from numpy.typing import NDArray
 
 from memory import AgentMemorySystem, MemoryConfig
 from memory.embedding import FunctionEmbedder
+from memory.search import cache
 
 DIMENSIONS = 64
+cache.LEAST_SAVED = 20
+"""Save search indexes of small agents too, so that the scripts attack their files."""
 
 
 @lru_cache(maxsize=10_000)

@@ -178,7 +178,11 @@ class Erasure:
                 said.append(f"{row.agent} {row.id}".encode())
                 said.append(memory._codecs.raw_body(row.body_codec, row.body))
             codecs = [codec.data for codec in memory._store.codecs()]
-        files = {file.name: file.read_bytes() for file in sorted(self.folder.iterdir())}
+        files = {
+            str(file.relative_to(self.folder)): file.read_bytes()
+            for file in sorted(self.folder.rglob("*"))
+            if file.is_file()
+        }
         found: Counter[str] = Counter()
         tokens, owners = _owned(
             {key: [t.encode() for t in own] for key, own in self.tokens.items()}, pieces

@@ -44,7 +44,8 @@ from _small_memory import open_small
 from memory import AgentMemorySystem
 from memory.errors import AgentMemoryError
 
-TARGETS = ("database", "log", "pulse", "dictionary", "codec")
+TARGETS = ("database", "log", "pulse", "dictionary", "codec", "index")
+_FILES = {"log": "memory.db-wal", "pulse": "memory.db-pulse", "index": "memory.db-index/1.index"}
 _LIMIT_SECONDS = 30.0
 _MEMORIES = 240
 _IN_LOG = 60
@@ -142,7 +143,7 @@ class Flips:
         is_closed = target in self.offsets or (target == "database" and self.trials % 2)
         shutil.copytree(self.closed if is_closed else self.model, folder)
         try:
-            name = {"log": "memory.db-wal", "pulse": "memory.db-pulse"}.get(target, "memory.db")
+            name = _FILES.get(target, "memory.db")
             content = bytearray((folder / name).read_bytes())
             if target in self.offsets:
                 place = self.random.choice(self.offsets[target])

@@ -21,6 +21,7 @@ _POSITION_BITS = 16
 # A merge sorts all postings again. These bounds make merges rare while the slower tail stays small.
 _TAIL_SHARE = 4  # The tail is merged when it has more than 1/4 of the memories of the sorted part …
 _TAIL_MIN = 512  # … and more memories than this. A call with as many memories skips the tail.
+_FIRST_MIN = 16  # The first memories skip the tail from this number on: a small agent has no tail then
 _REPLACED_MAX = 256
 """The most memories replaced since the last merge: a search corrects them one by one."""
 _LONGEST_LIST = 16  # A term with this many postings in the tail has an array instead of a list
@@ -60,7 +61,8 @@ class Postings:
 
         The positions are ascending and not in the index yet.
         """
-        if len(terms) >= _TAIL_MIN:
+        is_empty = not self._sorted_memories and not self._tail_memories
+        if len(terms) >= (_FIRST_MIN if is_empty else _TAIL_MIN):
             return self._add_many(positions, terms)
         lengths = []
         tail = self._tail
@@ -229,10 +231,14 @@ class Postings:
         keys |= np.concatenate(all_packed)
         if self._replaced:
             keys = self._replace_stale(keys)
-        keys.sort()
+        keys.sort()  # fast if they are sorted already
         self._packed = keys.astype(np.uint32)
-        self._terms, starts = np.unique((keys >> np.uint64(32)).astype(np.uint32), return_index=True)
-        self._starts = np.append(starts, len(keys)).astype(np.int64)
+        terms = (keys >> np.uint64(32)).astype(np.uint32)
+        is_first = np.ones(len(keys), np.bool_)
+        np.not_equal(terms[1:], terms[:-1], out=is_first[1:])
+        starts = is_first.nonzero()[0]
+        self._terms = terms[starts]
+        self._starts = np.append(starts, len(keys))
         self._sorted_memories += self._tail_memories + memories
         self._tail = {}
         self._tail_memories = 0
