@@ -1,7 +1,9 @@
 /* The module memory._core: the tables of methods and the types of all files. */
 #include "core.h"
 
-static PyMethodDef *const tables[] = {attribute_methods, leaf_methods, quantise_methods, token_vector_methods, search_methods, neighbour_methods};
+static PyMethodDef *const tables[] = {
+    attribute_methods, leaf_methods, neighbour_methods, quantise_methods, search_methods, token_vector_methods,
+};
 static PyType_Spec *const types[] = {&term_cache_spec, &tokenizer_spec};
 
 static int add_contents(PyObject *module) {
