@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 
+from memory.errors import StoreCorrupt
 from memory.search.index import AgentIndex, Decode
 from memory.search.saved import write
 from memory.storage import MemoryStore
+
+_log = logging.getLogger(__name__)
 
 LEAST_SAVED = 4096
 """Memories of an agent from which its index is saved: fewer are read from the store in about 30 ms."""
@@ -97,7 +101,10 @@ class IndexCache:
                 continue
             if self._is_due(agent):
                 start = time.monotonic()
-                self._save(agent, cached)
+                try:
+                    self._save(agent, cached)
+                except StoreCorrupt as problem:  # the memory is damaged; searches raise the same error
+                    _log.warning("the search index of an agent is not saved: %s", problem)
                 end = time.monotonic()
                 self._save_again_at[agent] = end + (end - start) * _SAVE_SHARE
                 if not pause():
