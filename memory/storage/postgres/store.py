@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from memory._base.weak_list import WeakList
 from memory.errors import EraseIncomplete, StoreError
+from memory.storage.base import AgentState, SavedIndex
 from memory.storage.postgres.address import parse
 from memory.storage.postgres.changes import PostgresChanges
 from memory.storage.postgres.checker import Checker
@@ -122,6 +124,23 @@ class PostgresStore:
     def watch(self, agent: str, *, new_rows: bool = False) -> Callable[[], int] | None:
         # For new rows the search index asks for the state, which costs the same round trip.
         return None if new_rows else self._states.watch(agent)
+
+    # Indexes are not saved on a server: every process reads the rows when it first searches an agent.
+
+    def saved_index(self, agent: str) -> SavedIndex | None:
+        return None
+
+    def saved_index_state(self, agent: str) -> AgentState | None:
+        return None
+
+    def save_index(self, agent: str, state: AgentState, write: Callable[[BinaryIO, str], None]) -> bool:
+        return False
+
+    def drop_saved_index(self, agent: str) -> None:
+        return None
+
+    def agents_above(self, memories: int) -> list[str]:
+        return []
 
     @contextmanager
     def maintaining(self, wait_seconds: float) -> Iterator[bool]:
