@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from memory.hooks import MemoryHooks as MemoryHooks
     from memory.hooks import with_memory as with_memory
     from memory.system import AgentMemorySystem as AgentMemorySystem
+    from memory.system import Reranker as Reranker
 
 _HOMES = {
     "AgentMemory": "agent",
@@ -32,6 +33,7 @@ _HOMES = {
     "MemoryConfig": "config",
     "MemoryEntry": "entry",
     "MemoryHooks": "hooks",
+    "Reranker": "system",
     "SystemClock": "clock",
     "Tier": "entry",
     "with_memory": "hooks",

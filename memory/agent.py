@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from memory.entry import Hit, MemoryEntry, Tier, TierName, Timestamp
 from memory.errors import InvalidMemory
-from memory.system import AgentMemorySystem
+from memory.system import AgentMemorySystem, Reranker
 
 
 class AgentMemory:
@@ -121,6 +121,7 @@ class AgentMemory:
         until: Timestamp | None = None,
         now: Timestamp | None = None,
         min_confidence: float = 0.0,
+        reranker: Reranker | None = None,
     ) -> list[Hit]:
         """Return the k memories that match a text best, best first."""
         return self.system.search(
@@ -133,11 +134,19 @@ class AgentMemory:
             until=until,
             now=now,
             min_confidence=min_confidence,
+            reranker=reranker,
         )
 
-    def iter_search(self, query: str, most: int = 100) -> Iterator[Hit]:
+    def iter_search(
+        self,
+        query: str,
+        most: int = 100,
+        *,
+        now: Timestamp | None = None,
+        min_confidence: float = 0.0,
+    ) -> Iterator[Hit]:
         """Yield the hits of `search` one by one."""
-        return self.system.iter_search(self.agent_id, query, most)
+        return self.system.iter_search(self.agent_id, query, most, now=now, min_confidence=min_confidence)
 
     def similar(
         self,

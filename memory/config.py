@@ -118,6 +118,10 @@ class MemoryConfig:
     """Memories moved in one transaction. A writer waits at most for one transaction."""
     busy_timeout_seconds: float = 30.0
     """How long a write waits for the write lock of another process before it raises StoreBusy."""
+    rerank_candidates: int = 50
+    """The most memories that the reranker of a search scores."""
+    rerank_seconds: float | None = 2.0
+    """How long a search waits for its reranker before it keeps its own order; None for no limit."""
     read_only: bool = False
     """Open an existing file without writing to it."""
     url: InitVar[str | None] = None
@@ -177,7 +181,7 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
         "a whole number ≥ 0 or None",
     ),
     (
-        ("stm_config.ttl_seconds", "im_config.ttl_seconds"),
+        ("stm_config.ttl_seconds", "im_config.ttl_seconds", "rerank_seconds"),
         lambda value: value is None or _is_positive(value),
         "a number above 0 or None",
     ),
@@ -190,7 +194,7 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
     (("maintenance",), lambda value: value in ("background", "manual"), "'background' or 'manual'"),
     (("cache_bytes",), lambda value: _is_int(value) and value >= MIB, f"at least {MIB} (1 MiB)"),
     (
-        ("transition_batch", "server_connections"),
+        ("transition_batch", "server_connections", "rerank_candidates"),
         lambda value: _is_int(value) and value >= 1,
         "a whole number ≥ 1",
     ),

@@ -80,13 +80,14 @@ class Why(msgspec.Struct, frozen=True, gc=False):
     `words` are the query's words that the memory contains. `similarity` is the cosine similarity to the
     query; None if only words were searched. `context` is the part of the score that comes from neighbouring
     memories and from the session. `bonus` is the part for the person that the query is about, and for the
-    time that it mentions.
+    time that it mentions. `reranked` is the score of the reranker; None if it did not score this hit.
     """
 
     words: tuple[str, ...] = ()
     similarity: float | None = None
     context: float = 0.0
     bonus: float = 0.0
+    reranked: float | None = None
 
     def __str__(self) -> str:
         parts = []
@@ -98,6 +99,8 @@ class Why(msgspec.Struct, frozen=True, gc=False):
             parts.append(f"context: {self.context:+.2f}")
         if self.bonus:
             parts.append(f"person or time: {self.bonus:+.2f}")
+        if self.reranked is not None:
+            parts.append(f"reranked: {self.reranked:.2f}")
         return "; ".join(parts) or "matches the filter"
 
 

@@ -5,6 +5,7 @@
     │   ├── UnknownTier
     │   └── IdConflict
     ├── InvalidConfig (ValueError)
+    ├── RerankerUnavailable
     ├── ImportDamaged (ValueError)
     ├── TransferFailed (OSError)
     ├── StoreError
@@ -60,6 +61,10 @@ class IdConflict(InvalidMemory):
 
 class InvalidConfig(AgentMemoryError, ValueError):
     """A setting has a value that can't work."""
+
+
+class RerankerUnavailable(AgentMemoryError):
+    """Raised by a reranker that can't score now. The search logs it and keeps its own order."""
 
 
 class ImportDamaged(AgentMemoryError, ValueError):

@@ -34,6 +34,7 @@ from memory._base.yielding import BACKGROUND_PAUSE_SECONDS, low_priority, yield_
 from memory._read.check_report import CheckReport
 from memory._read.entry_cache import EntryCache
 from memory._read.reader import Reader
+from memory._read.reranking import Reranker as Reranker
 from memory._read.searcher import Searcher
 from memory._tiers.maintenance_thread import MaintenanceThread
 from memory._tiers.transitions import TransitionReport, Transitions
@@ -145,7 +146,14 @@ class AgentMemorySystem:
             config.cache_bytes - entry_bytes,
         )
         self._reader = Reader(store, self._codecs, cache)
-        self._searcher = Searcher(self._reader, self._indexes, embedder, clock.now)
+        self._searcher = Searcher(
+            self._reader,
+            self._indexes,
+            embedder,
+            clock.now,
+            config.rerank_candidates,
+            config.rerank_seconds,
+        )
         self._transitions = Transitions(
             store,
             self._codecs,
@@ -466,6 +474,7 @@ class AgentMemorySystem:
         until: Timestamp | None = None,
         now: Timestamp | None = None,
         min_confidence: float = 0.0,
+        reranker: Reranker | None = None,
     ) -> list[Hit]:
         """Return the k memories that match a text best, by words and meaning, best first.
 
@@ -478,20 +487,34 @@ class AgentMemorySystem:
             since, until: when the memory happened.
             now: what "yesterday" or "last week" in the text is relative to; the current time by default.
             min_confidence: of the k hits, return only those with at least this `confidence`, from 0 to 1.
+            reranker: scores the best `rerank_candidates` memories again, and its order counts. If it raises
+                `RerankerUnavailable`, or takes longer than `rerank_seconds`, the order stays, and
+                a warning is logged. Every other exception of the reranker is raised.
         """
-        return self._searcher.search(agent_id, query, k, tier, filters, since, until, now, min_confidence)
+        return self._searcher.search(
+            agent_id, query, k, tier, filters, since, until, now, min_confidence, reranker
+        )
 
-    def iter_search(self, agent_id: str, query: str, most: int = 100) -> Iterator[Hit]:
+    def iter_search(
+        self,
+        agent_id: str,
+        query: str,
+        most: int = 100,
+        *,
+        now: Timestamp | None = None,
+        min_confidence: float = 0.0,
+    ) -> Iterator[Hit]:
         """Yield the hits of `search` one by one, for callers that do not know `k` in advance.
 
         Args:
-            most: the largest number of hits.
+            most: the largest number of hits, before `min_confidence` leaves some out.
+            now, min_confidence: see `search`.
 
         All memories are ranked before the first hit. Each hit is read, and the read is counted, shortly
         before it is yielded. So a changed memory is yielded in its current form, and a deleted memory is
         skipped.
         """
-        return self._searcher.iter_search(agent_id, query, most)
+        return self._searcher.iter_search(agent_id, query, most, now, min_confidence)
 
     def retrieve_similar_states(
         self,

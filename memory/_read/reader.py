@@ -76,6 +76,11 @@ class Reader:
         entries.update(zip(records, self._read(list(records.values()), version), strict=True))
         return entries
 
+    def peek_by_seq(self, agent_id: str, seqs: list[int], tiers: list[int]) -> dict[int, MemoryEntry]:
+        """Like `by_seq`, but the reads are not counted, and nothing is cached."""
+        records = self._store.get_by_seq(agent_id, seqs, tiers)
+        return {record.seq: self.decode(record) for record in records}
+
     def in_range(
         self,
         agent_id: str,

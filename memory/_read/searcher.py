@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from memory._base.checks import check_count, check_name, check_number, check_timestamp, check_vector
 from memory._base.content import leaves_of
 from memory._read.reader import Reader
+from memory._read.reranking import BoundedReranking, Reranker
 from memory.embedding import ContentEmbedder, render
 from memory.entry import ALL_TIERS, Hit, MemoryEntry, Tier, TierName, Timestamp, Why
 from memory.errors import InvalidMemory
@@ -20,6 +21,8 @@ from memory.search.index import AgentIndex
 
 _Rank: TypeAlias = Callable[[AgentIndex, int, NDArray[np.bool_] | None], list[Match]]
 """Ranks an index: returns up to k matches among the allowed positions, best first."""
+_Rescore: TypeAlias = Callable[[Sequence[Match]], Mapping[int, float]]
+"""Returns new scores by seq, for some of the best matches."""
 _T = TypeVar("_T")
 _READ_AT_ONCE = 500
 """Memories that a search by attributes reads in one query."""
@@ -31,12 +34,20 @@ class Searcher:
     """Ranks memories and reads the best ones through a `Reader`."""
 
     def __init__(
-        self, reader: Reader, indexes: IndexCache, embedder: ContentEmbedder, now: Callable[[], float]
+        self,
+        reader: Reader,
+        indexes: IndexCache,
+        embedder: ContentEmbedder,
+        now: Callable[[], float],
+        rerank_candidates: int,
+        rerank_seconds: float | None,
     ) -> None:
         self._reader = reader
         self._indexes = indexes
         self._embedder = embedder
         self._now = now
+        self._rerank_candidates = rerank_candidates
+        self._reranking = BoundedReranking(rerank_seconds)
         self._query_vector = query_vector_of(embedder)
         self.searches = 0
         """The number of searches so far."""
@@ -52,9 +63,12 @@ class Searcher:
         until: Timestamp | None,
         now: Timestamp | None = None,
         min_confidence: float = 0.0,
+        reranker: Reranker | None = None,
     ) -> list[Hit]:
         """See `AgentMemorySystem.search`."""
         _check_query(query)
+        if reranker is not None and not isinstance(reranker, Reranker):
+            raise InvalidMemory(f"reranker is a {type(reranker).__name__} without a method rerank()")
         lowest = check_number("min_confidence", min_confidence)
         moment = self._now() if now is None else check_timestamp("now", now)
 
@@ -62,29 +76,61 @@ class Searcher:
             ranking = by_text(index, query, self._query_vector, k, allowed, moment)
             return [] if ranking is None else ranking.matches()
 
-        hits = self._search(agent_id, k, tier, filters, since, until, rank)
+        rescore = None if reranker is None else self._rescoring(agent_id, query, reranker)
+        hits = self._search(agent_id, k, tier, filters, since, until, rank, rescore)
         return hits if lowest <= 0 else [hit for hit in hits if (hit.confidence or 0.0) >= lowest]
 
-    def iter_search(self, agent_id: str, query: str, most: int) -> Iterator[Hit]:
+    def _rescoring(self, agent_id: str, query: str, reranker: Reranker) -> _Rescore:
+        """Return what gives the first matches the scores of a reranker."""
+
+        def rescore(matches: Sequence[Match]) -> Mapping[int, float]:
+            first = matches[: self._rerank_candidates]
+            if not first:
+                return {}
+            entries = self._reader.peek_by_seq(
+                agent_id, [match.seq for match in first], [match.tier for match in first]
+            )
+            found = {match.seq: entries[match.seq] for match in first if match.seq in entries}
+            if not found:
+                return {}
+            scores = self._reranking.scores(reranker, query, list(found.values()))
+            return {} if scores is None else dict(zip(found, scores, strict=True))
+
+        return rescore
+
+    def iter_search(
+        self,
+        agent_id: str,
+        query: str,
+        most: int,
+        now: Timestamp | None = None,
+        min_confidence: float = 0.0,
+    ) -> Iterator[Hit]:
         """See `AgentMemorySystem.iter_search`."""
         # This is not a generator, so that it checks the arguments at the call, not at the first hit.
         check_name("agent_id", agent_id)
         _check_query(query)
-        return self._iter_hits(agent_id, query, check_count("most", most))
+        lowest = check_number("min_confidence", min_confidence)
+        moment = None if now is None else check_timestamp("now", now)
+        return self._iter_hits(agent_id, query, check_count("most", most), moment, lowest)
 
-    def _iter_hits(self, agent_id: str, query: str, most: int) -> Iterator[Hit]:
+    def _iter_hits(
+        self, agent_id: str, query: str, most: int, now: float | None, lowest: float
+    ) -> Iterator[Hit]:
         self.searches += 1
         if most == 0:
             return
-        now = self._now()
+        moment = self._now() if now is None else now
         ranking = self._with_index(
-            agent_id, lambda index: by_text(index, query, self._query_vector, most, index.living, now)
+            agent_id, lambda index: by_text(index, query, self._query_vector, most, index.living, moment)
         )
         if ranking is None:
             return
         entries: dict[int, MemoryEntry] = {}
         for start in range(0, len(ranking), _READ_AHEAD):
             matches = ranking.matches(start, start + _READ_AHEAD)
+            if lowest > 0:
+                matches = [match for match in matches if (match.confidence or 0.0) >= lowest]
             read_version = None
             for number, match in enumerate(matches):
                 version = self._reader.version(agent_id)
@@ -158,6 +204,7 @@ class Searcher:
         since: Timestamp | None,
         until: Timestamp | None,
         rank: _Rank,
+        rescore: _Rescore | None = None,
     ) -> list[Hit]:
         """Rank the memories within the bounds, read the best ones, and check them against the filter."""
         check_name("agent_id", agent_id)
@@ -171,23 +218,33 @@ class Searcher:
         if k == 0:
             return []
         wanted = k
+        scores: Mapping[int, float] | None = None
 
         def best(index: AgentIndex) -> list[Match]:
             allowed = index.allowed(scope)
             if bounded:
                 for mask in _masks(index, condition, low, high):
                     allowed = mask if allowed is None else allowed & mask
-            return rank(index, wanted, allowed)
+            return rank(index, ranked, allowed)
 
         while True:
+            ranked = wanted if rescore is None else max(wanted, self._rerank_candidates)
             matches = self._with_index(agent_id, best)
+            is_complete = len(matches) < ranked
+            if rescore is not None:
+                scores = rescore(matches) if scores is None else scores  # a reranker is called once
+                matches = _reordered(matches, scores)
+                is_complete = is_complete and len(matches) <= wanted
+                matches = matches[:wanted]
             entries = self._read_matches(agent_id, matches)
             hits = [
-                _hit(entry, match) for match in matches if (entry := entries.get(match.seq)) is not None
+                _hit(entry, match, None if scores is None else scores.get(match.seq))
+                for match in matches
+                if (entry := entries.get(match.seq)) is not None
             ]
             if condition is not None or scope is not ALL_TIERS:
                 hits = [hit for hit in hits if _matches(hit.entry, scope, condition)]
-            if len(matches) < wanted or len(hits) >= k:
+            if is_complete or len(hits) >= k:
                 return hits if len(hits) <= k else hits[:k]
             # Some matches were deleted meanwhile, or do not match the filter exactly: rank more memories.
             wanted *= 4
@@ -223,8 +280,15 @@ def _check_query(query: object) -> None:
         raise InvalidMemory(f"query is a {type(query).__name__}: search takes text")
 
 
-def _hit(entry: MemoryEntry, match: Match) -> Hit:
-    why = Why(match.words, match.similarity, match.context, match.bonus)
+def _reordered(matches: list[Match], scores: Mapping[int, float]) -> list[Match]:
+    """Put the matches that have a score first, the highest first. The rest keep their order."""
+    scored = [match for match in matches if match.seq in scores]
+    scored.sort(key=lambda match: scores[match.seq], reverse=True)
+    return scored + [match for match in matches if match.seq not in scores]
+
+
+def _hit(entry: MemoryEntry, match: Match, reranked: float | None = None) -> Hit:
+    why = Why(match.words, match.similarity, match.context, match.bonus, reranked)
     return Hit(entry.id, entry, match.score, entry.tier, why, match.confidence)
 
 

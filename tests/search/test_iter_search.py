@@ -102,3 +102,21 @@ def test_invalid_input_is_refused_at_the_call_not_at_the_first_hit(memory: Agent
     for agent, query, most in (("", "amber", 1), ("ann", 3, 1), ("ann", "amber", -1)):
         with pytest.raises(InvalidMemory):
             memory.iter_search(agent, query, most)  # type: ignore[arg-type]
+
+
+def test_iter_search_takes_now_and_min_confidence_as_search_does(open_memory: Open) -> None:
+    memory = open_memory()
+    for day in range(1, 25):
+        memory.add("ann", f"News of the dog, part {day}.", timestamp=day * 86_400.0)
+        memory.add("ann", f"The rent is {day} pounds.", timestamp=day * 86_400.0)
+    query, now = "What was the news of the dog yesterday?", 12.5 * 86_400
+    together = memory.search("ann", query, 40, now=now)
+    assert list(memory.iter_search("ann", query, 40, now=now)) == together
+    assert together != memory.search("ann", query, 40)
+    middle = together[10].confidence or 0.0
+    sure = memory.search("ann", query, 40, now=now, min_confidence=middle)
+    assert list(memory.agent("ann").iter_search(query, 40, now=now, min_confidence=middle)) == sure
+    assert 0 < len(sure) < len(together)
+    for wrong in ({"now": "noon"}, {"min_confidence": "high"}):
+        with pytest.raises(InvalidMemory, match=next(iter(wrong))):
+            memory.iter_search("ann", query, **wrong)  # type: ignore[arg-type]
