@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -20,7 +21,7 @@ from memory.benchmarking.model.files import run_folders
 
 TIMEOUT_SECONDS = 120
 """Ends a block that hangs. A block takes one to ten seconds on an idle machine."""
-LANGUAGES = {*SHELL, "python", "toml", "yaml", "text"}
+LANGUAGES = {*SHELL, "python", "toml", "yaml", "json", "sql", "text"}
 BLOCKS = all_blocks()
 
 
@@ -137,6 +138,11 @@ def test_a_text_block_holds_no_command(block: Block) -> None:
     for line in block.code.splitlines():
         if line.startswith("membench "):
             assert set(line) & set("[|.") or not shlex.split(line), f"{block.name} can run: {line}"
+
+
+@pytest.mark.parametrize("block", names([block for block in BLOCKS if block.language == "json"]))
+def test_a_json_block_is_json(block: Block) -> None:
+    json.loads(block.code)
 
 
 def test_the_documents_have_blocks() -> None:

@@ -112,7 +112,7 @@ def test_the_viewer_shows_the_league_of_a_run(browser: Browser, tmp_path: Path) 
         page = browser.open(server.link)
         page.goto(f"http://127.0.0.1:{server.server_port}/run/{run.id}")
         page.click("text=Which system fits whom")
-        assert page.is_visible("#league-table")
+        page.wait_for_selector("#league-table", state="visible")
         page.click("th[data-axis='installed'] button")
         assert page.get_attribute("th[data-axis='installed']", "aria-sort") == "ascending"
         server.shutdown()
