@@ -130,7 +130,10 @@ class _Search:
     def run(self) -> dict[str, Any]:
         """Return the figures; without a knee, the reason stands in place of each of them."""
         capacity, service = self._closed_loop()
-        figures = self._search(capacity, service.percentile_ms(50))
+        if service.count:
+            figures = self._search(capacity, service.percentile_ms(50))
+        else:
+            figures = not_available("no operation ended in the time of a probe: raise seconds")
         if isinstance(figures, NotAvailable):
             # Not even the rate of the closed loop is left: it would look like the answer.
             return dict.fromkeys(_FIGURES, figures) | {"probes": self._summaries()}
