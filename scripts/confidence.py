@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from memory import AgentMemorySystem
+from memory.benchmarking.measure.calibration import calibration_bins, calibration_error
 from memory.benchmarking.measure.ranking import separation
 from memory.benchmarking.workloads.collections import Collection, Question
 from memory.search.confidence import COEFFICIENTS, Features
@@ -108,24 +109,14 @@ def fit(sets: Sequence[Hits]) -> Floats:
     return found
 
 
-def error(chances: Floats, labels: NDArray[np.bool_]) -> float:
-    """Return the expected calibration error with ten bins."""
-    bins = np.minimum((chances * 10).astype(int), 9)
-    return float(
-        sum(
-            (bins == each).mean() * abs(chances[bins == each].mean() - labels[bins == each].mean())
-            for each in np.unique(bins)
-        )
-    )
-
-
 def describe(hits: Hits, coefficients: Sequence[float]) -> str:
     chances = hits.confidence(coefficients)
     first = hits.rank == 0
     auc = separation(chances[first & ~hits.foreign].tolist(), chances[first & hits.foreign].tolist())
+    error = calibration_error(calibration_bins(chances.tolist(), hits.relevant.tolist()))
     kept = (chances[hits.relevant] >= 0.02).mean()
     foreign = (chances[hits.foreign & (hits.rank < 5)] >= 0.02).mean()
-    return f"{auc:.3f}  {error(chances, hits.relevant):.3f}        {kept:.3f}    {foreign:.3f}"
+    return f"{auc:.3f}  {error:.3f}        {kept:.3f}    {foreign:.3f}"
 
 
 def main() -> int:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from memory.benchmarking.bench import Bench, Score
+from memory.benchmarking.benchmarks._hit_confidence import (
+    Answer,
+    ShownPassage,
+    confidence_figures,
+    foreign_questions,
+)
 from memory.benchmarking.errors import InvalidBenchmarkConfig, needs
 from memory.benchmarking.measure.ranking import clustered_mean, ranking_figures, separation
 from memory.benchmarking.metrics import SHARE, Metric, declare
 from memory.benchmarking.model.parameters import Count, Names
 from memory.benchmarking.model.paths import join
-from memory.benchmarking.model.presentation import BarChart, SeriesChart, Versus
+from memory.benchmarking.model.presentation import BarChart, ScatterChart, SeriesChart, Versus
 from memory.benchmarking.model.records import AnsweredQuestion
 from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads.collections import Collection
@@ -28,14 +36,11 @@ _AGENT = "agent"
 """The agent of all collections. A collection's own id could reveal an answer: LongMemEval ends the ids of
 questions without an answer in `_abs`. Each collection has a store of its own."""
 _TARGET = "target"
+_CONFIDENCE = "hit_confidence"
 _RULER = "ruler"
 _RULER_FIGURE, _RULER_SLACK = 0.679, 0.005
 """The published nDCG@10 of stemmed BM25 on SciFact, and the largest difference that is accepted. A larger
 one means that this benchmark measures wrongly."""
-
-Answer = Sequence[tuple[str, float]]
-"""Passage ids with their scores, the best first."""
-System = Callable[[Collection], list[Answer]]
 
 
 @declare(
@@ -51,6 +56,12 @@ System = Callable[[Collection], list[Answer]]
     all_at_5=SHARE,
     all_at_10=SHARE,
     no_answer_separation=SHARE,
+    context_tokens=Metric("", "neither"),
+    confidence_separation=SHARE,
+    calibration_error=Metric("", "lower", most=1.0),
+    mean_confidence=Metric("", "neither", most=1.0),
+    relevant_share=Metric("", "neither", most=1.0),
+    hits=Metric("", "neither"),
     rounds=1,
     profiles={"quick": {"conversations": 3}},
     charts=[
@@ -72,6 +83,20 @@ System = Callable[[Collection], list[Answer]]
             lines=["part1"],
             panels=["part0"],
             share=True,
+        ),
+        ScatterChart(
+            "How often hits are relevant, by their confidence",
+            x_metric="mean_confidence",
+            y_metric="relevant_share",
+            x_label="mean confidence of the hits",
+            label="share of them that is relevant",
+            names=["part1"],
+            panels=["part0"],
+            joined=True,
+            diagonal="calibrated",
+            share=True,
+            note="On the diagonal, hits are relevant as often as their confidence says. Below it, the "
+            "confidence is too high.",
         ),
     ],
     notes=[_RULER],
@@ -98,8 +123,12 @@ def benchmark_retrieval_quality(
     five, `all_at_5` the share with all. The same questions are answered by `random`, `newest_first` and
     plain stemmed `bm25`: a memory should beat them. Intervals are over questions, clustered by
     conversation. `no_answer_separation` is the chance that a question with an answer scores higher than one
-    without (0.5 is chance). The target gets the passages with their time, speaker and session number, and
-    the text of the questions. It returns at most 10 passages, and always fewer than all.
+    without (0.5 is chance). `context_tokens` is what the results of a question cost in a context. Each
+    conversation is also asked questions of other conversations: `confidence_separation` is the chance that
+    the first hit has a higher confidence in its own conversation. `calibration_error` is how far confidence
+    and the share of relevant hits are apart, on average. The target gets the passages with their time,
+    speaker and session number, and the text of the questions. It returns at most 10 passages, and always
+    fewer than all.
 
     Args:
         data_sets: `synthetic`, names from `membench data`, or paths (LoCoMo, LongMemEval, BEIR)
@@ -120,9 +149,13 @@ def benchmark_retrieval_quality(
             data_set = load_data_set(path)
             digest, judgements = data_set.sha256, data_set.judgements
             collections = list(data_set.collections)
-        answered = dict(_answers(bench, collections))
+        answered = dict(_answers(collections))
+        answered[_TARGET], foreign = _target_answers(bench, collections)
         bench.keep_answers(join(join("", name), _TARGET), _records(answered[_TARGET]))
         results = {system: _judge(answers) for system, answers in answered.items()}
+        results[_TARGET][_CONFIDENCE] = confidence_figures(
+            _graded(answered[_TARGET]), foreign, _no_confidence(bench)
+        )
         found[name] = {**results, "sha256": digest}
         if judgements == SCIFACT_JUDGEMENTS:
             on_scifact.append(results["bm25"]["all_questions"]["ndcg_at_10"].value)
@@ -160,18 +193,40 @@ def _ruler_note(figures: Sequence[float]) -> str:
     return f"NOT TO BE TRUSTED: stemmed BM25 has nDCG@10 {figure:.3f} on SciFact, not {_RULER_FIGURE}"
 
 
-def _answers(
-    bench: Bench, collections: Sequence[Collection]
-) -> list[tuple[str, list[tuple[Collection, list[Answer]]]]]:
-    systems: dict[str, System] = {
-        _TARGET: lambda collection: _ask_target(bench, collection),
-        "bm25": _ask_bm25,
-        "newest_first": _newest_first,
-        "random": _at_random,
+def _answers(collections: Sequence[Collection]) -> dict[str, list[tuple[Collection, list[Answer]]]]:
+    """Return what the plain systems answer."""
+    systems = {"bm25": _ask_bm25, "newest_first": _newest_first, "random": _at_random}
+    return {
+        name: [(collection, ask(collection)) for collection in collections] for name, ask in systems.items()
     }
+
+
+def _target_answers(
+    bench: Bench, collections: Sequence[Collection]
+) -> tuple[list[tuple[Collection, list[Answer]]], list[Answer]]:
+    """Return what the target answers to each collection's questions, and to questions of the others."""
+    answered, foreign = [], []
+    for number, collection in enumerate(collections):
+        texts = [question.text for question in collection.questions]
+        others = [] if _no_confidence(bench) else foreign_questions(collections, number)
+        answers = _ask_target(bench, collection, [*texts, *others])
+        answered.append((collection, answers[: len(texts)]))
+        foreign += answers[len(texts) :]
+    return answered, foreign
+
+
+def _no_confidence(bench: Bench) -> str:
+    """Return why the target's hits have no confidence; empty if they have."""
+    return "" if bench.capabilities.confidence else f"the hits of {bench.system} have no confidence"
+
+
+def _graded(
+    answered: list[tuple[Collection, list[Answer]]],
+) -> list[tuple[Answer, Mapping[str, int]]]:
     return [
-        (name, [(collection, ask(collection)) for collection in collections])
-        for name, ask in systems.items()
+        (answer, question.grades)
+        for collection, answers in answered
+        for question, answer in zip(collection.questions, answers, strict=True)
     ]
 
 
@@ -180,13 +235,16 @@ def _depth(collection: Collection) -> int:
     return max(1, min(DEPTH, len(collection.passages) - 1))
 
 
-def _ask_target(bench: Bench, collection: Collection) -> list[Answer]:
+def _ask_target(bench: Bench, collection: Collection, questions: Sequence[str]) -> list[Answer]:
     with bench.target() as target:
         ids = _store(target, collection)
         target.flush()
         return [
-            [(ids[hit.id], hit.score) for hit in target.search(_AGENT, question.text, _depth(collection))]
-            for question in collection.questions
+            [
+                ShownPassage(ids[hit.id], hit.score, hit.content, hit.confidence)
+                for hit in target.search(_AGENT, question, _depth(collection))
+            ]
+            for question in questions
         ]
 
 
@@ -230,7 +288,7 @@ def _ask_bm25(collection: Collection) -> list[Answer]:
     )
     return [
         [
-            (collection.passages[place].id, float(score))
+            ShownPassage(collection.passages[place].id, float(score), collection.passages[place].text)
             for place, score in zip(row, row_scores, strict=True)
         ]
         for row, row_scores in zip(places.tolist(), scores.tolist(), strict=True)
@@ -243,14 +301,20 @@ def _newest_first(collection: Collection) -> list[Answer]:
         key=lambda place: (collection.passages[place].timestamp or 0.0, place),
         reverse=True,
     )
-    answer = [(collection.passages[place].id, 0.0) for place in order[: _depth(collection)]]
+    first = [collection.passages[place] for place in order[: _depth(collection)]]
+    answer = [ShownPassage(passage.id, 0.0, passage.text) for passage in first]
     return [answer for _ in collection.questions]
 
 
 def _at_random(collection: Collection) -> list[Answer]:
     rng = random.Random(collection.id)
-    ids = [passage.id for passage in collection.passages]
-    return [[(id_, 0.0) for id_ in rng.sample(ids, _depth(collection))] for _ in collection.questions]
+    return [
+        [
+            ShownPassage(passage.id, 0.0, passage.text)
+            for passage in rng.sample(collection.passages, _depth(collection))
+        ]
+        for _ in collection.questions
+    ]
 
 
 def _records(answered: list[tuple[Collection, list[Answer]]]) -> list[AnsweredQuestion]:
@@ -258,7 +322,7 @@ def _records(answered: list[tuple[Collection, list[Answer]]]) -> list[AnsweredQu
     records = []
     for collection, answers in answered:
         for question, answer in zip(collection.questions, answers, strict=True):
-            ranks = {id_: rank for rank, (id_, _) in enumerate(answer, start=1)}
+            ranks = {hit.id: rank for rank, hit in enumerate(answer, start=1)}
             relevant = {id_: grade for id_, grade in question.grades.items() if grade > 0}
             records.append(
                 AnsweredQuestion(
@@ -267,7 +331,7 @@ def _records(answered: list[tuple[Collection, list[Answer]]]) -> list[AnsweredQu
                     question.category,
                     [ranks.get(id_, 0) for id_ in relevant],
                     list(relevant.values()),
-                    float(f"{answer[0][1]:.6g}") if answer else 0.0,
+                    float(f"{answer[0].score:.6g}") if answer else 0.0,
                 )
             )
     return records
@@ -276,22 +340,40 @@ def _records(answered: list[tuple[Collection, list[Answer]]]) -> list[AnsweredQu
 def _judge(answered: list[tuple[Collection, list[Answer]]]) -> dict[str, Any]:
     """Return means over all questions and over each category, and the separation of the scores."""
     groups: dict[str, list[tuple[str, dict[str, float]]]] = {}
+    tokens: dict[str, list[int]] = {}
     best: dict[bool, list[float]] = {True: [], False: []}
     for collection, answers in answered:
         for question, answer in zip(collection.questions, answers, strict=True):
-            best[bool(question.grades)].append(answer[0][1] if answer else 0.0)
+            best[bool(question.grades)].append(answer[0].score if answer else 0.0)
             if not question.grades:
                 continue
-            figures = ranking_figures([id_ for id_, _ in answer], question.grades)
+            figures = ranking_figures([hit.id for hit in answer], question.grades)
+            cost = sum(_tokens(hit.content) for hit in answer)
             for group in dict.fromkeys(("all_questions", question.category)):
                 groups.setdefault(group, []).append((collection.id, figures))
+                tokens.setdefault(group, []).append(cost)
     found: dict[str, Any] = {}
     for group, entries in groups.items():
         clusters = [cluster for cluster, _ in entries]
-        found[group] = {"questions": len(entries)}
+        found[group] = {
+            "questions": len(entries),
+            "context_tokens": sum(tokens[group]) / len(entries),
+        }
         for name in entries[0][1]:
             estimate = clustered_mean([figures[name] for _, figures in entries], clusters)
             found[group][name] = Score(estimate.value, estimate.low, estimate.high)
     if best[True] and best[False]:
         found["no_answer_separation"] = separation(best[True], best[False])
     return found
+
+
+def _tokens(content: Any) -> int:
+    """Return what a passage costs in a context, as a target returns it."""
+    return _tokens_of_text(content if isinstance(content, str) else json.dumps(content, ensure_ascii=False))
+
+
+@lru_cache(maxsize=100_000)
+def _tokens_of_text(text: str) -> int:
+    from memory.embedding import count_tokens  # loads NumPy
+
+    return count_tokens(text)

@@ -22,6 +22,10 @@ def a_search_returns_the_best_first(subject: Subject) -> None:
         _first(subject, hits, id_, text)
         subject.true("search", len(hits) <= 2, "at most 2 hits for k = 2", hits)
         subject.true("search", scores_fall(hits), "scores that fall", [hit.score for hit in hits])
+        if subject.capabilities.confidence:
+            chances = [hit.confidence for hit in hits]
+            is_chance = all(chance is not None and 0 <= chance <= 1 for chance in chances)
+            subject.true("search", is_chance, "a confidence from 0 to 1 for each hit", chances)
 
 
 def _first(subject: Subject, hits: list[Found], id_: str, content: object) -> None:

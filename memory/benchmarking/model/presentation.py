@@ -156,6 +156,7 @@ class ScatterChart(ChartSpec, frozen=True, omit_defaults=True, tag=True):
 
     names: the dimensions that name a point
     joined: whether the points of one name are a line; otherwise each point has its own name
+    diagonal: the name of the line y = x, for two shares; without one the line is not drawn
     notes: the name of the result's notes that the chart repeats as its findings
     """
 
@@ -166,6 +167,7 @@ class ScatterChart(ChartSpec, frozen=True, omit_defaults=True, tag=True):
     panels: Sequence[str] = ()
     notes: str = ""
     joined: bool = False
+    diagonal: str = ""
 
 
 AnyChart = LineChart | SeriesChart | BarChart | PercentileChart | TimelineChart | ListChart | ScatterChart

@@ -239,6 +239,7 @@ def _scatter_chart(spec: ScatterChart, gathered: GatheredResults, goals: Goals) 
             by_panel.setdefault(_name(row, spec.panels), {}).setdefault(line, []).append(point)
     if not by_panel:
         return None
+    diagonal = (Line(spec.diagonal, (Point(0, 0), Point(1, 1)), drawn="fit"),) if spec.diagonal else ()
     made = tuple(
         Panel(
             tuple(
@@ -249,15 +250,19 @@ def _scatter_chart(spec: ScatterChart, gathered: GatheredResults, goals: Goals) 
                     "line" if spec.joined else "dots",
                 )
                 for (source, name), points in lines.items()
-            ),
+            )
+            + diagonal,
             panel,
         )
         for panel, lines in [*by_panel.items()][:MOST_PANELS]
     )
     xs = [point.x for panel in made for line in panel.lines for point in line.points]
+    x_axis = Axis(spec.x_label, gathered.metric(spec.x_metric).unit, scale=fitting_scale(xs))
+    if diagonal:
+        x_axis = replace(x_axis, scale="linear", low=0.0, high=1.0)
     chart = Chart(
         spec.title,
-        Axis(spec.x_label, gathered.metric(spec.x_metric).unit, scale=fitting_scale(xs)),
+        x_axis,
         _y_axis(spec, gathered, [spec.y_metric]),
         made,
         findings=_repeated_notes(spec.notes, gathered),

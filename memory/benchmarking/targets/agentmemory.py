@@ -51,6 +51,7 @@ class AgentMemoryTarget(Target):
         erasure="maintain",
         detects_damage=True,
         durability="process",
+        confidence=True,
     )
     distributions: ClassVar[tuple[str, ...]] = ("agentmemory-tiers",)
     options: ClassVar[Mapping[str, Any]] = {}
@@ -123,7 +124,7 @@ class AgentMemoryTarget(Target):
             hits = self.memory.search(agent_id, query, k, tier=place or "all")
         else:
             hits = self.memory.retrieve_similar_states(agent_id, query, k, place or "all")
-        return [Found(hit.id, hit.score, hit.entry.content) for hit in hits]
+        return [Found(hit.id, hit.score, hit.entry.content, hit.confidence) for hit in hits]
 
     def search_vector(
         self, agent_id: str, vector: NDArray[np.float32], k: int, place: str | None = None

@@ -77,6 +77,8 @@ class Found:
     score: float
     content: Any
     """As it was stored."""
+    confidence: float | None = None
+    """The estimated chance, from 0 to 1, that it is relevant; only from targets with `confidence`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +219,8 @@ class Capabilities:
     """Several processes may open the same folder; each sees at once what another one stored."""
     vector_queries: bool = False
     """Has `search_vector`, for vectors of the run's embedder (`Target.embed`)."""
+    confidence: bool = False
+    """Every hit of a text search has a `confidence`, an estimate of the chance that it is relevant."""
 
     def __new__(cls, *values: Any, **named: Any) -> Capabilities:
         """Raise BrokenBenchmark for an unknown name. A TypeError would not tell the known ones."""

@@ -12,11 +12,14 @@ from broken_targets import place_of
 from data_set_files import write_beir
 
 from memory.benchmarking import Bench
+from memory.benchmarking.bench import not_available
 from memory.benchmarking.benchmarks import quality
+from memory.benchmarking.benchmarks._hit_confidence import ShownPassage, confidence_figures
 from memory.benchmarking.benchmarks.quality import _ruler_note, benchmark_retrieval_quality
 from memory.benchmarking.errors import InvalidBenchmarkConfig, UnknownName
 from memory.benchmarking.workloads.conversations import synthetic_collections
 from memory.benchmarking.workloads.datasets import load_data_set
+from memory.embedding import count_tokens
 
 FEW = {"conversations": 2, "sessions": 5}
 
@@ -42,8 +45,10 @@ def test_every_figure_lies_in_its_interval(found: dict[str, Any]) -> None:
         if group == "no_answer_separation":
             assert 0 <= figures <= 1
             continue
+        if group == "hit_confidence":
+            continue
         for name, score in figures.items():
-            if name != "questions":
+            if name not in ("questions", "context_tokens"):
                 assert 0 <= score.low <= score.value <= score.high <= 1, (group, name)
 
 
@@ -51,9 +56,69 @@ def test_categories_add_up_to_all_questions(found: dict[str, Any]) -> None:
     groups = {name: group for name, group in found["synthetic"]["bm25"].items() if isinstance(group, dict)}
     total = groups.pop("all_questions")
     assert set(groups) == {"fact", "update", "hops", "time"}
+    tokens = sum(group["questions"] * group["context_tokens"] for group in groups.values())
+    assert total["context_tokens"] == pytest.approx(tokens / total["questions"])
     assert sum(group["questions"] for group in groups.values()) == total["questions"]
     weighted = sum(group["questions"] * group["mrr"].value for group in groups.values())
     assert total["mrr"].value == pytest.approx(weighted / total["questions"])
+
+
+def test_the_tokens_are_those_of_the_passages_shown(tmp_path: Path) -> None:
+    texts = ["amber", "amber birch cedar", "amber birch cedar dill elder"]
+    sample = {
+        "id": "c",
+        "passages": [{"id": str(number), "text": text} for number, text in enumerate(texts)],
+        "questions": [{"text": "elder?", "category": "fact", "evidence": ["2"]}],
+    }
+    (tmp_path / "chats.jsonl").write_text(json.dumps(sample))
+    found = benchmark_retrieval_quality(data_sets=[str(tmp_path / "chats.jsonl")])["chats"]
+    newest = found["newest_first"]["fact"]["context_tokens"]
+    assert newest == sum(map(count_tokens, texts[1:])), "two of the three passages are shown"
+    assert found["target"]["fact"]["context_tokens"] >= count_tokens(texts[2])
+
+
+def test_confidence_is_judged_on_questions_of_its_own_and_of_other_conversations(
+    found: dict[str, Any],
+) -> None:
+    figures = dict(found["synthetic"]["target"]["hit_confidence"])
+    assert figures.pop("confidence_separation") > 0.6
+    assert 0 < figures.pop("calibration_error") < 0.2
+    assert set(figures) <= {f"bin_{number}" for number in range(10)}
+    for name, each in figures.items():
+        low = int(name.removeprefix("bin_")) / 10
+        assert low <= each["mean_confidence"] <= low + 0.1
+    questions = sum(len(each.questions) for each in synthetic_collections(2, 5))
+    answered = sum(bool(one.grades) for each in synthetic_collections(2, 5) for one in each.questions)
+    assert sum(each["hits"] for each in figures.values()) == quality.DEPTH * (questions + answered)
+
+
+def test_confidence_is_not_available_without_one_or_without_another_conversation(tmp_path: Path) -> None:
+    plain = benchmark_retrieval_quality(**FEW, bench=Bench(target="sqlite-baseline"))
+    alone = benchmark_retrieval_quality(conversations=1, sessions=5)
+    for figures, reason in (
+        (plain, "the hits of sqlite-baseline have no confidence"),
+        (alone, "there is no other conversation whose questions could be asked"),
+    ):
+        assert figures["synthetic"]["target"]["hit_confidence"] == {
+            "confidence_separation": not_available(reason),
+            "calibration_error": not_available(reason),
+        }
+
+
+def test_confidence_figures_by_hand() -> None:
+    def shown(*hits: tuple[str, float]) -> list[ShownPassage]:
+        return [ShownPassage(id_, 0.0, "", chance) for id_, chance in hits]
+
+    own = [
+        (shown(("a", 0.85), ("b", 0.05)), {"a": 1}),
+        (shown(("b", 0.05)), {"a": 1}),
+        (shown(("b", 0.95)), {}),  # it has no answer, so it does not count
+    ]
+    figures = confidence_figures(own, [shown(("a", 0.05)), []], "")
+    assert figures["confidence_separation"] == pytest.approx((2 + 1.5) / 4)
+    assert figures["bin_0"] == {"hits": 3, "mean_confidence": pytest.approx(0.05), "relevant_share": 0}
+    assert figures["bin_8"] == {"hits": 1, "mean_confidence": 0.85, "relevant_share": 1}
+    assert figures["calibration_error"] == pytest.approx((3 * 0.05 + 0.15) / 4)
 
 
 def test_a_bad_ranking_has_a_low_recall(found: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ RECORDING = f"{__name__}:RecordingTarget"
 
 class RecordingTarget(LightTarget):
     name = "recording"
-    capabilities = Capabilities(update=False, persistence=False)
+    capabilities = Capabilities(update=False, persistence=False, confidence=True)
     given: ClassVar[list[tuple[str, Any]]] = []
     """The calls of all stores, in order, with their arguments."""
 

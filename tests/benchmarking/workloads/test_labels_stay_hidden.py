@@ -17,7 +17,7 @@ import pytest
 from recording_target import RECORDING, RecordingTarget
 
 from memory.benchmarking import Bench
-from memory.benchmarking.benchmarks.quality import SYNTHETIC, _ask_target, benchmark_retrieval_quality
+from memory.benchmarking.benchmarks.quality import SYNTHETIC, _target_answers, benchmark_retrieval_quality
 from memory.benchmarking.workloads.conversations import synthetic_collections
 
 Given = list[tuple[str, Any]]
@@ -136,15 +136,20 @@ def test_the_labels_of_beir(tmp_path: Path) -> None:
 def test_the_labels_of_synthetic_conversations() -> None:
     given = given_for(SYNTHETIC)
     RecordingTarget.given.clear()
+    relabelled = []
     for collection in synthetic_collections(2, 5):
         names = {passage.id: f"other {place}" for place, passage in enumerate(collection.passages)}
-        relabelled = replace(
-            collection,
-            id=f"other {collection.id}",
-            passages=tuple(replace(each, id=names[each.id]) for each in collection.passages),
-            questions=tuple(replace(each, category="other", grades={}) for each in collection.questions),
+        relabelled.append(
+            replace(
+                collection,
+                id=f"other {collection.id}",
+                passages=tuple(replace(each, id=names[each.id]) for each in collection.passages),
+                questions=tuple(
+                    replace(each, category="other", grades={}) for each in collection.questions
+                ),
+            )
         )
-        _ask_target(Bench(target=RECORDING), relabelled)
+    _target_answers(Bench(target=RECORDING), relabelled)
     assert RecordingTarget.given == given
     assert {frozenset(item["metadata"]) for item in items_of(given)} == {frozenset({"speaker", "session"})}
 
