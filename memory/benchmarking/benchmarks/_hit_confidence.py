@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from memory.benchmarking.bench import not_available
 from memory.benchmarking.measure.calibration import calibration_bins, calibration_error
 from memory.benchmarking.measure.ranking import separation
+from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.workloads.collections import Collection
 
 
@@ -42,7 +43,7 @@ def foreign_questions(collections: Sequence[Collection], number: int) -> list[st
 
 def confidence_figures(
     own: Sequence[tuple[Answer, Mapping[str, int]]], foreign: Sequence[Answer], without: str
-) -> dict[str, Any]:
+) -> dict[str, Any] | NotAvailable:
     """Return how well confidences tell own from foreign questions, and how often hits are relevant.
 
     Args:
@@ -57,15 +58,17 @@ def confidence_figures(
     if not without and not foreign:
         without = "there is no other conversation whose questions could be asked"
     if without:
-        return dict.fromkeys(("confidence_separation", "calibration_error"), not_available(without))
+        return not_available(without)
     hits = [(_chance(hit), grades.get(hit.id, 0) > 0) for answer, grades in asked for hit in answer]
     hits += [(_chance(hit), False) for answer in foreign for hit in answer]
+    if not hits:
+        return not_available("there are no hits")
     bins = calibration_bins([chance for chance, _ in hits], [relevant for _, relevant in hits])
     return {
         "confidence_separation": separation(
             [_first_chance(answer) for answer, _ in asked], [_first_chance(answer) for answer in foreign]
         ),
-        "calibration_error": calibration_error(bins) if bins else not_available("there are no hits"),
+        "calibration_error": calibration_error(bins),
         **{
             f"bin_{each.number}": {
                 "hits": each.count,

@@ -239,7 +239,6 @@ def _scatter_chart(spec: ScatterChart, gathered: GatheredResults, goals: Goals) 
             by_panel.setdefault(_name(row, spec.panels), {}).setdefault(line, []).append(point)
     if not by_panel:
         return None
-    diagonal = (Line(spec.diagonal, (Point(0, 0), Point(1, 1)), drawn="fit"),) if spec.diagonal else ()
     made = tuple(
         Panel(
             tuple(
@@ -251,14 +250,14 @@ def _scatter_chart(spec: ScatterChart, gathered: GatheredResults, goals: Goals) 
                 )
                 for (source, name), points in lines.items()
             )
-            + diagonal,
+            + _diagonal(spec.diagonal, min(source for source, _ in lines)),
             panel,
         )
         for panel, lines in [*by_panel.items()][:MOST_PANELS]
     )
     xs = [point.x for panel in made for line in panel.lines for point in line.points]
     x_axis = Axis(spec.x_label, gathered.metric(spec.x_metric).unit, scale=fitting_scale(xs))
-    if diagonal:
+    if spec.diagonal:
         x_axis = replace(x_axis, scale="linear", low=0.0, high=1.0)
     chart = Chart(
         spec.title,
@@ -269,6 +268,10 @@ def _scatter_chart(spec: ScatterChart, gathered: GatheredResults, goals: Goals) 
         note=spec.note,
     )
     return _with_y(chart, spec, gathered, goals, [spec.y_metric])
+
+
+def _diagonal(name: str, source: int) -> tuple[Line, ...]:
+    return (Line(name, (Point(0, 0), Point(1, 1)), source, "fit"),) if name else ()
 
 
 def _repeated_notes(name: str, gathered: GatheredResults) -> tuple[str, ...]:

@@ -264,6 +264,26 @@ def test_one_figure_is_drawn_against_another_by_name() -> None:
     ]
 
 
+def test_a_reliability_diagram_has_the_diagonal_and_both_axes_from_0_to_1() -> None:
+    made = gathered(
+        {f"chats/target/bin_{n}/{leaf}": figure(value) for n, *values in ((0, 0.01, 0.0), (7, 0.7, 0.6))
+         for leaf, value in zip(("mean_confidence", "relevant_share"), values, strict=True)}
+    )  # fmt: skip
+    (spec,) = [
+        each
+        for each in built_in()["quality.retrieval_quality"].presentation.charts
+        if isinstance(each, ScatterChart)
+    ]
+    chart = make_chart(spec, made)
+    assert chart is not None
+    points, diagonal = chart.lines
+    assert [(point.x, point.y) for point in points.points] == [(0.01, 0.0), (0.7, 0.6)]
+    assert [(point.x, point.y) for point in diagonal.points] == [(0, 0), (1, 1)]
+    assert (diagonal.name, diagonal.drawn) == ("calibrated", "fit")
+    assert (chart.x.low, chart.x.high, chart.x.scale) == (0, 1, "linear")
+    assert (chart.y.low, chart.y.high) == (0, 1)
+
+
 def test_a_timeline_is_drawn_as_means_without_invalid_readings() -> None:
     readings = [{"seconds": n / 10, "rss_mb": 100 + n} for n in range(1000)]
     made = gathered({"p50_ms": figure(1)}, timeline=[*readings, "odd", {"seconds": 5}, {"rss_mb": None}])
