@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,13 @@ class GetsOnce(SQLiteBaselineTarget):
 
     def get(self, agent_id: str, ids: Sequence[str]) -> list[Any]:
         return super().get(agent_id, list(dict.fromkeys(ids)))
+
+
+class HasNoConfidence(SQLiteBaselineTarget):
+    """Promises a confidence, and gives none."""
+
+    name = "has-no-confidence"
+    capabilities = replace(SQLiteBaselineTarget.capabilities, confidence=True)
 
 
 class ReturnsTooMany(SQLiteBaselineTarget):
