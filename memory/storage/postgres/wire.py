@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import select
 import struct
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq.abc import PGconn, PGresult
 
 _TYPES = {
@@ -31,6 +33,7 @@ _TYPES = {
 }
 _BINARY = 1
 _POLL_MILLISECONDS = 1000
+_EVENTS = {pq.PollingStatus.READING: select.POLLIN, pq.PollingStatus.WRITING: select.POLLOUT}
 _COPY_AT_ONCE = 1 << 18
 _FINISHED = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY)
 _COPYING = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT)
@@ -138,16 +141,40 @@ def changed_rows(result: PGresult) -> int:
 # -- a connection -----------------------------------------------------------------------------
 
 
+def _connect(conninfo: str) -> PGconn:
+    """Open a connection, or raise ConnectionLost.
+
+    The compiled driver's `PGconn.connect` keeps the GIL until the server has answered: all threads of the
+    process would wait for a slow server. So this polls, and ends after `connect_timeout` for each host."""
+    parameters = conninfo_to_dict(conninfo)
+    seconds = int(parameters.get("connect_timeout") or 0)
+    hosts = str(parameters.get("host") or "").count(",") + 1
+    deadline = time.monotonic() + seconds * hosts if seconds > 0 else float("inf")
+    pgconn: PGconn = pq.PGconn.connect_start(conninfo.encode())
+    try:
+        while pgconn.status != pq.ConnStatus.BAD:
+            state = pgconn.connect_poll()
+            if state == pq.PollingStatus.OK:
+                return pgconn
+            if state == pq.PollingStatus.FAILED:
+                break
+            if time.monotonic() > deadline:
+                raise ConnectionLost(f"no answer within {seconds} s (connect_timeout)")
+            poll = select.poll()  # a new one each time: libpq may have opened another socket
+            poll.register(pgconn.socket, _EVENTS[pq.PollingStatus(state)])
+            poll.poll(min(_POLL_MILLISECONDS, max(deadline - time.monotonic(), 0.0) * 1000 + 1))
+        raise ConnectionLost(_one_line(pgconn.error_message.decode(errors="replace")))
+    except BaseException:
+        pgconn.finish()
+        raise
+
+
 class Wire:
     """One connection: runs statements and reads their results. Only one thread uses it at a time."""
 
     def __init__(self, conninfo: str, schema: str) -> None:
         """Connect, or raise ConnectionLost. `schema` is quoted already."""
-        self._pgconn: PGconn = pq.PGconn.connect(conninfo.encode())
-        if self._pgconn.status != pq.ConnStatus.OK:
-            message = self._pgconn.error_message.decode(errors="replace")
-            self._pgconn.finish()
-            raise ConnectionLost(_one_line(message))
+        self._pgconn: PGconn = _connect(conninfo)
         self._pgconn.nonblocking = 1
         self._schema = schema + "."
         self._poll = select.poll()
