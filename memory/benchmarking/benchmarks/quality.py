@@ -32,6 +32,9 @@ from memory.benchmarking.workloads.downloads import SCIFACT_JUDGEMENTS, resolve
 
 DEPTH = 10
 SYNTHETIC = "synthetic"
+APART = frozenset(("adversarial",))
+"""Categories that do not count for all questions. LoCoMo's adversarial questions name the wrong person: to
+find their evidence is no merit of a memory that knows who said what."""
 _AGENT = "agent"
 """The agent of all collections. A collection's own id could reveal an answer: LongMemEval ends the ids of
 questions without an answer in `_abs`. Each collection has a store of its own."""
@@ -332,6 +335,7 @@ def _records(answered: list[tuple[Collection, list[Answer]]]) -> list[AnsweredQu
                     [ranks.get(id_, 0) for id_ in relevant],
                     list(relevant.values()),
                     float(f"{answer[0].score:.6g}") if answer else 0.0,
+                    question.category in APART,
                 )
             )
     return records
@@ -349,7 +353,8 @@ def _judge(answered: list[tuple[Collection, list[Answer]]]) -> dict[str, Any]:
                 continue
             figures = ranking_figures([hit.id for hit in answer], question.grades)
             cost = sum(_tokens(hit.content) for hit in answer)
-            for group in dict.fromkeys(("all_questions", question.category)):
+            whole = () if question.category in APART else ("all_questions",)
+            for group in dict.fromkeys((*whole, question.category)):
                 groups.setdefault(group, []).append((collection.id, figures))
                 tokens.setdefault(group, []).append(cost)
     found: dict[str, Any] = {}

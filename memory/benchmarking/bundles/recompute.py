@@ -29,7 +29,7 @@ from memory.benchmarking.model.files import read_samples, samples_path
 from memory.benchmarking.model.paths import join, leaf_of
 from memory.benchmarking.model.records import Case, Figure, Result, Round, Samples
 from memory.benchmarking.model.rounds_file import read_rounds, rounds_path
-from memory.benchmarking.verdicts.paired import ALL_QUESTIONS, figures_of
+from memory.benchmarking.verdicts.paired import by_group, figures_of
 
 _STORED = 1e-8
 """Stored figures have nine digits; and the last digit of a logarithm differs between machines."""
@@ -189,8 +189,7 @@ def _judged(answers: Answers | None, place: int) -> Iterator[tuple[str, float, l
     for group, asked in answers[place].items():
         judged = [each for each in asked if each.ranks]
         figures = [figures_of(each) for each in judged]
-        for kind in dict.fromkeys((ALL_QUESTIONS, *(each.category for each in judged))):
-            chosen = [n for n, each in enumerate(judged) if kind in (ALL_QUESTIONS, each.category)]
+        for kind, chosen in by_group(judged).items():
             clusters = [judged[n].collection for n in chosen]
             for name in figures[0]:
                 mean = clustered_mean([figures[n][name] for n in chosen], clusters)

@@ -105,6 +105,9 @@ class AnsweredQuestion(msgspec.Struct, frozen=True, array_like=True):
     """The grade of each relevant passage, in the same order."""
     score: float
     """The score of the first hit; 0 without hits."""
+    apart: bool = False
+    """Counts for its category only, not for all questions. Answers of older versions do not have this
+    field: there, each question counts for all questions."""
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 ALL_QUESTIONS = "all_questions"
-"""The group of all questions that have an answer; the other groups are the categories."""
+"""The group of all questions that have an answer and are not apart; the other groups are the categories."""
 JUDGED = ("recall_at_5", "ndcg_at_10")
 """Only these figures over all questions get a verdict. The other figures rise and fall with them."""
 SIDES = "recall_at_5"
@@ -121,13 +121,24 @@ def paired_figures(base: Answers | None, current: Answers | None) -> dict[str, P
     for place, before, now in _same_questions(base, current):
         asked = [question for question in now[0] if question.ranks]
         old, new = _by_question(before), _by_question(now)
-        for group in dict.fromkeys((ALL_QUESTIONS, *(question.category for question in asked))):
-            chosen = [n for n, each in enumerate(asked) if group in (ALL_QUESTIONS, each.category)]
+        # An older side may have no questions apart. Both sides are grouped as the current one is.
+        for group, chosen in by_group(asked).items():
             clusters = tuple(asked[number].collection for number in chosen)
             for name in new[0] if new else ():
                 differences = tuple(new[number][name] - old[number][name] for number in chosen)
                 found[join(join(place, group), name)] = PairedFigure(differences, clusters)
     return found
+
+
+def by_group(asked: Sequence[AnsweredQuestion]) -> dict[str, list[int]]:
+    """Return the places of the questions that count for each group."""
+    groups: dict[str, list[int]] = {}
+    for number, question in enumerate(asked):
+        if not question.apart:
+            groups.setdefault(ALL_QUESTIONS, []).append(number)
+        if question.apart or question.category != ALL_QUESTIONS:
+            groups.setdefault(question.category, []).append(number)
+    return groups
 
 
 def question_changes(
