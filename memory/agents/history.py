@@ -45,9 +45,11 @@ class History:
         """Append the session's next messages. `tokens_of` returns the tokens of a message."""
         for message in messages:
             group = _group((message,), tokens_of(message))
-            if message.role == "tool" and self.groups and self.groups[-1].messages[0].tool_calls:
+            # A result after all calls were answered stays alone and is dropped. If it made its group
+            # incomplete, older groups would fit again, which may have been dropped already.
+            is_result = message.role == "tool" and bool(self.groups)
+            if is_result and self.groups[-1].messages[0].tool_calls and not self.groups[-1].complete:
                 calls = self.groups.pop()
-                self.tokens -= calls.tokens if calls.complete else 0
                 group = _group((*calls.messages, message), calls.tokens + group.tokens)
             self.groups.append(group)
             self.tokens += group.tokens if group.complete else 0

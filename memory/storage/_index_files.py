@@ -97,6 +97,7 @@ class IndexFiles:
         except (_Outdated, OSError) as problem:
             _log.info("the search index of an agent was not saved: %s", problem)
             return False
+        self._connections.checkpoint()  # maintenance saves indexes last, and leaves no log
         return True
 
     def drop_saved_index(self, agent: str) -> None:

@@ -227,6 +227,7 @@ def test_a_file_of_the_first_versions_works_and_keeps_its_size(
         memory.delete_all("bob")
         memory._transitions.fit_codecs()
         memory._transitions.settle()
+        memory._indexes.save(lambda: True)
         memory._store.erase_in_maintenance()
     before = file_with_gaps.read_bytes()
     with open_small(path=file_with_gaps, stm={"memory_limit": None}) as memory:
