@@ -16,7 +16,7 @@ from membench import membench
 from result_builders import make_run
 from view_server import Answer, ask, serving, viewing
 
-from memory.benchmarking.model.records import Failure
+from memory.benchmarking.model.records import FORMAT, Failure
 from memory.benchmarking.view.server import ViewServer
 
 RUN = "20260801_101500_ab12"
@@ -243,7 +243,7 @@ DAMAGES = {
     "not JSON": lambda run: (run / "run.json").write_bytes(b"\xff\xfe\x00 not json"),
     "another thing": lambda run: (run / "run.json").write_text('{"id": 3}'),
     "of the future": lambda run: (run / "run.json").write_text(
-        (run / "run.json").read_text().replace('"format": 1', '"format": 99')
+        (run / "run.json").read_text().replace(f'"format": {FORMAT}', '"format": 99')
     ),
     "wrong inside": lambda run: (run / "run.json").write_text(
         (run / "run.json")
