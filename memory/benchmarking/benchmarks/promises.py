@@ -13,7 +13,7 @@ from memory.benchmarking.bench import Bench, not_available
 from memory.benchmarking.errors import InvalidBenchmarkConfig, nearest
 from memory.benchmarking.metrics import SHARE, Metric, declare
 from memory.benchmarking.model.parameters import Names
-from memory.benchmarking.model.presentation import BarChart
+from memory.benchmarking.model.presentation import BarChart, Goal
 from memory.benchmarking.promises.model import Outcome
 from memory.benchmarking.promises.suite import PROMISES, checks_of, run_check
 
@@ -94,6 +94,11 @@ def _figures(outcome: Outcome) -> dict[str, Any]:
 
 
 _CHART = BarChart("Promises kept, by check", metric="kept", names=["part"], label="kept", share=True)
+_GOAL = Goal(
+    1.0,
+    reached="Every promise that was tried was kept.",
+    missed="a promise was broken, {figure} of its checks were kept; `membench check` shows the evidence",
+)
 _ARGUMENTS = """
     Args:
         size: {size}
@@ -127,6 +132,7 @@ def _promise(
             "profiles": {name: {"size": name} for name in ("quick", "standard", "full")},
             "expected_seconds": seconds,
             "charts": [_CHART],
+            "goals": {"kept_share": _GOAL},
             **{name: _METRICS[name] for name in (*_OF_ALL, *figures.split())},
         }
         return declare(**settings)(benchmark)

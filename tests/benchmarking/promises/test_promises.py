@@ -170,3 +170,15 @@ def test_an_unknown_check_is_an_error_that_names_the_nearest(tmp_path: Path) -> 
     done = membench("check", "--only", "any_text_is_read", cwd=tmp_path)
     assert done.code == 1
     assert "any_text_is_read_back" in done.err
+
+
+def test_the_report_says_first_that_a_promise_was_broken(tmp_path: Path) -> None:
+    faulty = Path(__file__).parents[1] / "support" / "faulty_targets.py"
+    target = f"{faulty}:CorruptsUnicode"
+    done = membench(
+        "run", "--benchmark", "exactness", "--profile", "quick", "--target", target, "--quiet", cwd=tmp_path
+    )
+    assert done.code == 0, done.err
+    assert membench("results", "report", cwd=tmp_path).code == 0
+    (page,) = tmp_path.rglob("*.html")
+    assert "a promise was broken, 0.750 of its checks were kept" in page.read_text()
