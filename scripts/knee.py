@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from memory.benchmarking.bench import Bench, Score
-from memory.benchmarking.benchmarks.scalability import benchmark_saturation
+from memory.benchmarking.benchmarks.scalability.saturation import benchmark_saturation
 from memory.benchmarking.measure.knee import expected_knee
 
 TARGET = Path(__file__).parents[1] / "tests" / "benchmarking" / "support" / "timed_target.py"

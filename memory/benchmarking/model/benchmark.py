@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pkgutil
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -71,7 +72,11 @@ class Benchmark:
     @property
     def presentation(self) -> Presentation:
         """How a report presents it."""
-        category = _first_paragraph(inspect.getdoc(inspect.getmodule(self.function)))
+        module = inspect.getmodule(self.function)
+        package = self.function.__module__.rpartition(".")[0]
+        if package.rpartition(".")[2] == self.category:  # the category is a package, and this a part of it
+            module = import_module(package)
+        category = _first_paragraph(inspect.getdoc(module))
         return presentation_from(self.declaration, category, self.summary)
 
     @property
@@ -117,7 +122,16 @@ class Benchmark:
 
 
 def benchmarks_of(module: ModuleType, category: str, source: str | None = None) -> list[Benchmark]:
-    """Return a module's own benchmarks in the order of the file, without those that it imports."""
+    """Return a module's own benchmarks in the order of the file, without those that it imports.
+
+    A category can be a package: then these are the benchmarks of its modules, in the order of their names.
+    """
+    if hasattr(module, "__path__"):
+        return [
+            benchmark
+            for part in category_modules(module)
+            for benchmark in benchmarks_of(import_benchmarks(part), category, source)
+        ]
     found = [
         Benchmark(category, name.removeprefix(PREFIX), function, source, module.__name__)
         for name, function in vars(module).items()
@@ -129,6 +143,12 @@ def benchmarks_of(module: ModuleType, category: str, source: str | None = None) 
     for benchmark in found:
         _check(benchmark)
     return found
+
+
+def category_modules(package: ModuleType) -> list[str]:
+    """Return the modules of a category that is a package; names with a leading underscore are helpers."""
+    parts = pkgutil.iter_modules(package.__path__)
+    return [f"{package.__name__}.{part.name}" for part in parts if not part.name.startswith("_")]
 
 
 def import_benchmarks(name: str) -> ModuleType:

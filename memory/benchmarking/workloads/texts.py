@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from itertools import islice
+
+_STREAM = 2000
+"""How many sentences come from one stream: within it all are different."""
 
 
 def _words(lines: str) -> list[str]:
@@ -59,6 +63,13 @@ def sentences(templates: Sequence[str], seed: int) -> Iterator[str]:
         if text not in seen:
             seen.add(text)
             yield text
+
+
+def sentence_streams(templates: Sequence[str], seed: int) -> Iterator[str]:
+    """Yield sentences without end, from several streams: one stream would keep all of them in RAM."""
+    while True:
+        yield from islice(sentences(templates, seed), _STREAM)
+        seed += 1_000_003
 
 
 def circumstances(rng: random.Random, least: int, most: int) -> dict[str, str]:

@@ -9,7 +9,7 @@ from lacking_targets import lacking
 
 from memory.benchmarking.bench import Bench
 from memory.benchmarking.benchmarks import built_in
-from memory.benchmarking.benchmarks.retrieval import benchmark_search_delay
+from memory.benchmarking.benchmarks.retrieval.search_delay import benchmark_search_delay
 from memory.benchmarking.errors import BenchmarkError, NotSupported
 from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.run.worker import flatten_result

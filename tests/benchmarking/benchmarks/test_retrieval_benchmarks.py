@@ -9,11 +9,9 @@ import pytest
 from broken_targets import place_of
 
 from memory.benchmarking import Bench
-from memory.benchmarking.benchmarks.retrieval import (
-    benchmark_cross_tier_retrieval,
-    benchmark_search_accuracy,
-    benchmark_vector_search_latency,
-)
+from memory.benchmarking.benchmarks.retrieval.cross_tier_retrieval import benchmark_cross_tier_retrieval
+from memory.benchmarking.benchmarks.retrieval.search_accuracy import benchmark_search_accuracy
+from memory.benchmarking.benchmarks.retrieval.vector_search_latency import benchmark_vector_search_latency
 from memory.benchmarking.measure.timing import Timing
 from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.targets.base import Item, Target

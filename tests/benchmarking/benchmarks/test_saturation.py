@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from memory.benchmarking.bench import Bench, Score
-from memory.benchmarking.benchmarks._scalability_saturation import configurations_of
-from memory.benchmarking.benchmarks.scalability import benchmark_saturation
+from memory.benchmarking.benchmarks.scalability._knee_search import configurations_of
+from memory.benchmarking.benchmarks.scalability.saturation import benchmark_saturation
 from memory.benchmarking.errors import InvalidBenchmarkConfig, NotSupported
 from memory.benchmarking.load.probe import Machine, Probe
 from memory.benchmarking.measure.latencies import Latencies

@@ -12,23 +12,32 @@ from broken_targets import place_of
 from membench import LIGHT
 
 from memory.benchmarking.bench import Bench, Score
-from memory.benchmarking.benchmarks import scalability
 from memory.benchmarking.benchmarks._exact_answers import ExactAnswers
-from memory.benchmarking.benchmarks._scalability_agents import TURNS, Measurements, ProcessPool, ThreadPool
-from memory.benchmarking.benchmarks.scalability import (
+from memory.benchmarking.benchmarks.scalability import resource_utilization
+from memory.benchmarking.benchmarks.scalability._agent_pools import (
+    TURNS,
+    Measurements,
+    ProcessPool,
+    ThreadPool,
+)
+from memory.benchmarking.benchmarks.scalability.agent_scaling import (
+    _add_efficiencies,
+    benchmark_agent_scaling,
+)
+from memory.benchmarking.benchmarks.scalability.memory_size_scaling import (
+    _Sample,
+    _shares,
+    benchmark_memory_size_scaling,
+)
+from memory.benchmarking.benchmarks.scalability.resource_utilization import (
     _LIVE,
     _MIN_LEAK_OPERATIONS,
     _WARM_UP_OPERATIONS,
-    _add_efficiencies,
     _leak,
     _mixed,
-    _Sample,
-    _shares,
-    benchmark_agent_scaling,
-    benchmark_memory_size_scaling,
     benchmark_resource_utilization,
-    benchmark_writers,
 )
+from memory.benchmarking.benchmarks.scalability.writers import benchmark_writers
 from memory.benchmarking.measure.latencies import Latencies
 from memory.benchmarking.measure.open_loop import OpenLoop
 from memory.benchmarking.measure.timeline import Reading
@@ -95,7 +104,9 @@ def test_a_pass_is_ten_stores_five_reads_and_three_searches_of_every_agent() -> 
 def test_efficiencies_compare_with_the_fewest_agents_and_with_one_worker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("memory.benchmarking.benchmarks.scalability._cores", lambda: 2)
+    monkeypatch.setattr(
+        "memory.benchmarking.benchmarks.scalability.agent_scaling.available_cores", lambda: 2
+    )
     rates = {1: {1: 100.0, 10: 80.0}, 4: {10: 120.0}}
     tree = {
         f"parallel_{parallel}": {
@@ -124,7 +135,9 @@ def test_a_target_without_search_stores_and_reads() -> None:
 
 
 def test_too_many_processes_are_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memory.benchmarking.benchmarks.scalability._MAX_PROCESSES_PER_CORE", 0)
+    monkeypatch.setattr(
+        "memory.benchmarking.benchmarks.scalability._agent_pools._MAX_PROCESSES_PER_CORE", 0
+    )
     found = benchmark_agent_scaling([1], [1], bench=bench())
     assert isinstance(found["processes"]["parallel_1"], NotAvailable)
 
@@ -143,7 +156,9 @@ def test_every_number_of_processes_writes_one_store() -> None:
 def test_processes_that_can_not_share_a_store_do_not_write_it(monkeypatch: pytest.MonkeyPatch) -> None:
     found = flatten_result(benchmark_writers([1], 6, bench=bench(BASELINE)))
     assert found.not_available == {"": "sqlite-baseline can't be shared by processes"}
-    monkeypatch.setattr("memory.benchmarking.benchmarks.scalability._MAX_PROCESSES_PER_CORE", 0)
+    monkeypatch.setattr(
+        "memory.benchmarking.benchmarks.scalability._agent_pools._MAX_PROCESSES_PER_CORE", 0
+    )
     found = flatten_result(benchmark_writers([1], 6, bench=bench()))
     assert found.not_available == {"processes_1": "1 processes are too many for this machine: at most 0"}
 
@@ -280,9 +295,11 @@ def test_a_steady_load_is_served_and_watched() -> None:
 
 
 def test_a_long_run_has_a_leak_slope_and_a_short_one_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scalability, "_WARM_UP_OPERATIONS", 100)
-    monkeypatch.setattr(scalability, "_MIN_LEAK_OPERATIONS", 500)
-    monkeypatch.setattr(scalability, "_MAX_UNDONE_SHARE", 1)  # how busy the machine is decides no test
+    monkeypatch.setattr(resource_utilization, "_WARM_UP_OPERATIONS", 100)
+    monkeypatch.setattr(resource_utilization, "_MIN_LEAK_OPERATIONS", 500)
+    monkeypatch.setattr(
+        resource_utilization, "_MAX_UNDONE_SHARE", 1
+    )  # how busy the machine is decides no test
     short = benchmark_resource_utilization(0.05, 100.0, bench=bench(LIGHT))
     assert isinstance(short["leak_bytes_per_operation"], NotAvailable)
     slope = benchmark_resource_utilization(0.8, 1000.0, bench=bench(LIGHT))["leak_bytes_per_operation"]
@@ -323,9 +340,9 @@ def test_there_is_no_slope_if_the_number_of_memories_changed() -> None:
 
 
 def test_a_leak_gives_a_positive_slope(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scalability, "_WARM_UP_OPERATIONS", 100)
-    monkeypatch.setattr(scalability, "_MIN_LEAK_OPERATIONS", 500)
-    monkeypatch.setattr(scalability, "_MAX_UNDONE_SHARE", 1)
+    monkeypatch.setattr(resource_utilization, "_WARM_UP_OPERATIONS", 100)
+    monkeypatch.setattr(resource_utilization, "_MIN_LEAK_OPERATIONS", 500)
+    monkeypatch.setattr(resource_utilization, "_MAX_UNDONE_SHARE", 1)
     found = benchmark_resource_utilization(2.0, 500.0, bench=bench(place_of("Hoarding")))
     slope = found["leak_bytes_per_operation"]
     assert slope.low > 5_000

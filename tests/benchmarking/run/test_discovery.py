@@ -13,7 +13,9 @@ from membench import LIGHT, membench, only_run, options, surroundings, write
 
 from memory.benchmarking.config import setting_names
 from memory.benchmarking.errors import BrokenBenchmark, UnknownName
+from memory.benchmarking.model.benchmark import benchmarks_of, import_benchmarks, load_benchmark
 from memory.benchmarking.model.files import LOGS, ROUNDS, read_result
+from memory.benchmarking.model.records import Case
 from memory.benchmarking.model.user_files import cause_of, load_file
 from memory.benchmarking.run.discovery import BenchmarkCatalog, discover
 
@@ -208,6 +210,24 @@ def test_modules_with_the_same_name_are_loaded_from_both_folders(tmp_path: Path)
     assert load_file(one).FROM == "one"  # type: ignore[attr-defined]
     assert load_file(two).FROM == "two"  # type: ignore[attr-defined]
     assert load_file(two) is load_file(two)
+
+
+def test_a_category_can_be_a_package_with_one_file_for_each_benchmark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "neighbours" / "__init__.py", '"""About the category."""')
+    write(tmp_path / "neighbours" / "second.py", '"""A file."""\ndef benchmark_y(): pass')
+    write(tmp_path / "neighbours" / "first.py", '"""A file."""\ndef benchmark_x(): pass')
+    write(tmp_path / "neighbours" / "_helper.py", "def benchmark_no(): pass")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = benchmarks_of(import_benchmarks("neighbours"), "neighbours")
+    assert [each.full_name for each in found] == ["neighbours.x", "neighbours.y"]
+    assert {each.presentation.category for each in found} == {"About the category."}
+    case = Case("neighbours", "y", "light", {}, module="neighbours")
+    assert load_benchmark(case).function is found[1].function
+    write(tmp_path / "neighbours" / "third.py", "import nothing_like_it")
+    with pytest.raises(BrokenBenchmark, match=r"neighbours\.third can't be loaded: ModuleNotFoundError"):
+        benchmarks_of(import_benchmarks("neighbours"), "neighbours")
 
 
 # -- installed packages -----------------------------------------------------------------------

@@ -4,7 +4,7 @@ A pool does the work of a cell in passes. In a pass each agent stores, reads and
 times; the agents of one worker take turns after every operation. Before the next pass all memories are
 deleted, outside of the measured time, so that each pass starts with empty agents.
 
-As a program (`python -m memory.benchmarking.benchmarks._scalability_agents`) this is one process of a
+As a program (`python -m memory.benchmarking.benchmarks.scalability._agent_pools`) this is one process of a
 `ProcessPool`. It reads orders as JSON lines from standard input, and answers each on standard output.
 """
 
@@ -30,6 +30,7 @@ from memory.benchmarking.bench import Bench
 from memory.benchmarking.errors import BrokenBenchmark
 from memory.benchmarking.measure.resources import ProcessTree
 from memory.benchmarking.measure.timing import wall_ns
+from memory.benchmarking.model.environment import available_cores
 from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
 
@@ -38,6 +39,8 @@ TURNS = "SSRSSRFSSRFSSRSSRF"
 """The operations of an agent in one pass: 10 stores, 5 reads, 3 searches."""
 K = 5
 """How many memories each search requests."""
+_MAX_PROCESSES_PER_CORE = 4
+"""The most processes per core: more would measure the scheduler."""
 
 
 @dataclass
@@ -132,9 +135,20 @@ def warm_up(target: Target, agent: str) -> None:
     target.delete_all(agent)
 
 
+def most_processes() -> int:
+    """Return how many processes may work at the same time on this machine."""
+    return _MAX_PROCESSES_PER_CORE * available_cores()
+
+
 def distribute(agents: Sequence[str], workers: int) -> list[list[str]]:
     """Return the agents of each worker, distributed evenly."""
     return [list(agents[number::workers]) for number in range(workers)]
+
+
+def as_items(stored: Iterable[tuple[str, str, str]]) -> tuple[list[str], list[Item]]:
+    """Return ids and items of what a pool stored: agent, id and content."""
+    memories = list(stored)
+    return [id_ for _, id_, _ in memories], [Item(agent, content) for agent, _, content in memories]
 
 
 class WorkerPool(Protocol):

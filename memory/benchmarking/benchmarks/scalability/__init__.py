@@ -1,0 +1,1 @@
+"""What happens with more agents, more memories and more time."""
