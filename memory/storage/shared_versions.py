@@ -44,11 +44,12 @@ class SharedVersions:
     changes may leave the same version behind.
     """
 
-    def __init__(self, database: Path | None, *, read_only: bool = False) -> None:
+    def __init__(self, database: Path | None, *, read_only: bool = False, is_new: bool = False) -> None:
         """Map the file beside the database; create it if it does not exist.
 
         database: None keeps the versions in this process only
         read_only: create and change nothing; raises FileNotFoundError if there is no file
+        is_new: the caller has just created the database, so nobody used it with an earlier file
 
         Raises OSError if the file can't be created or mapped, or is not a regular file.
         """
@@ -67,9 +68,9 @@ class SharedVersions:
         if database is None:
             self.slots = memoryview(bytearray(_size(_AGENT_SLOTS))).cast("Q")
         else:
-            self._map(database)
+            self._map(database, is_new)
 
-    def _map(self, database: Path) -> None:
+    def _map(self, database: Path, is_new: bool = False) -> None:
         created = False
         if not self._read_only and not os.path.lexists(self._path):
             created = True
@@ -97,7 +98,7 @@ class SharedVersions:
             raise
         self._identity = found.st_dev, found.st_ino
         self.slots, self._agents, self._descriptor = slots, agents, descriptor
-        if created and os.path.exists(f"{database}-shm"):
+        if created and not is_new and os.path.exists(f"{database}-shm"):
             time.sleep(2 * CHECK_SECONDS)  # others may have the database open with the file that is gone
 
     def check(self) -> None:

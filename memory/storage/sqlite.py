@@ -66,8 +66,7 @@ class SQLiteStore:
         path = None if path is None else path.resolve()
         self._path = path
         with _one_opening:
-            if path is not None:
-                _prepare_file(path, read_only)
+            is_new = path is not None and _prepare_file(path, read_only)
             self._connections = Connections(
                 path,
                 errors=StoreErrors(path, busy_timeout),
@@ -83,7 +82,7 @@ class SQLiteStore:
                 raise
         try:
             file_format, was_migrated = self._bring_to_format(read_only)
-            self._versions = _open_versions(path, read_only)
+            self._versions = _open_versions(path, read_only, is_new)
         except BaseException:
             self._connections.close()
             raise
@@ -252,7 +251,9 @@ _one_opening = fork_safe_lock()
 """Held while the log is checked and the file is opened, so that two threads can't do it at once."""
 
 
-def _prepare_file(path: Path, read_only: bool) -> None:
+def _prepare_file(path: Path, read_only: bool) -> bool:
+    """Create the file or check it and its log; return whether it was created."""
+    is_new = False
     try:
         if not path.exists():
             if read_only:
@@ -261,6 +262,7 @@ def _prepare_file(path: Path, read_only: bool) -> None:
             with locked_folder(path.parent):
                 if not path.exists():
                     move_leftovers_aside(path)
+                    is_new = True
                 create_file(path)
         elif not is_open(path) and has_foreign_log(path):
             if read_only:
@@ -269,6 +271,7 @@ def _prepare_file(path: Path, read_only: bool) -> None:
         elif not is_open(path):
             keep_damaged_log(path, read_only=read_only)
         check_file(path)
+        return is_new
     except sqlite3.Error as problem:
         raise StoreReadOnly(f"{path} can't be created: {problem}") from None
     except OSError as problem:
@@ -277,11 +280,11 @@ def _prepare_file(path: Path, read_only: bool) -> None:
         raise StoreReadOnly(f"{path} can't be opened: {problem.strerror}") from None
 
 
-def _open_versions(path: Path | None, read_only: bool) -> SharedVersions | None:
+def _open_versions(path: Path | None, read_only: bool, is_new: bool) -> SharedVersions | None:
     if path is None:
         return SharedVersions(None)
     try:
-        return SharedVersions(path, read_only=read_only)
+        return SharedVersions(path, read_only=read_only, is_new=is_new)
     except OSError as problem:
         if read_only:
             return None  # nothing can be cached then: slower, but correct

@@ -24,21 +24,32 @@ _OWN = "agentmemory-tiers"
 
 def in_a_new_process(bench: Bench, empty: Path, filled: Path, agent: str, question: str) -> dict[str, Any]:
     """Open an empty and a filled store in a new process; return the figures of it."""
-    order = json.dumps([bench.target_name, str(empty), str(filled), agent, question])
+    # The first start after an installation compiles the modules. Every later one is faster, and counts.
+    with bench.target_folder() as unused:
+        _run_new_process(bench.target_name, unused, filled, agent, question)
+    found = _run_new_process(bench.target_name, empty, filled, agent, question)
+    if found["first_search_ms"] is None:
+        found["first_search_ms"] = not_available(bench.no_search())
+    return found
+
+
+def _run_new_process(name: str, empty: Path, filled: Path, agent: str, question: str) -> dict[str, Any]:
+    order = json.dumps([name, str(empty), str(filled), agent, question])
+    # Without this variable, Python keeps the compiled modules, as it does for most users.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
         [sys.executable, "-P", "-m", __name__, order],
         capture_output=True,
         text=True,
         timeout=_PATIENCE,
         stdin=subprocess.DEVNULL,
+        env=environment,
     )
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise BenchmarkError(f"a new process could not open the store: {last}")
     found: dict[str, Any] = json.loads(lines[-1])
-    if found["first_search_ms"] is None:
-        found["first_search_ms"] = not_available(bench.no_search())
     return found
 
 

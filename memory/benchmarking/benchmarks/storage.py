@@ -398,11 +398,12 @@ def benchmark_footprint(
     """What a system needs before it does anything: installed size, import, opening, RAM.
 
     Read `first_open_ms` as the delay that the system adds to the start of a program: a new process imports
-    it and opens an empty store. `open_ms` then opens a store with `memories`, and `first_search_ms` is the
-    first search in it, with loading the embedder. `open_rss_mb` is by how much the resident memory of the
-    process and its children has grown by then. `installed_mb` is the size of the files of the system's
-    packages and of all that they need; `packages` is their number. Python itself does not count, nor does
-    Node.js.
+    it and opens an empty store. Another process did the same before, so that Python's compiled modules and
+    the file cache are warm for every system. `open_ms` then opens a store with `memories`, and
+    `first_search_ms` is the first search in it, with loading the embedder. `open_rss_mb` is by how much the
+    resident memory of the process and its children has grown by then. `installed_mb` is the size of the
+    files of the system's packages and of all that they need; `packages` is their number. Python itself does
+    not count, nor does Node.js.
 
     Args:
         memories: how many memories the store has
