@@ -9,11 +9,13 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from membench import once
 from smallest import smallest_config
 
 from memory.benchmarking.config import BenchmarkConfig
@@ -32,6 +34,13 @@ run --parallel --workers 8
 run --config custom_config.json
 """
 SPELLINGS = ("python -m memory.benchmarking.cli", "python scripts/benchmark.py")
+ONLY_PLANNED = {
+    (spelling, arguments)
+    for spelling in SPELLINGS
+    for arguments in ("run", "run --config custom_config.json")
+} | {(SPELLINGS[1], "run --parallel --workers 8"), (SPELLINGS[1], "run --category storage")}
+"""What is not measured, because the rest measures the same: `--parallel` runs every benchmark, and
+`--category storage` one after the other. The second spelling measures one benchmark."""
 
 CONFIGURATION = """
 from memory.benchmarking.config import BenchmarkConfig
@@ -168,11 +177,33 @@ def benchmark_write_throughput(batch_sizes: Optional[List[int]] = None,
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Return a folder with `scripts/benchmark.py`, where the specification calls it."""
-    (tmp_path / "scripts").mkdir()
-    shutil.copy(ROOT / "scripts" / "benchmark.py", tmp_path / "scripts")
-    smallest_config(tmp_path / "custom_config.json")
-    return tmp_path
+    return new_project(tmp_path)
+
+
+def new_project(folder: Path) -> Path:
+    """Fill a folder with `scripts/benchmark.py`, where the specification calls it, and small sizes."""
+    (folder / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts" / "benchmark.py", folder / "scripts")
+    smallest_config(folder / "custom_config.json")
+    return folder
+
+
+Measured = Callable[[str], Path]
+
+
+@pytest.fixture
+def measured(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Measured:
+    """Return a function: it returns a folder in which a command was run. Each one runs once."""
+
+    def folder_after(command: str) -> Path:
+        def run(folder: Path) -> None:
+            done = call(new_project(folder), command)
+            assert done.returncode == 0, done.stderr
+
+        name = "specified-" + re.sub(r"\W+", "-", command)
+        return shutil.copytree(once(tmp_path_factory, name, run), tmp_path / "measured")
+
+    return folder_after
 
 
 def call(project: Path, command: str) -> subprocess.CompletedProcess[str]:
@@ -196,31 +227,28 @@ def results_below(folder: Path) -> list[Result]:
 
 @pytest.mark.parametrize("arguments", RUNNING.strip().splitlines())
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_the_commands_to_run_benchmarks_work(project: Path, spelling: str, arguments: str) -> None:
-    runs_everything = "--category" not in arguments
-    if runs_everything and (spelling == SPELLINGS[1] or "--config" in arguments):
-        # The other spelling of the same command, or the same configuration given by an option: a dry run is
-        # enough, because a whole run takes long.
+def test_the_commands_to_run_benchmarks_work(
+    project: Path, measured: Measured, spelling: str, arguments: str
+) -> None:
+    everything = {benchmark.full_name for benchmark in discover().benchmarks}
+    chosen = everything
+    if "--benchmark" in arguments:
+        chosen = {"storage.write_throughput"}
+    elif "--category" in arguments:
+        chosen = {name for name in everything if name.startswith("storage.")}
+    if (spelling, arguments) in ONLY_PLANNED:
         planned = call(project, f"{spelling} {arguments} --dry-run")
         assert planned.returncode == 0, planned.stderr
         assert "nothing was run" in planned.stdout
+        assert {line.split()[0] for line in planned.stdout.splitlines() if line} & everything == chosen
         return
-    done = call(project, f"{spelling} {arguments}")
-    assert done.returncode == 0, done.stderr
-    results = results_below(project / "benchmark_results")
-    names = {f"{result.category}.{result.benchmark}" for result in results}
-    everything = {benchmark.full_name for benchmark in discover().benchmarks}
-    if "--benchmark" in arguments:
-        assert names == {"storage.write_throughput"}
-    elif "--category" in arguments:
-        assert names == {name for name in everything if name.startswith("storage.")}
-    else:
-        assert names == everything
+    results = results_below(measured(f"{spelling} {arguments}") / "benchmark_results")
+    assert {f"{result.category}.{result.benchmark}" for result in results} == chosen
     assert {result.metadata["parallel"] for result in results} == {"--parallel" in arguments}
 
 
-def test_the_commands_and_code_for_results_work(project: Path) -> None:
-    assert call(project, "python -m memory.benchmarking.cli run --category storage").returncode == 0
+def test_the_commands_and_code_for_results_work(measured: Measured) -> None:
+    project = measured(f"{SPELLINGS[0]} run --category storage")
     listed = call(project, "python -m memory.benchmarking.cli results list")
     assert listed.returncode == 0, listed.stderr
     assert run_folders(project / "benchmark_results")[0].name in listed.stdout
@@ -272,9 +300,8 @@ def with_rounds(path: Path, factor: float) -> None:
     path.write_bytes(encode_json(result))
 
 
-def test_a_result_file_has_the_specified_format(project: Path) -> None:
-    command = "python -m memory.benchmarking.cli run --category storage --benchmark write_throughput"
-    assert call(project, command).returncode == 0
+def test_a_result_file_has_the_specified_format(measured: Measured) -> None:
+    project = measured(f"{SPELLINGS[0]} run --category storage --benchmark write_throughput")
     (run,) = run_folders(project / "benchmark_results")
     (path,) = run.glob("storage/*.json")
     assert re.fullmatch(r"write_throughput_\d{8}_\d{6}\.json", path.name)
