@@ -5,21 +5,27 @@ BIN := $(VENV)/bin
 PACKAGES := $(VENV)/.packages
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart knee test test-cluster test-lowest test-lowest-some install-locked lock audit sbom coverage lint types browser format docs clean floor overhead gate identical-runs confidence quality quality-loso quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize core-speed tamper league test-postgres postgres-speed postgres-faults
+.PHONY: bench quickstart knee test test-cluster test-lowest test-lowest-some install-locked lock audit sbom bytecode coverage lint types browser format docs clean floor overhead gate identical-runs confidence quality quality-loso quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize core-speed tamper league test-postgres postgres-speed postgres-faults
 
-bench: $(INSTALLED)
+bench: bytecode
 	$(BIN)/membench run --profile quick
 
 # A short example of the memory: store, search, move between tiers.
 quickstart: $(INSTALLED)
 	$(BIN)/python examples/quickstart.py
 
-test: lint types browser test-lowest-some
+# The short steps run side by side: most of them use one core.
+test: bytecode
+	$(MAKE) -j 2 lint types browser test-lowest-some
 	$(BIN)/python -m pytest -n 2
 	AGENTMEMORY_PURE=1 $(BIN)/python -m pytest -n 2 $(PURE_TESTS)
 
 # A part of the tests without the compiled core, as where there is no C compiler.
 PURE_TESTS := tests/_native tests/embedding tests/search/test_terms.py
+
+# Containers often set PYTHONDONTWRITEBYTECODE. Then each of the many processes of the tests would compile all modules.
+bytecode: $(INSTALLED)
+	$(BIN)/python -m compileall -q memory scripts
 
 # The tests of the compiled core, with every read and write of its memory checked. Minutes.
 native-sanitize: $(INSTALLED)
@@ -61,7 +67,7 @@ $(LOWEST)/.installed: pyproject.toml scripts/lowest.py | $(INSTALLED)
 	@touch $@
 
 # The same tests with code coverage. A third slower, so not part of `test`.
-coverage: $(INSTALLED)
+coverage: bytecode
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered
 
 lint: $(INSTALLED)

@@ -49,9 +49,16 @@ def test_a_python_block_runs_by_itself(block: Block, tmp_path: Path) -> None:
 
 # -- commands -------------------------------------------------------------------------------------
 
-# `membench` and `python` with less work. A run without a choice measures one benchmark
-# (`test_specification.py` measures all), and every run has one round. `view` is stopped as soon as it has
-# printed its link.
+# `membench` and `python` with less work. A run without a choice measures one benchmark, a run of a category
+# one benchmark of it (`test_specification.py` measures all), and every run has one round. `view` is stopped
+# as soon as it has printed its link.
+ONE_OF = {
+    "storage": "read_latency",
+    "retrieval": "search_delay",
+    "agent_execution": "session_creation",
+    "memory_search": "short_query",
+    "context_build": "baseline",
+}
 PROGRAM = """#!{python}
 import signal, subprocess, sys
 from pathlib import Path
@@ -64,6 +71,9 @@ if module.startswith("memory.benchmarking.benchmarks."):
 if command == ["run"]:
     if not {{"--category", "--benchmark", "--path"}} & set(arguments):
         arguments += ["--benchmark", "read_latency"]
+    elif "--benchmark" not in arguments:
+        for category, benchmark in {one_of}.items():
+            arguments += ["--benchmark", benchmark] if category in arguments else []
     arguments += ["--rounds", "1", "--set", "seconds=0.002"]
 if command != ["view"]:
     sys.exit(subprocess.run([sys.executable, *arguments]).returncode)
@@ -94,7 +104,7 @@ def after_two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         programs = folder / "programs"
         programs.mkdir()
         for name, source in (("membench", PROGRAM), ("python", PROGRAM), ("pip", PIP)):
-            (programs / name).write_text(source.format(python=sys.executable))
+            (programs / name).write_text(source.format(python=sys.executable, one_of=ONE_OF))
             (programs / name).chmod(0o755)
 
     return once(tmp_path_factory, "after_two_runs", fill)
