@@ -2,16 +2,20 @@
 
     python scripts/flips.py [--flips 1000] [--seed 1] [--only log]
 
-Each trial copies a memory with all tiers, dictionaries and a fitted vector codec, changes one byte in
-one of its files, and uses the memory in a child process: it reads every memory with `get`, searches, lists,
-checks, maintains, exports, and reads every memory again. The byte lies in the database (closed, or left by
-a killed process), in the log of a killed process, in the file of versions, in a dictionary or in a vector
-codec, in turns.
+Each trial copies a memory with all tiers, dictionaries, a fitted vector codec and saved search indexes,
+changes one byte in one of its files, and uses the memory in a child process. It reads everything in every
+way: by id, by ids, by search, by time, by step, by attribute, newest first, by counts, by the list of
+agents, and by an export. Then it stores a memory, stores known ones again, checks, maintains, and reads
+everything once more; a second child opens the memory and reads everything again. The byte lies in the
+database (closed, or left by a killed process), in the log of a killed process, in
+the file of versions, in a dictionary, in a vector codec, in a saved search index, or in the structure of the
+database: headers of pages, cells of indexes, the tables of agents, changes and settings.
 
 An error of `memory.errors` is a good answer, a wrong memory is not. What counts as a failure:
 
-    wrong      a memory with another content or another field was returned
-    missing    a memory was not found, `check()` reported nothing, and no warning named the damaged log
+    wrong      a memory with another content or another field was returned, or a deleted one
+    missing    a call returned without an error, and without a memory that it should return. A warning
+               that names the damaged log excuses the memories that were only in the log
     foreign    an exception that is not from `memory.errors`
     hang       no result within 30 seconds
     crash      the process died
@@ -35,29 +39,40 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from _small_memory import open_small
 
 from memory import AgentMemorySystem
-from memory.errors import AgentMemoryError
+from memory.errors import AgentMemoryError, IdConflict
 
-TARGETS = ("database", "log", "pulse", "dictionary", "codec", "index")
+TARGETS = ("database", "log", "pulse", "dictionary", "codec", "index", "structure")
 _FILES = {"log": "memory.db-wal", "pulse": "memory.db-pulse", "index": "memory.db-index/1.index"}
 _LIMIT_SECONDS = 30.0
 _MEMORIES = 240
 _IN_LOG = 60
+_DELETED = 10
+"""Memories that are stored and deleted before the first flip."""
 _PAGE = 4096
+_TABLE_LEAF, _INDEX_PAGES = 13, (2, 10)
+"""Types of pages: https://sqlite.org/fileformat2.html#b_tree_pages."""
+_CELL_START_BYTES = 12
+"""Of a cell in a table: the size of the row, its key, and the first types of its values."""
 _WORDS = ("weather", "garden", "kitchen", "letter", "morning", "station", "window", "coffee", "winter")
+_AGENTS = ("ann", "bob")
 _FAILURES = ("wrong", "missing", "foreign", "hang", "crash")
+
+Stored = dict[tuple[str, str], dict[str, Any]]
+"""The memories that must be there, by agent and id."""
 
 
 def _new_memory(number: int, chance: random.Random) -> dict[str, Any]:
     words = chance.choices(_WORDS, k=chance.choice((3, 10, 40, 400)))
     return {
-        "agent_id": chance.choice(("ann", "bob")),
+        "agent_id": chance.choice(_AGENTS),
         "content": f"unique{number}word " + " ".join(words),
         "id": f"id-{number}",
         "kind": chance.choice(("text", "note")),
@@ -80,9 +95,14 @@ class Flips:
         """The same memory, closed: everything is in the database."""
         self.memories = [_new_memory(number, self.random) for number in range(_MEMORIES)]
         self._fill()
+        self.stored: Stored = {(one["agent_id"], one["id"]): one for one in self.memories}
+        self._add_what_exports_show()
+        self.only_in_log = {one["id"] for one in self.memories[-_IN_LOG:]}
+        content = (self.closed / "memory.db").read_bytes()
         self.offsets = {
             "dictionary": self._offsets_of("purpose LIKE 'content%' OR purpose LIKE 'search terms%'"),
             "codec": self._offsets_of("purpose LIKE '%vectors%'"),
+            "structure": list(_structure_of(content)),
         }
         self.trials = 0
         self.outcomes: Counter[str] = Counter()
@@ -100,7 +120,10 @@ class Flips:
                 memory.maintain()
                 memory.add_many(stored[120:150])
                 memory.force_transition_to_im()
-                memory.add_many(stored[150:])
+                extra = [_new_memory(number, self.random) for number in range(1000, 1000 + _DELETED)]
+                memory.add_many([*stored[150:], *extra])
+                for one in extra:
+                    memory.delete(one["agent_id"], one["id"])
                 memory._store._connections.checkpoint()
                 for one in self.memories[_MEMORIES - _IN_LOG :]:
                     memory.add(**one)
@@ -116,11 +139,20 @@ class Flips:
         pid = os.fork()
         if pid == 0:
             try:
-                open_small(self.closed / "memory.db").close()
+                memory = open_small(self.closed / "memory.db")
+                memory.export_jsonl(self.folder / "intact.jsonl")
+                memory.close()
             finally:
                 os._exit(0)
         os.waitpid(pid, 0)
         assert not (self.closed / "memory.db-wal").exists()
+
+    def _add_what_exports_show(self) -> None:
+        """Add to the stored memories the fields that only an export returns."""
+        for line in _exported(self.folder / "intact.jsonl"):
+            stored = self.stored[line["agent_id"], line["id"]]
+            stored |= {"stored_at": line["stored_at"], "dated": line["dated"]}
+        assert all("dated" in one for one in self.stored.values())
 
     def _offsets_of(self, condition: str) -> list[int]:
         """Return where bytes of codecs lie in the database. Long values are split into pages."""
@@ -137,7 +169,7 @@ class Flips:
         return offsets
 
     def trial(self, target: str) -> None:
-        """Flip one byte and use the memory in a child process."""
+        """Flip one byte and use the memory in two child processes."""
         folder = self.folder / "trial"
         self.trials += 1
         is_closed = target in self.offsets or (target == "database" and self.trials % 2)
@@ -152,21 +184,26 @@ class Flips:
             flip = self.random.choice((1, 2, 4, 8, 16, 32, 64, 128, self.random.randrange(1, 256)))
             content[place] ^= flip
             (folder / name).write_bytes(content)
-            result = self._in_child(folder)
+            result = self._in_child(lambda: self._use(folder))
+            if result["outcome"] not in _FAILURES:
+                again = self._in_child(lambda: self._use_again(folder, result["in log"]))
+                if again["outcome"] in _FAILURES:
+                    result = again | {"detail": f"opened again: {again['detail']}"}
         finally:
             shutil.rmtree(folder)
         self.outcomes[f"{target}: {result['outcome']}"] += 1
         if result["outcome"] in _FAILURES:
             where = f"{name} byte {place} (page {place // _PAGE + 1}, {place % _PAGE}) ^ {flip}"
-            self.failures.append(f"{result['outcome']}: {where}: {result['detail']}")
+            state = "closed" if is_closed else "killed"
+            self.failures.append(f"{result['outcome']}: {state} {where}: {result['detail']}")
 
-    def _in_child(self, folder: Path) -> dict[str, str]:
+    def _in_child(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         reading, writing = os.pipe()
         pid = os.fork()
         if pid == 0:
             os.close(reading)
             try:
-                os.write(writing, json.dumps(self._use(folder)).encode()[:60_000])
+                os.write(writing, json.dumps(work()).encode()[:60_000])
             finally:
                 os._exit(0)
         os.close(writing)
@@ -182,46 +219,58 @@ class Flips:
             status = os.waitpid(pid, 0)[1]
         if not answer:
             return {"outcome": "crash", "detail": f"status {status}"}
-        result: dict[str, str] = json.loads(answer)
+        result: dict[str, Any] = json.loads(answer)
         return result
 
-    def _use(self, folder: Path) -> dict[str, str]:
+    def _use(self, folder: Path) -> dict[str, Any]:
         """Use a damaged memory. Return the outcome and its details."""
         warnings = _Warnings()
-        logging.getLogger("memory").addHandler(warnings)
-        logging.getLogger("memory").propagate = False
-        use = _Use(self.memories)
+        use = _Use(self.stored)
+        report = None
         try:
             memory = use.attempt(lambda: open_small(folder / "memory.db", busy_timeout_seconds=5))
             if memory is None:
-                return {"outcome": "refused", "detail": str(use.errors)}
-            use.read_all(memory)
+                return {"outcome": "refused", "detail": str(use.errors), "in log": False}
+            in_log = warnings.name_the_log()
+            use.may_lack = self.only_in_log if in_log else set()
+            use.read_all(memory, folder)
             report = use.attempt(memory.check)
-            is_noticed = report is None or not report.ok or any("log" in line for line in warnings.lines)
+            use.write(memory)
             use.attempt(memory.maintain)
-            use.attempt(lambda: memory.export_jsonl(folder / "export.jsonl"))
-            use.read_all(memory)
+            use.read_all(memory, folder)
             use.attempt(memory.close)
         except Exception:
             return {"outcome": "foreign", "detail": traceback.format_exc(limit=-4)}
-        if use.wrong:
-            return {"outcome": "wrong", "detail": "; ".join(sorted(use.wrong)[:3])}
-        if use.missing:
-            outcome = "reported by check() or a warning" if is_noticed else "missing"
-            return {"outcome": outcome, "detail": f"{len(use.missing)} memories: {sorted(use.missing)[:3]}"}
-        if use.errors:
-            return {"outcome": "named errors", "detail": ""}
-        return {"outcome": "no effect" if report is not None and report.ok else "reported", "detail": ""}
+        return use.outcome(report is None or not report.ok) | {"in log": in_log}
+
+    def _use_again(self, folder: Path, in_log: bool) -> dict[str, Any]:
+        """Open a memory that was damaged and used, and read it."""
+        _Warnings()
+        use = _Use(self.stored)
+        use.may_lack = self.only_in_log if in_log else set()
+        use.may_have_new = True
+        try:
+            memory = use.attempt(lambda: open_small(folder / "memory.db", busy_timeout_seconds=5))
+            if memory is not None:
+                use.read_all(memory, folder)
+                use.attempt(memory.close)
+        except Exception:
+            return {"outcome": "foreign", "detail": traceback.format_exc(limit=-4)}
+        return use.outcome(False)
 
 
 class _Use:
     """Calls of a damaged memory, and what they returned."""
 
-    def __init__(self, memories: list[dict[str, Any]]) -> None:
-        self.memories = {(one["agent_id"], one["id"]): one for one in memories}
+    def __init__(self, stored: Stored) -> None:
+        self.stored = dict(stored)
         self.errors: list[str] = []
         self.wrong: set[str] = set()
         self.missing: set[str] = set()
+        self.may_lack: set[str] = set()
+        """Ids of memories that may be missing without an error, because a warning named them."""
+        self.may_have_new = False
+        """Whether the memories of `write` may be there."""
 
     def attempt(self, call: Callable[[], Any]) -> Any:
         """Return the result of a call; None if it raised an error of the package."""
@@ -231,37 +280,144 @@ class _Use:
             self.errors.append(f"{type(problem).__name__}: {problem}")
             return None
 
-    def read_all(self, memory: AgentMemorySystem) -> None:
-        for agent, id in self.memories:
-            before = len(self.errors)
-            entry = self.attempt(lambda agent=agent, id=id: memory.get(agent, id))
-            if entry is not None:
-                self._compare("get", entry)
-            elif len(self.errors) == before:
-                self.missing.add(id)
-        for agent in ("ann", "bob"):
-            own = [one for one in self.memories.values() if one["agent_id"] == agent]
-            before = len(self.errors)
-            for entry in self.attempt(lambda agent=agent: memory.recent(agent, 10_000)) or ():
-                self._compare("recent", entry)
-            for one in own[:: len(own) // 12]:
-                word = one["content"].split()[0]
-                hits = self.attempt(lambda agent=agent, word=word: memory.search(agent, word, k=3))
-                for hit in hits or ():
-                    self._compare("search", hit.entry)
-                if hits is not None and one["id"] not in {hit.id for hit in hits}:
-                    self.missing.add(one["id"])
+    def read_all(self, memory: AgentMemorySystem, folder: Path) -> None:
+        """Read all memories in every way."""
+        for agent in _AGENTS:
+            self._read_agent(memory, agent)
+        agents = self.attempt(memory.agents)
+        if agents is not None and set(agents) != set(_AGENTS) and not self.may_lack:
+            self.missing.add(f"agents: {agents}")
+        for agent in (*_AGENTS, None):
+            self._count(memory, agent)
+        file = folder / "export.jsonl"
+        file.unlink(missing_ok=True)
+        if self.attempt(lambda: memory.export_jsonl(file)) is not None:
+            self._complete("export", {(line["agent_id"], line["id"]) for line in _exported(file)})
+        for line in _exported(file) if file.exists() else ():
+            self._compare("export", line)
 
-    def _compare(self, call: str, entry: Any) -> None:
-        stored = self.memories.get((entry.agent_id, entry.id))
-        if stored is None:
-            self.wrong.add(f"{call} returned unknown {entry.agent_id!r}, {entry.id!r}")
+    def _read_agent(self, memory: AgentMemorySystem, agent: str) -> None:
+        own = {id: one for (owner, id), one in self.stored.items() if owner == agent}
+        lists: dict[str, Callable[[], Sequence[Any]]] = {
+            "get_many": lambda: [entry for entry in memory.get_many(agent, list(own)) if entry],
+            "recent": lambda: memory.recent(agent, 10_000),
+            "time range": lambda: memory.retrieve_by_time_range(agent, 0, 2e10),
+            "attributes": lambda: [
+                entry
+                for kind in ("text", "note")
+                for entry in memory.retrieve_by_attributes(agent, {"kind": kind})
+            ],
+        }
+        for call, read in lists.items():
+            entries = self.attempt(read)
+            self._compare_all(call, agent, own, entries)
+        steps = {id: one for id, one in own.items() if one["step"] is not None}
+        found = self.attempt(lambda: memory.retrieve_by_step_range(agent, 0, 10**6))
+        self._compare_all("step range", agent, steps, found)
+        for id, one in own.items():
+            before = len(self.errors)
+            entry = self.attempt(lambda id=id: memory.get(agent, id))
+            if len(self.errors) == before:
+                self._compare_all("get", agent, {id: one}, [entry] if entry else [])
+            word = one["content"].split()[0]
+            hits = self.attempt(lambda word=word: memory.search(agent, word, k=3))
+            if hits is not None:
+                entries = [hit.entry for hit in hits]
+                self._compare_all("search", agent, {id: one}, entries)
+
+    def _compare_all(
+        self, call: str, agent: str, own: dict[str, dict[str, Any]], entries: Sequence[Any] | None
+    ) -> None:
+        """Compare entries with what is stored, and note which of `own` are missing among them."""
+        if entries is None:
             return
-        for field in ("content", "kind", "step", "metadata", "importance"):
-            if getattr(entry, field) != stored[field]:
-                self.wrong.add(f"{call}: {field} of {entry.id} is {getattr(entry, field)!r}"[:300])
-        if entry.created_at != stored["timestamp"]:
-            self.wrong.add(f"{call}: created_at of {entry.id} is {entry.created_at!r}")
+        for entry in entries:
+            self._compare(call, msgspec.structs.asdict(entry))
+        missing = own.keys() - {entry.id for entry in entries} - self.may_lack
+        self.missing |= {f"{call}: {agent} {id}" for id in missing}
+
+    def _complete(self, call: str, found: set[tuple[str, str]]) -> None:
+        self.missing |= {
+            f"{call}: {agent} {id}"
+            for agent, id in self.stored.keys() - found
+            if id not in self.may_lack
+        }
+
+    def _count(self, memory: AgentMemorySystem, agent: str | None) -> None:
+        statistics = self.attempt(lambda: memory.get_memory_statistics(agent))
+        if statistics is None:
+            return
+        own = [id for owner, id in self.stored if agent in (None, owner)]
+        least = len([id for id in own if id not in self.may_lack])
+        most = len(own) + (3 if self.may_have_new else 0)
+        if not least <= statistics["total"] <= most:
+            self.missing.add(f"statistics of {agent}: {statistics['total']} of {len(own)}")
+
+    def write(self, memory: AgentMemorySystem) -> None:
+        """Store new memories, and known ones again."""
+        for agent in _AGENTS:
+            new = {"agent_id": agent, "id": "new", "content": "newword after the damage"}
+            new |= {"kind": "text", "step": None, "metadata": {}, "importance": 1.0, "timestamp": 1.8e9}
+            for stored in (new, next(one for one in self.stored.values() if one["agent_id"] == agent)):
+                given = {name: stored[name] for name in new}
+                try:
+                    memory.add(**given)
+                except IdConflict as problem:
+                    self.wrong.add(str(problem))
+                except AgentMemoryError as problem:
+                    self.errors.append(f"{type(problem).__name__}: {problem}")
+                    continue
+                self.stored[agent, stored["id"]] = stored
+
+    def _compare(self, call: str, entry: dict[str, Any]) -> None:
+        stored = self.stored.get((entry["agent_id"], entry["id"]))
+        if stored is None:
+            if not (self.may_have_new and entry["id"] == "new"):
+                self.wrong.add(f"{call} returned unknown {entry['agent_id']!r}, {entry['id']!r}")
+            return
+        for field in ("content", "kind", "step", "metadata", "importance", "stored_at", "dated"):
+            if field in entry and field in stored and entry[field] != stored[field]:
+                self.wrong.add(f"{call}: {field} of {entry['id']} is {entry[field]!r}"[:300])
+        if entry["created_at"] != stored["timestamp"]:
+            self.wrong.add(f"{call}: created_at of {entry['id']} is {entry['created_at']!r}")
+
+    def outcome(self, is_reported: bool) -> dict[str, Any]:
+        """Return what the calls amount to."""
+        if self.wrong:
+            return {"outcome": "wrong", "detail": "; ".join(sorted(self.wrong)[:3])}
+        if self.missing:
+            return {"outcome": "missing", "detail": f"{len(self.missing)}: {sorted(self.missing)[:5]}"}
+        if self.errors:
+            return {"outcome": "named errors", "detail": self.errors[0]}
+        if self.may_lack:
+            return {"outcome": "the log is named in a warning", "detail": ""}
+        return {"outcome": "reported by check()" if is_reported else "no effect", "detail": ""}
+
+
+def _exported(file: Path) -> list[dict[str, Any]]:
+    """Return the memories of an export."""
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    return [line for line in lines if "content" in line]
+
+
+def _structure_of(content: bytes) -> Iterator[int]:
+    """Yield where the structure of a database lies: headers, pointers, starts of cells, whole indexes."""
+    yield from range(100)
+    for page in range(0, len(content), _PAGE):
+        start = page + (100 if page == 0 else 0)
+        kind = content[start]
+        if kind not in (_TABLE_LEAF, 5, *_INDEX_PAGES):
+            continue
+        header = 8 if kind in (_TABLE_LEAF, 10) else 12
+        cells = int.from_bytes(content[start + 3 : start + 5], "big")
+        pointers = range(start + header, start + header + 2 * cells)
+        yield from range(start, start + header)
+        yield from pointers
+        for pointer in pointers[::2]:
+            cell = page + int.from_bytes(content[pointer : pointer + 2], "big")
+            if cell + _CELL_START_BYTES < len(content):
+                length = 40 if kind in _INDEX_PAGES else _CELL_START_BYTES
+                yield from range(cell, min(cell + length, page + _PAGE))
 
 
 class _Warnings(logging.Handler):
@@ -270,9 +426,15 @@ class _Warnings(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.lines: list[str] = []
+        logging.getLogger("memory").addHandler(self)
+        logging.getLogger("memory").propagate = False
 
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(record.getMessage())
+
+    def name_the_log(self) -> bool:
+        """Return whether a warning says that the log is damaged or was moved aside."""
+        return any("-wal" in line for line in self.lines)
 
 
 def run(folder: Path, flips: int, seed: int, targets: tuple[str, ...] = TARGETS) -> Flips:
