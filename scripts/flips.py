@@ -7,9 +7,9 @@ changes one byte in one of its files, and uses the memory in a child process. It
 way: by id, by ids, by search, by time, by step, by attribute, newest first, by counts, by the list of
 agents, and by an export. Then it stores a memory, stores known ones again, checks, maintains, and reads
 everything once more; a second child opens the memory and reads everything again. The byte lies in the
-database (closed, or left by a killed process), in the log of a killed process, in
-the file of versions, in a dictionary, in a vector codec, in a saved search index, or in the structure of the
-database: headers of pages, cells of indexes, the tables of agents, changes and settings.
+database (closed, or left by a killed process), in the log of a killed process, in the file of versions, in
+a dictionary, in a vector codec, in a saved search index, or in the structure of the database: headers and
+pointers of pages, starts of rows, and whole indexes.
 
 An error of `memory.errors` is a good answer, a wrong memory is not. What counts as a failure:
 
@@ -338,9 +338,7 @@ class _Use:
 
     def _complete(self, call: str, found: set[tuple[str, str]]) -> None:
         self.missing |= {
-            f"{call}: {agent} {id}"
-            for agent, id in self.stored.keys() - found
-            if id not in self.may_lack
+            f"{call}: {agent} {id}" for agent, id in self.stored.keys() - found if id not in self.may_lack
         }
 
     def _count(self, memory: AgentMemorySystem, agent: str | None) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from memory.errors import StoreError
+from memory.storage._completeness import Completeness
 from memory.storage._log_damage import damaged_logs
 from memory.storage._reader import SQLiteReader
 from memory.storage._rows import in_parts
 from memory.storage.base import Row
 from memory.storage.connections import Connections
-from memory.storage.schema import AGENT_SHIFT, FORMAT_VERSION, SEQ_MASK, TIER_MASK, TIER_SHIFT, format_of
+from memory.storage.schema import AGENT_SHIFT, SEQ_MASK
 
 _MAX_STRUCTURE_PROBLEMS = 20
 _ROWS_AT_ONCE = 200
@@ -25,6 +26,7 @@ class Checker:
         path: Path | None,
         connections: Connections,
         reader: SQLiteReader,
+        completeness: Completeness,
         check_versions: Callable[[], None],
     ) -> None:
         """`check_versions` raises StoreError if the file of the versions can't be used."""
@@ -32,17 +34,18 @@ class Checker:
         self._path = path
         self._connections = connections
         self._reader = reader
+        self._completeness = completeness
 
     def check(self, check_row: Callable[[Row], None]) -> tuple[int, list[str]]:
         problems: list[str] = []
         intact = 0
-        for part in (self._versions, self._logs, self._structure, self._keys, self._tails, self._codecs):
+        for part in (self._versions, self._logs, self._structure, self._tables, self._codecs):
             try:
                 problems += part()
             except StoreError as problem:
                 problems.append(str(problem))
         try:
-            agents = self._reader.agents()
+            agents = self._reader.named_agents()
         except StoreError as problem:
             return 0, [*problems, str(problem)]
         for agent in agents:
@@ -68,25 +71,11 @@ class Checker:
         ]
 
     def _structure(self) -> list[str]:
-        found = self._connections.fetch(f"PRAGMA integrity_check({_MAX_STRUCTURE_PROBLEMS})")
-        return [f"structure of the file: {line}" for (line,) in found if line != "ok"]
+        found = self._completeness.structure_problems(_MAX_STRUCTURE_PROBLEMS)
+        return [f"structure of the file: {line}" for line in found]
 
-    def _keys(self) -> list[str]:
-        (wrong,) = self._connections.fetch_one(
-            f"SELECT COUNT(*) FROM memories WHERE key >> {AGENT_SHIFT} != agent"
-            f" OR (key >> {TIER_SHIFT} & {TIER_MASK}) != tier OR agent NOT IN (SELECT no FROM agents)"
-        )
-        return [f"{wrong} memories have a key that does not fit their agent or tier"] if wrong else []
-
-    def _tails(self) -> list[str]:
-        """Check that only the rows of a tail are in no index; a file of an older format has no tail."""
-        if self._connections.read(format_of) < FORMAT_VERSION:
-            return []
-        (wrong,) = self._connections.fetch_one(
-            "SELECT COUNT(*) FROM memories LEFT JOIN agents ON no = agent"
-            f" WHERE indexed != (tail IS NOT 1 OR tier != 0 OR key & {SEQ_MASK} <= last_seq)"
-        )
-        return [f"{wrong} memories are in no index, or in an index too early"] if wrong else []
+    def _tables(self) -> list[str]:
+        return self._completeness.table_problems()
 
     def _codecs(self) -> list[str]:
         return [

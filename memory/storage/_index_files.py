@@ -22,10 +22,12 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
+from zlib import crc32
 
 import msgspec
 
 from memory.storage._agent_numbers import AgentNumbers
+from memory.storage._change_log import to_change
 from memory.storage._new_files import PRIVATE_FILE, make_folder
 from memory.storage.base import AgentState, ChangeKind, SavedIndex
 from memory.storage.connections import Connections
@@ -44,6 +46,12 @@ class _Entry(msgspec.Struct, frozen=True, array_like=True):
     token: str
     last_seq: int
     last_change: int
+    checksum: int = 0
+
+    def with_checksum(self) -> _Entry:
+        return msgspec.structs.replace(
+            self, checksum=crc32(f"{self.token} {self.last_seq} {self.last_change}".encode())
+        )
 
 
 class _Outdated(Exception):
@@ -86,14 +94,13 @@ class IndexFiles:
         if number is None:
             return False
         token = os.urandom(16).hex()
+        entry = _Entry(token, *_pair(state)).with_checksum()
         try:
             make_folder(self._folder)
             with self._draft(self._folder / f"{number}{_SUFFIX}") as (draft, publish):
                 with draft.open("wb") as file:
                     write(file, token)
-                self._connections.write(
-                    lambda connection: _publish(connection, number, _Entry(token, *_pair(state)), publish)
-                )
+                self._connections.write(lambda connection: _publish(connection, number, entry, publish))
         except (_Outdated, OSError) as problem:
             _log.info("the search index of an agent was not saved: %s", problem)
             return False
@@ -188,9 +195,11 @@ def _entry(connection: sqlite3.Connection, number: int) -> _Entry | None:
         "SELECT value FROM settings WHERE name = ?", (f"{_SETTING}{number}",)
     ).fetchone()
     try:
-        return None if found is None else msgspec.json.decode(found[0], type=_Entry)
+        entry = None if found is None else msgspec.json.decode(found[0], type=_Entry)
     except msgspec.MsgspecError:
         return None
+    # A wrong state would hide memories from searches. Without an entry, the index is made again.
+    return entry if entry is not None and entry == entry.with_checksum() else None
 
 
 def _publish(
@@ -212,12 +221,16 @@ def _has_changed_content(connection: sqlite3.Connection, number: int, last_chang
     agent = connection.execute("SELECT last_change FROM agents WHERE no = ?", (number,)).fetchone()
     if agent is None:
         return True
-    kinds = connection.execute(
-        "SELECT kind FROM changes WHERE agent = ? AND number > ?", (number, last_change)
-    ).fetchall()
-    if len(kinds) < agent[0] - last_change:
+    changes = [
+        to_change(number, *values)
+        for values in connection.execute(
+            "SELECT number, kind, tier, seqs FROM changes WHERE agent = ? AND number > ?",
+            (number, last_change),
+        )
+    ]
+    if len(changes) < agent[0] - last_change:
         return True  # the log does not reach back that far
-    return any(kind != ChangeKind.MOVED for (kind,) in kinds)
+    return any(change is None or change.kind is not ChangeKind.MOVED for change in changes)
 
 
 def _is_clean(file: Path, connection: sqlite3.Connection) -> bool:

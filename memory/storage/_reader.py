@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from operator import attrgetter
@@ -14,6 +13,8 @@ from typing import Any
 from memory.entry import ALL_TIERS, Tier
 from memory.errors import StoreCorrupt
 from memory.storage._agent_numbers import AgentNumbers
+from memory.storage._change_log import to_change
+from memory.storage._completeness import Completeness
 from memory.storage._rows import (
     FEATURE_COLUMNS,
     INDEX_COLUMNS,
@@ -40,7 +41,6 @@ from memory.storage._tail import ALL_TAILS, IN_TAIL, LAST_SEQ
 from memory.storage.base import (
     AgentState,
     Change,
-    ChangeKind,
     Features,
     IndexColumns,
     RangeColumn,
@@ -82,6 +82,7 @@ class SQLiteReader:
         path: Path | None,
         connections: Connections,
         agent_numbers: AgentNumbers,
+        completeness: Completeness,
         *,
         file_format: int,
         was_migrated: bool,
@@ -90,6 +91,7 @@ class SQLiteReader:
         self._path = path
         self._connections = connections
         self._agent_numbers = agent_numbers
+        self._completeness = completeness
         # A file of format 1 that is opened read-only is read as it is.
         same = file_format > 1
         self._may_lack = was_migrated or not same
@@ -115,6 +117,7 @@ class SQLiteReader:
         agent_no = self._agent_numbers.get(agent) or self._agent_no(agent)
         found = self._connections.fetch_one(self._get, (agent_no, id, agent_no, agent_no, id))
         if found is None:
+            self._confirm(agent_no)
             return None
         key, checksum, kind, step, created_at, importance, body_codec, body = found
         values = (id, *found[2:])
@@ -124,6 +127,16 @@ class SQLiteReader:
             raise damaged(agent, id)
         tier = TIERS[key >> TIER_SHIFT & TIER_MASK]
         return Record(agent, id, key & SEQ_MASK, tier, kind, step, created_at, importance, body_codec, body)
+
+    def _confirm(self, agent_no: int | None) -> None:
+        """Raise StoreCorrupt if memories of an agent may be hidden; None is an unknown agent."""
+        if agent_no is None:
+            self._completeness.confirm_agents()
+        else:
+            self._completeness.confirm(agent_no)
+
+    def _confirm_agent(self, agent: str) -> None:
+        self._confirm(self._agent_numbers.get(agent) or self._agent_no(agent))
 
     def _agent_no(self, agent: str) -> int | None:
         return self._connections.read(lambda connection: self._agent_numbers.look_up(connection, agent))
@@ -143,7 +156,10 @@ class SQLiteReader:
                 )
             ]
 
-        return self._connections.read(read)
+        records = self._connections.read(read)
+        if len(records) < len(ids):
+            self._confirm_agent(agent)
+        return records
 
     def get_by_seq(
         self, agent: str, seqs: Sequence[int], tiers: Sequence[int] | None = None
@@ -191,6 +207,7 @@ class SQLiteReader:
             f" (SELECT key FROM memories WHERE {' AND '.join([self._in_tail, *conditions])} {order})"
         )
         agent_no = self._agent_numbers.get(agent) or self._agent_no(agent)
+        self._confirm(agent_no)
         most = -1 if limit is None else limit
         found = self._connections.fetch(
             statement, (agent_no, *bounds, most, agent_no, agent_no, *bounds, most)
@@ -204,6 +221,8 @@ class SQLiteReader:
         self, agent: str | None = None, on_damage: Callable[[StoreCorrupt], None] | None = None
     ) -> Iterator[Row]:
         # One transaction, so that rows that move or are replaced meanwhile are read once.
+        on_damage = on_damage or _raise
+
         def read(connection: sqlite3.Connection) -> Iterator[Row]:
             names = "typeof(name) = 'text'" if agent is None else "name = ?"
             for agent_no, name in connection.execute(
@@ -220,9 +239,13 @@ class SQLiteReader:
                 ]
                 keys.sort(key=SEQ_MASK.__and__)
                 for part in in_parts(keys):
-                    found = self._whole_rows(connection, name, part, on_damage or _raise)
+                    found = self._whole_rows(connection, name, part, on_damage)
                     yield from sorted(found, key=attrgetter("seq"))
 
+        try:
+            self._completeness.confirm() if agent is None else self._confirm_agent(agent)
+        except StoreCorrupt as problem:
+            on_damage(problem)
         return self._connections.iterate(read)
 
     def _whole_rows(
@@ -254,6 +277,11 @@ class SQLiteReader:
                 on_damage(problem)
 
     def agents(self) -> list[str]:
+        self._completeness.confirm_agents()
+        return self.named_agents()
+
+    def named_agents(self) -> list[str]:
+        """Return what `agents` returns, also if the file is damaged."""
         return [name for (name,) in self._connections.fetch(_AGENTS)]
 
     def counts(self, agent: str | None = None) -> dict[Tier, int]:
@@ -277,6 +305,7 @@ class SQLiteReader:
                 for tier in Tier
             ]
 
+        self._completeness.confirm() if agent is None else self._confirm_agent(agent)
         counts = dict.fromkeys(Tier, 0)
         for tier, count in self._connections.read(read):
             counts[Tier(tier)] += count
@@ -325,33 +354,31 @@ class SQLiteReader:
                 return state, [], to_index_columns([])
             changes: list[Change] | None = []
             if state.last_change != after_change:
-                changes = self._changes(connection, agent_no, after_change)
-            if changes:
-                state = AgentState(state.last_seq, changes[-1].number)
+                changes = self._changes(connection, agent_no, after_change, state.last_change)
             columns = self._new_columns(connection, agent, agent_no, after_seq)
             if len(columns.seq):
                 state = AgentState(max(state.last_seq, int(columns.seq[-1])), state.last_change)
             return state, changes, columns
 
+        self._confirm_agent(agent)
         return self._connections.read(read)
 
     @staticmethod
-    def _changes(connection: sqlite3.Connection, agent_no: int, after_change: int) -> list[Change] | None:
+    def _changes(
+        connection: sqlite3.Connection, agent_no: int, after_change: int, last_change: int
+    ) -> list[Change] | None:
+        """Return the changes up to `last_change`, None if one of them is damaged or no longer there."""
         changes = [
-            Change(
-                number=number,
-                kind=ChangeKind(kind),
-                tier=None if tier is None else Tier(tier),
-                seqs=array("q", seqs),
-            )
-            for number, kind, tier, seqs in connection.execute(
+            to_change(agent_no, *values)
+            for values in connection.execute(
                 "SELECT number, kind, tier, seqs FROM changes WHERE agent = ? AND number > ?"
                 " ORDER BY number",
                 (agent_no, after_change),
             )
         ]
-        complete = bool(changes) and len(changes) == changes[-1].number - after_change
-        return changes if complete else None
+        intact = [change for change in changes if change is not None]
+        complete = [change.number for change in intact] == list(range(after_change + 1, last_change + 1))
+        return intact if complete else None
 
     def _new_columns(
         self, connection: sqlite3.Connection, agent: str, agent_no: int, after_seq: int

@@ -1,7 +1,8 @@
 """Converts rows of the database to records and back, and checks their checksums; SQL helpers.
 
-A row has two checksums: one of the columns of a record, one of the columns that a search index reads. So a
-read checks what it has read, and reads nothing more to check it.
+A row has three checksums: one of the columns of a record, one of the columns that a search index reads, one
+of the rest. So a read checks what it has read, and reads nothing more to check it. The third one stands in
+the high bits of the second. It is 0 in rows of format 2 and 3. Rows of format 1 have no checksums.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ INDEX_COLUMNS = f"key, created_at, IFNULL(step, {NO_STEP}), IFNULL(session, {NO_
 FEATURE_COLUMNS = f"{INDEX_COLUMNS}, vector_codec, vector, fine, terms, terms_codec, features_checksum"
 INSERTED_COLUMNS = f"{ROW_COLUMNS}, agent, tier"
 TIERS = (Tier.STM, Tier.IM, Tier.LTM)
-_CHECKSUM_BITS = 0xFFFFFFFF
+CHECKSUM_BITS = 0xFFFFFFFF
+_REST_BITS = 0x7FFFFFFF
+_REST_SHIFT = 32
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -50,7 +53,7 @@ def checksum_of(values: tuple[Any, ...]) -> int:
 
 def with_key(checksum: int, key: int) -> int:
     """Return a checksum that also depends on the key, which is known only when the row is stored."""
-    return checksum ^ (key ^ key >> 31) & _CHECKSUM_BITS
+    return checksum ^ (key ^ key >> 31) & CHECKSUM_BITS
 
 
 def record_checksum(row: Row) -> int:
@@ -76,6 +79,29 @@ def features_checksum(row: Row) -> int:
     )
 
 
+def rest_checksum(stored_at: float, dated: int, digest: int, revision: int) -> int:
+    """Return the checksum of the columns that are neither in a record nor in an index, in the high bits."""
+    return (
+        zlib.crc32(_encode((float(stored_at), int(dated), digest, revision))) & _REST_BITS
+    ) << _REST_SHIFT
+
+
+def is_rest_intact(checksum: int | None, stored_at: Any, dated: Any, digest: Any, revision: Any) -> bool:
+    """Return whether the values match the high bits of a row's `features_checksum`, if it has them."""
+    rest = (checksum or 0) >> _REST_SHIFT << _REST_SHIFT
+    if not rest:
+        return True
+    is_typed = isinstance(stored_at, float) and all(
+        isinstance(one, int) for one in (dated, digest, revision)
+    )
+    return is_typed and rest == rest_checksum(stored_at, dated, digest, revision)
+
+
+def carried_rest(checksum: int | None, stored_at: float, dated: int, digest: int, revision: int) -> int:
+    """Return the high bits for a row that gets a new form; a row of an older format gets them now."""
+    return (checksum or 0) & ~CHECKSUM_BITS or rest_checksum(stored_at, dated, digest, revision)
+
+
 def is_intact(values: tuple[Any, ...], may_lack: bool) -> bool:
     """Return whether the values of FEATURE_COLUMNS match their checksum.
 
@@ -91,7 +117,9 @@ def is_intact(values: tuple[Any, ...], may_lack: bool) -> bool:
             and isinstance(fine, bytes | None)
             and all(isinstance(number, int) for number in (step, session, codec, terms_codec))
         )
-    return bool(checksum == with_key(checksum_of(values[1:-1]), values[0]))
+    if type(checksum) is not int:
+        return False
+    return checksum & CHECKSUM_BITS == with_key(checksum_of(values[1:-1]), values[0])
 
 
 def damaged(agent: str, id: object) -> StoreCorrupt:
@@ -158,17 +186,24 @@ def to_row(agent: str, values: tuple[Any, ...], may_lack: bool) -> Row:
         fine=fine,
         revision=revision,
     )
-    if checksum != with_key(features_checksum(row), values[0]) and not (checksum is None and may_lack):
+    if checksum is None and may_lack:
+        return row
+    if (
+        type(checksum) is not int
+        or checksum & CHECKSUM_BITS != with_key(features_checksum(row), values[0])
+        or not is_rest_intact(checksum, stored_at, dated, digest, revision)
+    ):
         raise damaged(agent, row.id)
     return row
 
 
 Checksums = tuple[int, int]
-"""The `record_checksum` and the `features_checksum` of a row."""
+"""The `record_checksum` of a row, and its `features_checksum` with its `rest_checksum`."""
 
 
 def checksums_of(row: Row) -> Checksums:
-    return record_checksum(row), features_checksum(row)
+    rest = rest_checksum(row.stored_at, row.dated, row.digest, row.revision)
+    return record_checksum(row), features_checksum(row) | rest
 
 
 def to_values(row: Row, agent_no: int, seq: int, checksums: Checksums) -> tuple[Any, ...]:

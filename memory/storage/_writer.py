@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -17,14 +16,19 @@ from memory._base.yielding import yield_gil, yield_lock
 from memory.entry import Tier
 from memory.errors import CodecRetired, IdConflict
 from memory.storage._agent_numbers import AgentNumbers
+from memory.storage._change_log import to_entry
+from memory.storage._completeness import Completeness
 from memory.storage._eraser import mark_deleted
 from memory.storage._recent_rows import RecentRows
 from memory.storage._rows import (
     INSERTED_COLUMNS,
     Checksums,
+    carried_rest,
     checksum_of,
     checksums_of,
+    damaged,
     in_parts,
+    is_rest_intact,
     placeholders,
     to_values,
     with_key,
@@ -58,9 +62,10 @@ _TAILS_AT_ONCE = 32
 """Tails that maintenance closes in one transaction."""
 _INSERT = f"INSERT INTO memories ({INSERTED_COLUMNS}) VALUES ({placeholders(22)})"
 
+_REST = "features_checksum, stored_at, dated, digest, revision"
 _DIGEST = (
-    "SELECT digest FROM memories INDEXED BY by_id WHERE agent = ? AND id = ? AND indexed = 1"
-    f" UNION ALL SELECT digest FROM memories WHERE {IN_TAIL} AND id = ?"
+    f"SELECT {_REST} FROM memories INDEXED BY by_id WHERE agent = ? AND id = ? AND indexed = 1"
+    f" UNION ALL SELECT {_REST} FROM memories WHERE {IN_TAIL} AND id = ?"
 )
 
 _T = TypeVar("_T")
@@ -73,6 +78,7 @@ class SQLiteWriter:
         self,
         connections: Connections,
         agent_numbers: AgentNumbers,
+        completeness: Completeness,
         versions: SharedVersions,
         recent_rows: RecentRows,
         refresh_versions: Callable[[], None],
@@ -82,6 +88,7 @@ class SQLiteWriter:
         somebody has deleted or replaced it. `refresh_versions_sometimes` takes less time."""
         self._connections = connections
         self._agent_numbers = agent_numbers
+        self._completeness = completeness
         self._versions = versions
         self._recent_rows = recent_rows
         self._refresh_versions = refresh_versions
@@ -132,6 +139,8 @@ class SQLiteWriter:
         if max(row.body_codec, row.vector_codec, row.terms_codec) >= FIRST_STORED_CODEC:
             _refuse_replaced(connection, _stored_codecs([row]))
         agent_no, seq = self._reserve(connection, row.agent, 1, open_tail=open_tail)
+        if not row.has_new_id:
+            self._completeness.confirm(agent_no)
         try:
             connection.execute(_INSERT, to_values(row, agent_no, seq, checksums))
         except sqlite3.IntegrityError:
@@ -212,9 +221,13 @@ class SQLiteWriter:
     ) -> tuple[dict[str, int], list[int]]:
         """Add rows under new seqs; return the numbers of their agents and each row's seq."""
         agents = Counter([row.agent for row in rows])
+        # A hidden row would not keep its id from being used again.
+        has_given_ids = not all([row.has_new_id for row in rows])
         if len(agents) == 1:
             agent = rows[0].agent
             agent_no, first = self._reserve(connection, agent, len(rows))
+            if has_given_ids:
+                self._completeness.confirm(agent_no)
             connection.executemany(
                 _INSERT,
                 [
@@ -228,6 +241,8 @@ class SQLiteWriter:
         for agent, count in agents.items():
             numbers[agent], first = self._reserve(connection, agent, count)
             ranges[agent] = iter(range(first, first + count))
+            if has_given_ids:
+                self._completeness.confirm(numbers[agent])
         seqs = [next(ranges[row.agent]) for row in rows]
         connection.executemany(
             _INSERT,
@@ -276,6 +291,8 @@ class SQLiteWriter:
                     (agent_no, *part),
                 )
             ]
+            if len(keys) < len(set(ids)):
+                self._completeness.confirm(agent_no)
             removed = self._delete(connection, agent_no, keys)
             self._remove_agent(connection, agent, agent_no)
             return removed
@@ -286,6 +303,7 @@ class SQLiteWriter:
         def change(connection: sqlite3.Connection, agent_no: int | None) -> int:
             if agent_no is None:
                 return 0
+            self._completeness.confirm(agent_no)
             low, high = agent_no << AGENT_SHIFT, (agent_no + 1) << AGENT_SHIFT
             removed = connection.execute(
                 "DELETE FROM memories WHERE key >= ? AND key < ?", (low, high)
@@ -310,7 +328,7 @@ class SQLiteWriter:
             _refuse_replaced(connection, _stored_codecs(moves))
             by_seq = {move.seq: move for move in moves}
             current = [
-                (by_seq[seq], rest)
+                (by_seq[seq], (*rest, revision))
                 for seq, revision, *rest in self._fixed_columns(connection, agent_no, source, by_seq)
                 if by_seq[seq].revision == revision
             ]
@@ -354,7 +372,7 @@ class SQLiteWriter:
                 key = key_of(agent_no, tier, move.seq)
                 columns = f"SELECT {INSERTED_COLUMNS} FROM memories WHERE key = ?"
                 values = list(connection.execute(columns, (key,)).fetchone())
-                fixed = (*values[2:7], values[13])
+                fixed = (*values[2:7], values[13], *values[9:13], values[14])
                 _, checksum, features_checksum, *_ = _move_values(move, fixed, key, key, tier)
                 values[1], values[9] = checksum, features_checksum
                 values[7:9] = move.body_codec, move.body
@@ -489,7 +507,9 @@ class SQLiteWriter:
 
         def marked(connection: sqlite3.Connection) -> _T:
             agent_no = self._agent_numbers.look_up(connection, agent)
-            if agent_no is not None:
+            if agent_no is None:
+                self._completeness.confirm_agents()
+            else:
                 close_tail(connection, agent_no)
                 self._versions.begin(self._versions.changes_slot(agent_no))
                 self._versions.begin(self._versions.writes_slot(agent_no))
@@ -510,6 +530,7 @@ class SQLiteWriter:
             self._restore_name(connection, agent)
             found = connection.execute("SELECT no FROM agents WHERE name = ?", (agent,)).fetchone()
             if found is None:
+                self._completeness.confirm_agents()
                 agent_no = connection.execute(
                     "INSERT INTO agents (name, last_seq, tail) VALUES (?, ?, ?)", (agent, count, open_tail)
                 ).lastrowid
@@ -557,7 +578,9 @@ class SQLiteWriter:
                         _DIGEST, (agent_no, row.id, agent_no, agent_no, row.id)
                     ).fetchone()
                 )
-                digest = found[0] if found else None
+                if found and found[3] != row.digest and not is_rest_intact(*found):
+                    raise damaged(row.agent, row.id)
+                digest = found[3] if found else None
             if digest is not None and digest != row.digest:
                 raise IdConflict(
                     f"id {row.id!r} of agent {row.agent!r} already has other content: "
@@ -606,7 +629,8 @@ class SQLiteWriter:
             (key & SEQ_MASK, *rest)
             for part in in_parts([key_of(agent_no, tier, seq) for seq in seqs])
             for key, *rest in connection.execute(
-                "SELECT key, revision, id, kind, step, created_at, importance, session FROM memories"
+                "SELECT key, revision, id, kind, step, created_at, importance, session, features_checksum,"
+                " stored_at, dated, digest FROM memories"
                 f" WHERE key IN ({placeholders(len(part))})",
                 part,
             )
@@ -639,7 +663,7 @@ class SQLiteWriter:
         ).fetchone()
         connection.execute(
             "INSERT INTO changes (agent, number, kind, tier, seqs) VALUES (?, ?, ?, ?, ?)",
-            (agent_no, number, kind, tier, array("q", seqs).tobytes()),
+            to_entry(agent_no, number, kind, tier, seqs),
         )
         connection.execute(
             "DELETE FROM changes WHERE agent = ? AND number <= ?", (agent_no, number - LOG_LENGTH)
@@ -687,8 +711,9 @@ def _refuse_replaced(connection: sqlite3.Connection, numbers: set[int]) -> None:
 
 
 def _move_values(move: Move, fixed: Sequence[Any], source: int, target: int, tier: Tier) -> tuple[Any, ...]:
-    """Return the values of a move's statement. `fixed` is what `_fixed_columns` returned."""
-    id_, kind, step, created_at, importance, session = fixed
+    """Return the values of a move's statement. `fixed` is what `_fixed_columns` returned, with the revision
+    at the end."""
+    id_, kind, step, created_at, importance, session, *rest = fixed
     of_record = checksum_of((id_, kind, step, created_at, importance, move.body_codec, move.body))
     of_features = checksum_of(
         (
@@ -705,7 +730,7 @@ def _move_values(move: Move, fixed: Sequence[Any], source: int, target: int, tie
     return (
         target,
         with_key(of_record, target),
-        with_key(of_features, target),
+        with_key(of_features, target) | carried_rest(*rest),
         tier,
         move.body_codec,
         move.body,

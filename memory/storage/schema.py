@@ -17,7 +17,7 @@ from memory.storage._log_owner import stamp
 from memory.storage._new_files import make_folder, new_file, sync
 
 APPLICATION_ID = 0x41674D65  # "AgMe": marks AgentMemory files among SQLite databases
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 PAGE_SIZE = 4096
 """Bytes. Every table and index takes at least a page, and every changed page goes to the log whole: with
 8,192 bytes a file of 500 memories was a quarter larger, and a small write took 5 to 8 µs longer."""
@@ -32,16 +32,26 @@ AGENT_SHIFT = 42
 SEQ_MASK = (1 << TIER_SHIFT) - 1
 TIER_MASK = 3
 
-TABLES = """
-CREATE TABLE agents (
+MARK = "no + 3 * last_seq + 5 * last_change + 7 * forgotten + 9 * unsettled + 11 * tail"
+"""A checksum of a row of `agents`, which SQLite makes whenever it writes the row. A change of one number
+always changes it. The name has a copy in the index of the names."""
+_AGENTS = f"""
+CREATE TABLE {{name}} (
     no INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
     last_seq INTEGER NOT NULL DEFAULT 0,
     last_change INTEGER NOT NULL DEFAULT 0,
     forgotten INTEGER NOT NULL DEFAULT 0,
-    unsettled INTEGER NOT NULL DEFAULT 0,   -- the first seq that maintenance may encode again; 0: none
-    tail INTEGER NOT NULL DEFAULT 0         -- 1: rows with a seq above last_seq may exist
+    unsettled INTEGER NOT NULL DEFAULT 0,
+    tail INTEGER NOT NULL DEFAULT 0,
+    mark INTEGER GENERATED ALWAYS AS ({MARK}) STORED
 );
+"""
+"""unsettled: the first seq that maintenance may encode again, or 0; tail: 1 if rows above last_seq
+may exist. A migration splits the statements at semicolons, so they have no comments."""
+TABLES = (
+    _AGENTS.format(name="agents")
+    + """
 CREATE TABLE memories (
     key INTEGER PRIMARY KEY,        -- agent << 42 | tier << 40 | seq
     agent INTEGER NOT NULL,
@@ -57,7 +67,7 @@ CREATE TABLE memories (
     digest INTEGER NOT NULL,
     session INTEGER,
     checksum INTEGER,               -- of the columns of a record; NULL in rows of format 1
-    features_checksum INTEGER,      -- of the columns of a search index; NULL in rows of format 1
+    features_checksum INTEGER,      -- of the columns of a search index, and of the rest: see _rows.py
     body_codec INTEGER NOT NULL,
     terms_codec INTEGER NOT NULL DEFAULT 0,
     vector_codec INTEGER NOT NULL,
@@ -70,7 +80,7 @@ CREATE TABLE memories (
 CREATE TABLE changes (              -- changes to existing rows, by agent
     agent INTEGER NOT NULL,
     number INTEGER NOT NULL,
-    kind INTEGER NOT NULL,
+    kind INTEGER NOT NULL,          -- with a checksum: see _change_log.py
     tier INTEGER,
     seqs BLOB NOT NULL,
     PRIMARY KEY (agent, number)
@@ -83,13 +93,14 @@ CREATE TABLE uses (
 ) WITHOUT ROWID;
 CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
+)
 _INDEXES = """
 CREATE UNIQUE INDEX by_id ON memories (agent, id) WHERE indexed = 1;
 CREATE INDEX by_time ON memories (agent, created_at) WHERE indexed = 1;
 CREATE INDEX by_step ON memories (agent, step) WHERE indexed = 1 AND step IS NOT NULL;
 CREATE INDEX by_age ON memories (tier, stored_at) WHERE indexed = 1 AND tier < 2;
-CREATE INDEX tails ON agents (no) WHERE tail = 1;
 """
+_TAILS = "CREATE INDEX tails ON agents (no) WHERE tail = 1;"
 _CODECS = """
 CREATE TABLE codecs (
     number INTEGER PRIMARY KEY,
@@ -119,6 +130,21 @@ DROP INDEX by_time;
 DROP INDEX by_step;
 DROP INDEX by_age;
 """
+_FROM_FORMAT_3 = f"""
+DROP INDEX IF EXISTS tails;
+{_AGENTS.format(name="agents_4")}
+INSERT INTO agents_4 (no, name, last_seq, last_change, forgotten, unsettled, tail)
+    SELECT no, name, last_seq, last_change, forgotten, unsettled, tail FROM agents;
+DROP TABLE agents;
+ALTER TABLE agents_4 RENAME TO agents;
+"""
+_NAMES = (
+    *("agents", "memories", "changes", "uses", "settings", "codecs"),
+    *("by_id", "by_time", "by_step", "by_age", "tails"),
+)
+"""All tables and indexes. Others in the file are not ours."""
+_SCHEMA = "schema"
+"""The setting that has the format and the digest of the definitions of all tables and indexes."""
 
 
 def key_of(agent_no: int, tier: int, seq: int) -> int:
@@ -147,8 +173,9 @@ def create_tables(connection: sqlite3.Connection) -> None:
     # SQLite accepts these two only before the first table exists, and the page size must come first.
     connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # lets `shrink` return free pages
-    connection.executescript(f"BEGIN; {TABLES} {_INDEXES} {_CODECS} COMMIT;")
+    connection.executescript(f"BEGIN; {TABLES} {_INDEXES} {_TAILS} {_CODECS} COMMIT;")
     _save_identity(connection)
+    _save_schema(connection)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
@@ -169,7 +196,10 @@ def migrate(connection: sqlite3.Connection) -> None:
         return  # another process has migrated it
     if version < 2:
         _migrate_to_2(connection)
-    _execute_all(connection, _FROM_FORMAT_2 + _INDEXES)
+    if version < 3:
+        _execute_all(connection, _FROM_FORMAT_2 + _INDEXES)
+    _execute_all(connection, _FROM_FORMAT_3 + _TAILS)
+    _save_schema(connection)
     connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
 
@@ -191,6 +221,40 @@ def _execute_all(connection: sqlite3.Connection, statements: str) -> None:
     """Execute statements in the caller's transaction; `executescript` would commit it."""
     for statement in statements.split(";"):
         connection.execute(statement)
+
+
+def _save_schema(connection: sqlite3.Connection) -> None:
+    """Store the format and a digest of all definitions, for `check_schema`."""
+    connection.execute(
+        "INSERT INTO settings (name, value) VALUES (?, ?)"
+        " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        (_SCHEMA, f"{FORMAT_VERSION} {_schema_digest(connection)}"),
+    )
+
+
+def check_schema(connection: sqlite3.Connection, path: Path | None) -> None:
+    """Raise StoreCorrupt if a definition of a table or an index, or the number of the format, has changed.
+
+    A changed byte there could make an index or a default value mean something else."""
+    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    if not {"agents", "memories", "changes", "codecs", "settings"} <= names:
+        raise StoreCorrupt(f"{path} lacks tables of an AgentMemory database: restore it from a copy")
+    version = format_of(connection)
+    found = connection.execute("SELECT value FROM settings WHERE name = ?", (_SCHEMA,)).fetchone()
+    if found is None and version < 4:
+        return
+    if found is None or found[0] != f"{version} {_schema_digest(connection)}":
+        raise StoreCorrupt(
+            f"{path} is damaged (the definitions of its tables have changed): restore it from a copy"
+        )
+
+
+def _schema_digest(connection: sqlite3.Connection) -> str:
+    found = connection.execute(
+        "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name, type"
+    ).fetchall()
+    own = [row for row in found if row[1] in _NAMES]
+    return blake2b(repr(own).encode(), digest_size=16).hexdigest()
 
 
 def codec_digest(purpose: object, data: object) -> bytes:

@@ -11,10 +11,11 @@ from functools import partial
 from pathlib import Path
 
 from memory._base.locks import fork_safe_lock
-from memory.errors import StoreCorrupt, StoreError, StoreFull, StoreReadOnly, StoreTooNew
+from memory.errors import StoreError, StoreFull, StoreReadOnly, StoreTooNew
 from memory.storage._agent_numbers import AgentNumbers
 from memory.storage._backup import back_up
 from memory.storage._checker import Checker
+from memory.storage._completeness import Completeness
 from memory.storage._eraser import Eraser
 from memory.storage._index_files import IndexFiles
 from memory.storage._log_damage import keep_damaged_log
@@ -31,6 +32,7 @@ from memory.storage.connections import Connections, is_open
 from memory.storage.schema import (
     FORMAT_VERSION,
     check_file,
+    check_schema,
     create_file,
     create_tables,
     format_of,
@@ -93,10 +95,12 @@ class SQLiteStore:
         self._agent_numbers = AgentNumbers()
         self._recent_rows = RecentRows()
 
+        completeness = Completeness(path, self._connections, file_format)
         reader = SQLiteReader(
             path,
             self._connections,
             self._agent_numbers,
+            completeness,
             file_format=file_format,
             was_migrated=was_migrated,
         )
@@ -125,6 +129,7 @@ class SQLiteStore:
         writer = SQLiteWriter(
             self._connections,
             self._agent_numbers,
+            completeness,
             versions,
             self._recent_rows,
             self._refresh_versions,
@@ -155,7 +160,7 @@ class SQLiteStore:
         eraser = Eraser(self._connections, index_files.erase_indexes)
         self.erase = eraser.erase
         self.erase_in_maintenance = eraser.erase_in_maintenance
-        self.check = Checker(path, self._connections, reader, self._refresh_versions).check
+        self.check = Checker(path, self._connections, reader, completeness, self._refresh_versions).check
         self.back_up = partial(back_up, self._connections)
 
     is_remote = False
@@ -242,9 +247,7 @@ class SQLiteStore:
     def _check_tables(self, path: Path | None) -> None:
         if path is None:
             self._connections.read(create_tables)
-        names = {name for (name,) in self._connections.fetch("SELECT name FROM sqlite_master")}
-        if not {"agents", "memories", "changes", "codecs", "settings"} <= names:
-            raise StoreCorrupt(f"{path} lacks tables of an AgentMemory database: restore it from a copy")
+        self._connections.read(partial(check_schema, path=path))
 
 
 _one_opening = fork_safe_lock()

@@ -386,6 +386,13 @@ def test_a_change_that_follows_an_addition_is_seen_in_this_order(
     assert newer.seq.tolist() == []
 
 
+FORMAT_3_CHANGES = """
+ALTER TABLE agents DROP COLUMN mark;
+DELETE FROM settings WHERE name = 'schema';
+UPDATE memories SET features_checksum = features_checksum & 4294967295;
+UPDATE changes SET kind = kind & 255;
+PRAGMA user_version = 3;
+"""
 FORMAT_2_CHANGES = """
 DROP INDEX by_id; DROP INDEX by_time; DROP INDEX by_step; DROP INDEX by_age; DROP INDEX tails;
 ALTER TABLE memories DROP COLUMN indexed;
@@ -405,9 +412,63 @@ def format_2(path: Path) -> Path:
     store.add([row("a"), row("b", tier=Tier.IM), row("c", created_at=5.0, stored_at=5.0)])
     store.close()
     connection = sqlite3.connect(path, isolation_level=None)
-    connection.executescript(FORMAT_2_CHANGES)
+    connection.executescript(FORMAT_3_CHANGES + FORMAT_2_CHANGES)
     connection.close()
     return path
+
+
+@pytest.fixture
+def format_3(path: Path) -> Path:
+    """A file of format 3 with a tail, made from a new one by taking away what format 4 added."""
+    store = TailStore(path)
+    store.add([row("a"), row("b", tier=Tier.IM), row("gone")])
+    store.delete("ann", ["gone"])
+    store.add([fresh("c")])
+    store.add([fresh("d")])
+    assert store.in_tails() == 1
+    store.close()
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.executescript(FORMAT_3_CHANGES)
+    connection.close()
+    return path
+
+
+def test_a_file_of_format_3_is_migrated_with_its_tail(format_3: Path) -> None:
+    for _ in range(2):
+        store = TailStore(format_3)
+        assert store.in_tails() == 1
+        assert ids(everything(store)) == ["a", "b", "c", "d"]
+        assert store.get_one("ann", "gone") is None
+        assert store.check(lambda _: None) == (4, [])
+        store.close()
+    store = TailStore(format_3)
+    assert store._connections.fetch("PRAGMA user_version") == [(FORMAT_VERSION,)]
+    assert store.add([fresh("e")]) == [6]
+    _, changes, columns = store.catch_up("ann", 0, 0)
+    assert [change.kind for change in changes] == [ChangeKind.DELETED]
+    assert len(columns.seq) == 5
+    assert store.check(lambda _: None) == (5, [])
+    store.close()
+
+
+def test_a_file_of_format_3_is_read_as_it_is_when_it_is_opened_read_only(format_3: Path) -> None:
+    before = format_3.read_bytes()
+    store = SQLiteStore(format_3, read_only=True)
+    assert ids(everything(store)) == ["a", "b", "c", "d"]
+    assert sum(store.counts("ann").values()) == 4
+    assert store.get_one("ann", "gone") is None
+    assert store.check(lambda _: None) == (4, [])
+    store.close()
+    assert format_3.read_bytes() == before
+
+
+def test_a_row_of_format_3_gets_the_new_checksum_when_it_moves(format_3: Path) -> None:
+    store = SQLiteStore(format_3)
+    assert store.move("ann", [move_of(2)], Tier.IM, Tier.LTM) == 1
+    covered = store._connections.fetch("SELECT id FROM memories WHERE features_checksum >> 32")
+    assert covered == [("b",)]
+    assert store.check(lambda _: None) == (4, [])
+    store.close()
 
 
 def test_a_file_of_format_2_is_migrated(format_2: Path) -> None:
