@@ -7,7 +7,8 @@ that something does not exist, or counts or lists memories, it compares what is 
 - A file of at most SMALL_BYTES: SQLite compares all indexes with the rows and adds up the bytes of every
   page (`PRAGMA integrity_check`). This takes about 2 µs a memory.
 - In a larger file: the table of agents in this way, and then for each agent that is used the number of its
-  rows and the sum of their seqs, in both indexes that hold all rows. This takes about 0.2 µs a memory.
+  rows and the sum of their seqs, in both indexes that hold all rows, and in the table when a search reads
+  all rows. This takes 0.1 µs a memory for each of the three.
 
 A process does this once. A writer does not have to do anything for it: the indexes, and the marks in the
 table of agents, are written by SQLite in the same transaction as the rows.
@@ -18,7 +19,11 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from memory.errors import StoreCorrupt
+from memory.storage._tail import IN_TAIL
 from memory.storage.connections import Connections
 from memory.storage.schema import AGENT_SHIFT, MARK, SEQ_MASK, TIER_MASK, TIER_SHIFT
 
@@ -66,6 +71,20 @@ class Completeness:
         except StoreCorrupt as problem:
             self._damage = self._damage or str(problem)
             raise
+
+    def compare(self, connection: sqlite3.Connection, agent_no: int, seqs: NDArray[np.int64]) -> None:
+        """Raise StoreCorrupt if these are not the seqs of all rows of an agent, by the index of the times.
+
+        For larger files: the whole check of a small file includes this."""
+        if self._is_whole or not self._has_tails:
+            return
+        count, total = connection.execute(
+            f"SELECT COUNT(*), TOTAL(key & {SEQ_MASK}) FROM (SELECT key FROM memories INDEXED BY by_time"
+            f" WHERE agent = ? AND indexed = 1 UNION ALL SELECT key FROM memories WHERE {IN_TAIL})",
+            (agent_no,) * 3,
+        ).fetchone()
+        if (count, total) != (len(seqs), float(seqs.sum())):
+            self._refuse([f"an agent has {len(seqs):,} memories, or {count:,}, or not the same ones"])
 
     def confirm_agents(self) -> None:
         """Raise StoreCorrupt if agents may be hidden, or their numbers are wrong."""

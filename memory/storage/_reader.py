@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from memory.entry import ALL_TIERS, Tier
-from memory.errors import StoreCorrupt
+from memory.errors import StoreCorrupt, short
 from memory.storage._agent_numbers import AgentNumbers
 from memory.storage._change_log import to_change
 from memory.storage._completeness import Completeness
@@ -271,6 +271,11 @@ class SQLiteReader:
                 ((id_,),) = connection.execute(where, keys).fetchall()
                 on_damage(damaged(agent, id_.decode(errors="replace")))
             return
+        if len(found) < len(keys):
+            hidden = len(keys) - len(found)
+            on_damage(
+                StoreCorrupt(f"{hidden} memories of agent {short(agent)} are hidden in a damaged file")
+            )
         for values in found:
             try:
                 yield to_row(agent, values, self._may_lack)
@@ -357,6 +362,8 @@ class SQLiteReader:
             if state.last_change != after_change:
                 changes = self._changes(connection, agent_no, after_change, state.last_change)
             columns = self._new_columns(connection, agent, agent_no, after_seq)
+            if after_seq == 0:
+                self._completeness.compare(connection, agent_no, columns.seq)
             if len(columns.seq):
                 state = AgentState(max(state.last_seq, int(columns.seq[-1])), state.last_change)
             return state, changes, columns

@@ -9,7 +9,9 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from memory.benchmarking.promises.actor import ActorEnded, ActorFailed
 from memory.benchmarking.promises.model import Outcome, check, judge, not_promised, not_tried, promise
@@ -23,6 +25,8 @@ _REMOUNT_SECONDS = 5.0
 """How long to try to make a file system read-only: a closed store may still have files open for a while."""
 _LEAST_FLIPS = 6
 """So many in a slow system too, whatever time they take."""
+_SEARCHES = 6
+"""So many texts are searched for after each flip."""
 _IN_RAM = "the system keeps nothing in files"
 
 
@@ -91,7 +95,7 @@ with promise("a failing disk is noticed"):
 
     @check({"quick": 300.0, "full": 3600.0}, promised=lambda has: has.detects_damage)
     def damaged_files_are_not_served_as_truth(trial: Trial) -> Outcome:
-        """Bytes are flipped in the files of a closed store, which is then opened and read."""
+        """Bytes are flipped in the files of a closed store, which is then read, searched and counted."""
         if not (trial.capabilities.persistence and trial.capabilities.get):
             return not_promised(_IN_RAM)
         return _flip(trial, trial.size(12, 40, 200))
@@ -202,6 +206,7 @@ def _flip(trial: Trial, flips: int) -> Outcome:
     ids = trial.store(target, ANN, texts)
     target.maintain()
     trial.close(target)
+    intact = _answers(trial, whole, ids, texts)
     counts = {"correct": 0, "clear_error": 0, "silent_wrong": 0, "silent_missing": 0, "hung_or_crashed": 0}
     first = ""
     for number in range(flips):
@@ -210,7 +215,7 @@ def _flip(trial: Trial, flips: int) -> Outcome:
         copy = trial.scratch / f"damaged-{number}"
         shutil.copytree(whole, copy)
         where = _flip_one_byte(copy, trial.random)
-        answer = _read_damaged(trial, copy, ids, texts)
+        answer = _judge_damaged(trial, copy, ids, texts, intact)
         counts[answer] += 1
         if answer not in ("correct", "clear_error"):
             first = first or f"{answer.replace('_', ' ')} after a flip in {where}"
@@ -248,27 +253,74 @@ def _flip_one_byte(folder: Path, rng: random.Random) -> str:
     return file.relative_to(folder).as_posix()
 
 
-def _read_damaged(trial: Trial, folder: Path, ids: list[str], texts: list[str]) -> str:
+@dataclass
+class _Answers:
+    """What a store answered; `...` stands for an error."""
+
+    contents: list[Any]
+    """Of each memory, by its id."""
+    hits: list[Any]
+    """Of searches for some of the texts: the contents of the hits."""
+    count: Any
+
+    def all(self) -> list[Any]:
+        return [*self.contents, *self.hits, self.count]
+
+
+def _answers(trial: Trial, folder: Path, ids: list[str], texts: list[str]) -> _Answers:
+    """Read a store in every way that a target has. Raises ActorFailed if it can't be opened."""
     with trial.actor(folder) as reader:
-        try:
-            reader.call("open")
-            contents = []
-            raised = False
-            for id_ in ids:
-                try:
-                    contents += reader.call("get", ANN, [id_])
-                except ActorEnded:
-                    raise
-                except ActorFailed:
-                    raised = True
-                    contents.append(...)
-        except ActorEnded:
-            return "hung_or_crashed"
-        except ActorFailed:
-            return "clear_error"
-    wrong = [content for content, text in zip(contents, texts, strict=True) if content not in (text, ...)]
-    if any(content is not None for content in wrong):
+        reader.call("open")
+
+        def ask(*call: Any) -> Any:
+            try:
+                return reader.call(*call)
+            except ActorEnded:
+                raise
+            except ActorFailed:
+                return ...
+
+        contents = [... if (found := ask("get", ANN, [id_])) is ... else found[0] for id_ in ids]
+        searched = texts[:: max(len(texts) // _SEARCHES, 1)]
+        hits = [... if (found := ask("search", ANN, text, 5)) is ... else found for text in searched]
+        return _Answers(
+            contents,
+            [answer if answer is ... else [content for _, content in answer] for answer in hits],
+            ask("count"),
+        )
+
+
+def _judge_damaged(trial: Trial, folder: Path, ids: list[str], texts: list[str], intact: _Answers) -> str:
+    """Compare the answers of a damaged store with the texts, and with the answers of the intact store."""
+    try:
+        damaged = _answers(trial, folder, ids, texts)
+    except ActorEnded:
+        return "hung_or_crashed"
+    except ActorFailed:
+        return "clear_error"
+    known = set(texts)
+    returned = [
+        *damaged.contents,
+        *(content for hits in damaged.hits if hits is not ... for content in hits),
+    ]
+    if any(content not in (None, ...) and content not in known for content in returned):
         return "silent_wrong"
-    if wrong:
+    pairs = zip(damaged.contents, texts, strict=True)
+    if any(content not in (text, None, ...) for content, text in pairs):
+        return "silent_wrong"
+    if None in damaged.contents or _lacks_hits(intact, damaged, texts) or _lacks_count(intact, damaged):
         return "silent_missing"
-    return "clear_error" if raised else "correct"
+    return "clear_error" if ... in damaged.all() and ... not in intact.all() else "correct"
+
+
+def _lacks_hits(intact: _Answers, damaged: _Answers, texts: list[str]) -> bool:
+    """Return whether a text that a search of the intact store found is missing."""
+    searched = texts[:: max(len(texts) // _SEARCHES, 1)]
+    return any(
+        before is not ... and after is not ... and text in before and text not in after
+        for text, before, after in zip(searched, intact.hits, damaged.hits, strict=True)
+    )
+
+
+def _lacks_count(intact: _Answers, damaged: _Answers) -> bool:
+    return intact.count is not ... and damaged.count is not ... and damaged.count < intact.count
