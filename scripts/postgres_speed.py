@@ -22,7 +22,7 @@ from postgres_servers import running_server
 from psycopg.conninfo import make_conninfo
 
 from memory import AgentMemorySystem, MemoryConfig
-from memory.storage.base import Row
+from memory.storage.base import MemoryStore, Row
 from memory.storage.postgres.row_format import INSERTED_COLUMNS, to_copy
 from memory.storage.postgres.store import PostgresStore
 from memory.storage.postgres.wire import Statement, Wire
@@ -101,18 +101,23 @@ def measure(url: str, folder: Path, memories: int, rounds: int) -> int:
     for tier in (memory.config.stm_config, memory.config.im_config):
         tier.memory_limit = None
     embedded = AgentMemorySystem(MemoryConfig(url=str(folder / "embedded.db"), maintenance="manual"))
-    with store._pool.hold() as wire:
-        _writes(report, store, memory, wire, rounds)
-        _reads(report, memory, embedded, wire, memories, rounds)
+    _writes(report, store, memory, rounds)
+    _reads(report, memory, embedded, memories, rounds)
     memory.close()
     embedded.close()
     store.close()
     return report.missed
 
 
-def _writes(
-    report: Report, store: PostgresStore, memory: AgentMemorySystem, wire: Wire, rounds: int
-) -> None:
+def own_connection(store: MemoryStore) -> Wire:
+    """Return the connection that the store will use next. Only one thread may use the store."""
+    assert isinstance(store, PostgresStore)
+    store.agents()
+    return store._pool._idle[-1]
+
+
+def _writes(report: Report, store: PostgresStore, memory: AgentMemorySystem, rounds: int) -> None:
+    wire = own_connection(store)
     wire.command("CREATE TABLE @counter (n bigint) WITH (fillfactor = 40)")
     wire.command("INSERT INTO @counter VALUES (0)")
     count = Statement("UPDATE @counter SET n = n + 1")
@@ -162,10 +167,10 @@ def _reads(
     report: Report,
     memory: AgentMemorySystem,
     embedded: AgentMemorySystem,
-    wire: Wire,
     memories: int,
     rounds: int,
 ) -> None:
+    wire = own_connection(memory._store)
     contents = texts(memories, 99)
     for start in range(0, memories, 1000):
         batch = [

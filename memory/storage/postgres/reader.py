@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b
@@ -25,14 +26,14 @@ from memory.storage.postgres.known_states import KnownStates
 from memory.storage.postgres.pool import Pool
 from memory.storage.postgres.row_format import (
     FEATURE_COLUMNS,
-    RECORD_COLUMNS,
-    RECORD_KINDS,
+    RECORD,
     ROW_COLUMNS,
     ROW_KINDS,
     copied_columns,
     copied_features,
     no_columns,
     to_record,
+    to_records,
     to_row,
 )
 from memory.storage.postgres.wire import Statement, Wire, rows_of
@@ -44,12 +45,14 @@ STATE_COLUMNS = "last_seq, last_change, version, pg_postmaster_start_time(), tab
 """The last two are the epoch. The start time differs after a restart, a failover or a restored backup, when
 the server may have gone back in time. The tables of a restored schema have other numbers (`tableoid`)."""
 STATE_KINDS = "qqqqq"
+_state_values = struct.Struct(">4x 8xq 8xq 8xq 8xq 8xq").unpack
+"""Takes ROW(STATE_COLUMNS)."""
 
-_GET_ONE = Statement(f"SELECT {RECORD_COLUMNS} FROM @memories WHERE agent = {_NO} AND id = $2", "bt")
-_GET = Statement(f"SELECT {RECORD_COLUMNS} FROM @memories WHERE agent = {_NO} AND id = ANY($2)", "bT")
-_BY_SEQ = Statement(f"SELECT {RECORD_COLUMNS} FROM @memories WHERE agent = {_NO} AND seq = ANY($2)", "bQ")
+_GET_ONE = Statement(f"SELECT {RECORD} FROM @memories WHERE agent = {_NO} AND id = $2", "bt")
+_GET = Statement(f"SELECT {RECORD} FROM @memories WHERE agent = {_NO} AND id = ANY($2)", "bT")
+_BY_SEQ = Statement(f"SELECT {RECORD} FROM @memories WHERE agent = {_NO} AND seq = ANY($2)", "bQ")
 _ROWS = Statement(f"SELECT {ROW_COLUMNS} FROM @memories WHERE agent = {_NO} AND seq = ANY($2)", "bQ")
-_STATE = Statement(f"SELECT {STATE_COLUMNS} FROM @agents WHERE key = $1", "b")
+_STATE = Statement(f"SELECT ROW({STATE_COLUMNS}) FROM @agents WHERE key = $1", "b")
 _CHANGES = Statement(
     f"SELECT {STATE_COLUMNS.replace('tableoid', 'a.tableoid')}, c.number, c.kind, c.tier, c.seqs"
     " FROM @agents a LEFT JOIN @changes c ON c.agent = a.no AND c.number > $2"
@@ -121,24 +124,22 @@ class PostgresReader:
         """Codecs of the server that this process may use. If one is gone, the server went back in time."""
 
     def _fetch(self, statement: Statement, kinds: str, *values: Any) -> list[tuple[Any, ...]]:
-        return rows_of(self._pool.read(lambda wire: wire.run(statement, *values)), kinds)
+        return rows_of(self._pool.fetch(statement, *values), kinds)
 
     def _copy(self, query: str) -> list[bytes]:
         return self._pool.read(lambda wire: wire.copy_out(query))
 
     def get_one(self, agent: str, id: str) -> Record | None:
-        found = self._fetch(_GET_ONE, RECORD_KINDS, key_of(agent), id)
-        return to_record(agent, found[0]) if found else None
+        found = self._pool.fetch(_GET_ONE, key_of(agent), id)
+        return to_record(agent, found.get_value(0, 0)) if found.ntuples else None
 
     def get(self, agent: str, ids: Sequence[str]) -> list[Record]:
-        found = self._fetch(_GET, RECORD_KINDS, key_of(agent), ids)
-        return [to_record(agent, values) for values in found]
+        return to_records(agent, self._pool.fetch(_GET, key_of(agent), ids))
 
     def get_by_seq(
         self, agent: str, seqs: Sequence[int], tiers: Sequence[int] | None = None
     ) -> list[Record]:
-        found = self._fetch(_BY_SEQ, RECORD_KINDS, key_of(agent), seqs)
-        return [to_record(agent, values) for values in found]
+        return to_records(agent, self._pool.fetch(_BY_SEQ, key_of(agent), seqs))
 
     def rows(self, agent: str, seqs: Sequence[int]) -> list[Row]:
         return [to_row(agent, values) for values in self._fetch(_ROWS, ROW_KINDS, key_of(agent), seqs)]
@@ -159,8 +160,7 @@ class PostgresReader:
             low = None if low is None else _whole(low, math.ceil)
             high = None if high is None else _whole(high, math.floor)
         bounds = [bound for bound in (low, high) if bound is not None]
-        found = self._fetch(statement, RECORD_KINDS, key_of(agent), limit, *bounds)
-        return [to_record(agent, values) for values in found]
+        return to_records(agent, self._pool.fetch(statement, key_of(agent), limit, *bounds))
 
     def all_rows(
         self, agent: str | None = None, on_damage: Callable[[StoreCorrupt], None] | None = None
@@ -208,10 +208,14 @@ class PostgresReader:
 
     def state(self, agent: str) -> AgentState:
         fresh = self._states.fresh_state(agent)
-        return fresh if fresh is not None else self._pool.read(lambda wire: self._state(wire, agent))
-
-    def _state(self, wire: Wire, agent: str) -> AgentState:
-        return self._learnt(agent, rows_of(wire.run(_STATE, key_of(agent)), STATE_KINDS))
+        if fresh is not None:
+            return fresh
+        found = self._pool.fetch(_STATE, key_of(agent))
+        if not found.ntuples:
+            return self._learnt(agent, ())
+        value = found.get_value(0, 0)
+        assert value is not None
+        return self._learnt(agent, (_state_values(value),))
 
     def _learnt(self, agent: str, found: Sequence[Sequence[Any]]) -> AgentState:
         state, version = state_of(found[0][:5]) if found else (_UNKNOWN_AGENT, 0)
@@ -351,7 +355,7 @@ def _range(
         conditions.append(f"tier = ANY('{{{', '.join(str(int(tier)) for tier in sorted(tiers))}}}')")
     direction = "DESC" if newest_first else "ASC"
     return Statement(
-        f"SELECT {RECORD_COLUMNS} FROM @memories WHERE {' AND '.join(conditions)}"
+        f"SELECT {RECORD} FROM @memories WHERE {' AND '.join(conditions)}"
         f" ORDER BY {column} {direction}, seq {direction} LIMIT $2",
         "bq" + ("q" if column == "step" else "d") * (number - 2),
     )

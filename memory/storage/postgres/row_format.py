@@ -13,25 +13,31 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
+from psycopg.pq.abc import PGresult
 
 from memory.entry import Tier
 from memory.errors import StoreCorrupt, short
 from memory.storage.base import NO_SESSION, NO_STEP, Features, IndexColumns, Move, Record, Row
-from memory.storage.postgres.wire import escape_text
+from memory.storage.postgres.wire import escape_text, unescape_text
 
 _TIERS = (Tier.STM, Tier.IM, Tier.LTM)
 _CRC_BITS = 1 << 32
 _SIGN = 1 << 31
+_CRC = _CRC_BITS - 1
 
-RECORD_COLUMNS = (
+RECORD = (
+    f"ROW(seq, tier, coalesce(step, {NO_STEP}), created_at, importance, coalesce(session, {NO_SESSION}),"
+    " body_codec, fixed_sum, body_sum, id, kind, body)"
+)
+"""One value for all columns of a record: to take twelve values from the driver takes longer."""
+_RECORD_COLUMNS = (
     "id, seq, tier, kind, step, created_at, importance, body_codec, body, session, fixed_sum, body_sum"
 )
-RECORD_KINDS = "tqhtqddibqii"
 ROW_COLUMNS = (
-    f"{RECORD_COLUMNS}, stored_at, dated, digest, revision, vector_codec, vector, fine, terms, terms_codec,"
-    " features_sum"
+    f"{_RECORD_COLUMNS}, stored_at, dated, digest, revision, vector_codec, vector, fine, terms,"
+    " terms_codec, features_sum"
 )
-ROW_KINDS = f"{RECORD_KINDS}d?qiibbbii"
+ROW_KINDS = "tqhtqddibqiid?qiibbbii"
 INDEX_COLUMNS = (
     f"seq, tier, created_at, coalesce(step, {NO_STEP}), coalesce(session, {NO_SESSION}), vector_codec,"
     " terms_codec, features_sum"
@@ -88,8 +94,45 @@ def damaged(agent: str, id: object) -> StoreCorrupt:
     )
 
 
-def to_record(agent: str, values: Sequence[Any]) -> Record:
-    """Return the record for values of RECORD_COLUMNS, or raise StoreCorrupt."""
+# The fields of RECORD: the type and the length of each before its value; the last three vary in length.
+_record_head = struct.Struct(">4x 8xq 8xh 8xq 8xd 8xd 8xq 8xi 8xi 8xi 4xi")
+_type_and_length = struct.Struct(">4xi")
+
+
+def to_records(agent: str, result: PGresult) -> list[Record]:
+    """Return the records of a result with one column RECORD, or raise StoreCorrupt."""
+    get = result.get_value
+    return [to_record(agent, get(place, 0)) for place in range(result.ntuples)]
+
+
+def to_record(agent: str, value: bytes | None) -> Record:
+    """Return the record for a value of RECORD, or raise StoreCorrupt."""
+    assert value is not None
+    seq, tier, step, created_at, importance, session, body_codec, fixed, of_body, length = (
+        _record_head.unpack_from(value)
+    )
+    start = _record_head.size
+    end = start + length
+    id_bytes = value[start:end]
+    start = end + 8
+    end = start + _type_and_length.unpack_from(value, end)[0]
+    kind_bytes = value[start:end]
+    body = value[end + 8 :]
+    id_, kind = id_bytes.decode(), kind_bytes.decode()
+    if b"\x01" in id_bytes or b"\x01" in kind_bytes:
+        id_, kind = unescape_text(id_), unescape_text(kind)
+    numbers = _numbers(step, created_at, importance, session)
+    if (
+        of_body & _CRC != crc32(body, crc32(_body_codec(body_codec)))
+        or fixed & _CRC != crc32(numbers, crc32(f"{id_}\0{kind}".encode()))
+    ):  # fmt: skip
+        raise damaged(agent, id_)
+    known_step = None if step == NO_STEP else step
+    return Record(agent, id_, seq, _TIERS[tier], kind, known_step, created_at, importance, body_codec, body)
+
+
+def _record_of(agent: str, values: Sequence[Any]) -> Record:
+    """Return the record for values of ROW_COLUMNS, or raise StoreCorrupt."""
     id_, seq, tier, kind, step, created_at, importance, body_codec, body, session, fixed, of_body = values
     if of_body != body_sum(body_codec, body) or fixed != fixed_sum(
         id_, kind, step, created_at, importance, session
@@ -100,7 +143,7 @@ def to_record(agent: str, values: Sequence[Any]) -> Record:
 
 def to_row(agent: str, values: Sequence[Any]) -> Row:
     """Return the row for values of ROW_COLUMNS, or raise StoreCorrupt."""
-    record = to_record(agent, values[:12])
+    record = _record_of(agent, values[:12])
     (
         stored_at,
         dated,

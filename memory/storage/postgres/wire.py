@@ -36,6 +36,9 @@ _POLL_MILLISECONDS = 1000
 _EVENTS = {pq.PollingStatus.READING: select.POLLIN, pq.PollingStatus.WRITING: select.POLLOUT}
 _COPY_AT_ONCE = 1 << 18
 _FINISHED = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY)
+_TUPLES = pq.ExecStatus.TUPLES_OK
+_Compiled = tuple[bytes, bytes, list[int], list[Any], list[int]]
+"""A statement's name, its SQL, and the types, encoders and formats of its parameters."""
 _COPYING = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT)
 
 
@@ -179,7 +182,8 @@ class Wire:
         self._schema = schema + "."
         self._poll = select.poll()
         self._socket = self._pgconn.socket
-        self._statements: dict[Statement, tuple[bytes, bytes, list[int], list[Any]]] = {}
+        self._poll.register(self._socket, select.POLLIN)
+        self._statements: dict[Statement, _Compiled] = {}
         self._prepared: set[bytes] = set()
         self.may_prepare = True
         """False behind a pooler: the next transaction may run on another connection of the pooler."""
@@ -214,21 +218,38 @@ class Wire:
 
     def run(self, statement: Statement, *values: Any) -> PGresult:
         """Run one statement in its own transaction, or in the transaction that is open."""
-        name, sql, types, encoders = self._statements.get(statement) or self._compile(statement)
+        name, sql, types, encoders, formats = self._statements.get(statement) or self._compile(statement)
         params = [
             None if value is None else encode(value) for encode, value in zip(encoders, values, strict=True)
         ]
-        pgconn, formats = self._pgconn, [_BINARY] * len(params)
-        with _named_errors():
+        pgconn = self._pgconn
+        try:
             if not self.may_prepare:
                 pgconn.send_query_params(sql, params, types, formats, _BINARY)
-            else:
-                if name not in self._prepared:
-                    pgconn.send_prepare(name, sql, types)
-                    self._result()
-                    self._prepared.add(name)
-                pgconn.send_query_prepared(name, params, formats, _BINARY)
-            return self._result()
+                return self._result()
+            if name not in self._prepared:
+                pgconn.send_prepare(name, sql, types)
+                self._result()
+                self._prepared.add(name)
+            pgconn.send_query_prepared(name, params, formats, _BINARY)
+            # What `_result` does, written out: this is the way of every small read.
+            if pgconn.flush():
+                return self._result()
+            wait = self._poll.poll
+            while True:
+                while not wait(_POLL_MILLISECONDS):
+                    pass
+                pgconn.consume_input()
+                if not pgconn.is_busy():
+                    break
+            result = pgconn.get_result()
+            if result is None or result.status != _TUPLES:
+                return self._finished(result)
+            if pgconn.is_busy() or pgconn.get_result() is not None:
+                self._drain()
+            return result
+        except psycopg.Error as problem:
+            raise ConnectionLost(_one_line(str(problem))) from None
 
     def command(self, sql: str) -> None:
         """Run a command without parameters and results, such as BEGIN."""
@@ -245,12 +266,13 @@ class Wire:
             pgconn.enter_pipeline_mode()
             expected = []
             for statement, *values in steps:
-                name, sql, types, encoders = self._statements.get(statement) or self._compile(statement)
+                name, sql, types, encoders, formats = self._statements.get(statement) or self._compile(
+                    statement
+                )
                 params = [
                     None if value is None else encode(value)
                     for encode, value in zip(encoders, values, strict=True)
                 ]
-                formats = [_BINARY] * len(params)
                 if not self.may_prepare:
                     pgconn.send_query_params(sql, params, types, formats, _BINARY)
                 else:
@@ -331,12 +353,13 @@ class Wire:
                 rows.pop()
         return [row for row in rows if row and row != COPY_TRAILER]
 
-    def _compile(self, statement: Statement) -> tuple[bytes, bytes, list[int], list[Any]]:
+    def _compile(self, statement: Statement) -> _Compiled:
         sql = statement.sql.replace("@", self._schema).encode()
         # The same name is always the same statement, even where connections are shared.
         name = b"am_" + blake2b(sql + statement.types.encode(), digest_size=12).hexdigest().encode()
         types = [_TYPES[kind] for kind in statement.types]
-        compiled = name, sql, types, [_ENCODERS[kind] for kind in statement.types]
+        encoders = [_ENCODERS[kind] for kind in statement.types]
+        compiled = name, sql, types, encoders, [_BINARY] * len(types)
         self._statements[statement] = compiled
         return compiled
 
@@ -346,7 +369,10 @@ class Wire:
 
     def _result(self) -> PGresult:
         """Wait for the result of one statement, and raise its error."""
-        result = self._next_result()
+        return self._finished(self._next_result())
+
+    def _finished(self, result: PGresult | None) -> PGresult:
+        """Read what follows a result, and raise its error."""
         assert result is not None
         if result.status not in _COPYING:
             self._drain()
@@ -370,11 +396,14 @@ class Wire:
 
     def _wait(self, events: int) -> int:
         """Wait until the socket is ready. Python handles signals meanwhile."""
-        self._poll.register(self._socket, events)
-        while True:
-            ready = self._poll.poll(_POLL_MILLISECONDS)
-            if ready:
-                return ready[0][1]
+        self._poll.modify(self._socket, events)
+        try:
+            while True:
+                ready = self._poll.poll(_POLL_MILLISECONDS)
+                if ready:
+                    return ready[0][1]
+        finally:
+            self._poll.modify(self._socket, select.POLLIN)
 
 
 COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
