@@ -89,7 +89,7 @@ class EntryCache:
         self._lock = threading.RLock()
         self.read_counts = ReadCounts()
         self._counts = self.read_counts.counts
-        self._pending: deque[tuple[Row, int, int]] = deque()
+        self._pending: deque[tuple[Row | Record, int, int]] = deque()
         """Arguments of `keep_new`. The next read caches these rows, or `keep_new` if there are many."""
 
     def _check_versions(self) -> None:
@@ -118,11 +118,11 @@ class EntryCache:
             return  # msgpack can't encode this rare content, so each read gets it from the store
         self._keep(entry.agent_id, entry.id, seq, encoded, version)
 
-    def keep_new(self, row: Row, seq: int, version: int) -> None:
-        """Cache an stm row that was just stored, unless the agent's rows have changed since `version`.
+    def keep_new(self, row: Row | Record, seq: int, version: int) -> None:
+        """Cache an stm row that was just stored or read, unless the agent's rows changed since `version`.
 
-        The row is cached later. Right after a commit the CPU caches are cold. Caching many rows together
-        takes a quarter of the time for each."""
+        The row is cached later. Right after a call of the store the CPU caches are cold. Caching many rows
+        together takes a quarter of the time for each."""
         if version & 1 or row.body[0] != _PAIR:
             return
         self._pending.append((row, seq, version))
@@ -196,14 +196,15 @@ class EntryCache:
         """Return a cached stm memory and count the read. If it is not cached, return the version."""
         if monotonic() > self._check_at:
             self._check_versions()
-        if self._pending:
-            self._keep_pending()
         cached = self.agents.get(agent) or self._open(agent)
         if cached is None:
             return _DO_NOT_CACHE
         version = cached.read_version()
         if self._is_remote and not self._store.is_fresh(agent):
             return version  # to ask the server for the version takes as long as to read the memory
+        if self._pending:
+            self._keep_pending()
+            version = cached.read_version()
         if version == cached.version:
             found = cached.by_id.get(id)
             if found is not None:

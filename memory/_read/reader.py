@@ -43,7 +43,10 @@ class Reader:
         cache.reads_by_tier[tier] += 1
         cache.read_counts.add(record.agent, (record.seq,))
         if tier is Tier.STM:
-            cache.keep(entry, record.seq, version)
+            if record.body_codec == RAW:
+                cache.keep_new(record, record.seq, version)
+            else:
+                cache.keep(entry, record.seq, version)
         return entry
 
     def get_many(self, agent_id: str, ids: Sequence[str]) -> list[MemoryEntry | None]:

@@ -34,7 +34,7 @@ _TYPES = {
 _BINARY = 1
 _POLL_MILLISECONDS = 1000
 _EVENTS = {pq.PollingStatus.READING: select.POLLIN, pq.PollingStatus.WRITING: select.POLLOUT}
-_COPY_AT_ONCE = 1 << 18
+_COPY_AT_ONCE = 1 << 16
 _FINISHED = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY)
 _TUPLES = pq.ExecStatus.TUPLES_OK
 _Compiled = tuple[bytes, bytes, list[int], list[Any], list[int]]
@@ -301,8 +301,10 @@ class Wire:
                 raise problem
             return results
 
-    def copy_in(self, command: str, data: Sequence[bytes]) -> int:
-        """Run COPY … FROM STDIN with data in binary format; return how many rows were copied."""
+    def copy_in(self, command: str, data: Iterable[bytes]) -> int:
+        """Run COPY … FROM STDIN with data in binary format; return how many rows were copied.
+
+        `data` can be a generator: the server stores the first rows while later ones are made."""
         pgconn = self._pgconn
         with _named_errors():
             pgconn.send_query(command.replace("@", self._schema).encode())

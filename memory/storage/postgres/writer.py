@@ -210,16 +210,15 @@ class PostgresWriter:
             is_new, known = _compare(wire, rows, again=again)
         new = [row for row, fresh in zip(rows, is_new, strict=True) if fresh]
         agents = _reserve(wire, new)
-        seqs = dict.fromkeys(agents, 0)
-        data, given = [], []
+        next_seqs = {agent: first for agent, (_, first) in agents.items()}
+        given = []
         for row in new:
-            agent_no, first = agents[row.agent]
-            seq = first + seqs[row.agent]
-            seqs[row.agent] += 1
+            seq = next_seqs[row.agent]
+            next_seqs[row.agent] = seq + 1
             given.append(seq)
-            data.append(to_copy(row, agent_no, seq))
-        if data:
-            wire.copy_in(_COPY, data)
+        if new:
+            places = zip(new, given, strict=True)
+            wire.copy_in(_COPY, (to_copy(row, agents[row.agent][0], seq) for row, seq in places))
         wire.command("COMMIT")
         remaining = iter(given)
         return [next(remaining) if fresh else seq for fresh, seq in zip(is_new, known, strict=True)]
