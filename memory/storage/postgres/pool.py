@@ -136,14 +136,14 @@ class Pool:
 
     def _repeat(self, work: Callable[[Wire, bool], _T], *, writes: bool, keep: bool = False) -> _T:
         """Call `work` until it succeeds. `keep` leaves the connection with the caller."""
-        deadline = 0.0
+        deadline = time.monotonic() + self._patience
         pause = 0.0
         unknown = False  # whether an attempt may have been committed
         while True:
             problem: ConnectionLost | ServerError
             wire = None
             try:
-                wire = self._take(deadline or time.monotonic() + self._patience)
+                wire = self._take(deadline)
                 result = work(wire, unknown)
                 if not keep:
                     self._give_back(wire)
@@ -176,9 +176,7 @@ class Pool:
                 if wire is not None:
                     self._give_back(wire)
                 raise
-            now = time.monotonic()
-            deadline = deadline or now + self._patience
-            if now + pause >= deadline:
+            if time.monotonic() + pause >= deadline:
                 self._give_up(problem, stored=None if unknown else False)
             if pause:
                 time.sleep(pause * random.uniform(0.5, 1.0))
@@ -217,13 +215,14 @@ class Pool:
             finally:
                 self._waiting -= 1
         try:
-            return self._connect()
+            return self._connect(deadline - time.monotonic())
         except BaseException:
             self._forget_one()
             raise
 
-    def _connect(self) -> Wire:
-        wire = Wire(make_conninfo(**self._address.parameters), self._address.quoted_schema)
+    def _connect(self, seconds: float) -> Wire:
+        """Open a connection within `seconds`, or within `connect_timeout` if that is less."""
+        wire = Wire(make_conninfo(**self._address.parameters), self._address.quoted_schema, seconds)
         wire.may_prepare = False
         try:
             ((pid,),) = rows_of(wire.run(_PID), "i")

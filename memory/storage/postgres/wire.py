@@ -144,15 +144,16 @@ def changed_rows(result: PGresult) -> int:
 # -- a connection -----------------------------------------------------------------------------
 
 
-def _connect(conninfo: str) -> PGconn:
-    """Open a connection, or raise ConnectionLost.
+def _connect(conninfo: str, most_seconds: float) -> PGconn:
+    """Open a connection within `most_seconds`, or raise ConnectionLost.
 
     The compiled driver's `PGconn.connect` keeps the GIL until the server has answered: all threads of the
     process would wait for a slow server. So this polls, and ends after `connect_timeout` for each host."""
     parameters = conninfo_to_dict(conninfo)
     seconds = int(parameters.get("connect_timeout") or 0)
     hosts = str(parameters.get("host") or "").count(",") + 1
-    deadline = time.monotonic() + seconds * hosts if seconds > 0 else float("inf")
+    allowed = min(seconds * hosts, most_seconds) if seconds > 0 else most_seconds
+    deadline = time.monotonic() + allowed
     pgconn: PGconn = pq.PGconn.connect_start(conninfo.encode())
     try:
         while pgconn.status != pq.ConnStatus.BAD:
@@ -162,7 +163,9 @@ def _connect(conninfo: str) -> PGconn:
             if state == pq.PollingStatus.FAILED:
                 break
             if time.monotonic() > deadline:
-                raise ConnectionLost(f"no answer within {seconds} s (connect_timeout)")
+                raise ConnectionLost(
+                    f"no answer within {allowed:.1f} s (connect_timeout or busy_timeout_seconds)"
+                )
             poll = select.poll()  # a new one each time: libpq may have opened another socket
             poll.register(pgconn.socket, _EVENTS[pq.PollingStatus(state)])
             poll.poll(min(_POLL_MILLISECONDS, max(deadline - time.monotonic(), 0.0) * 1000 + 1))
@@ -175,9 +178,9 @@ def _connect(conninfo: str) -> PGconn:
 class Wire:
     """One connection: runs statements and reads their results. Only one thread uses it at a time."""
 
-    def __init__(self, conninfo: str, schema: str) -> None:
-        """Connect, or raise ConnectionLost. `schema` is quoted already."""
-        self._pgconn: PGconn = _connect(conninfo)
+    def __init__(self, conninfo: str, schema: str, most_seconds: float) -> None:
+        """Connect within `most_seconds`, or raise ConnectionLost. `schema` is quoted already."""
+        self._pgconn: PGconn = _connect(conninfo, most_seconds)
         self._pgconn.nonblocking = 1
         self._schema = schema + "."
         self._poll = select.poll()
