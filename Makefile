@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PACKAGES := $(VENV)/.packages
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart knee test test-cluster test-lowest test-lowest-some install-locked lock audit sbom bytecode coverage lint types browser format docs clean floor overhead gate identical-runs confidence quality quality-loso quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize core-speed tamper league test-postgres postgres-speed postgres-faults
+.PHONY: bench quickstart knee test test-cluster test-lowest test-lowest-some install-locked lock audit sbom bytecode coverage lint types browser format docs clean floor overhead gate identical-runs confidence quality quality-loso quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize core-speed tamper league test-postgres postgres-speed postgres-faults postgres-agents
 
 bench: bytecode
 	$(BIN)/membench run --profile quick
@@ -46,6 +46,10 @@ postgres-speed: $(INSTALLED)
 # Eight clients while their PostgreSQL server is restarted and killed (docs/postgres.md). Ten minutes.
 postgres-faults: $(INSTALLED)
 	$(BIN)/python scripts/postgres_faults.py
+
+# 10,000 agents with 100 memories each, from four processes (docs/postgres.md). About five minutes.
+postgres-agents: $(INSTALLED)
+	$(BIN)/python scripts/postgres_agents.py
 
 # Tests with every dependency at its lower bound (pyproject.toml): of the stored data and of the agent's tools. `test` runs
 # some of them, so that CI finds a bound that is too low.

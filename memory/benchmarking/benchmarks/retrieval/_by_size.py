@@ -13,26 +13,32 @@ from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
 
 AGENT = "searching_agent"
-OTHERS = 9
-"""Agents that share the store with the one that searches."""
 _SHARE_OF_OTHERS = 10
-"""The others have one memory for so many of the searching agent."""
+"""The others have one memory for so many of the searching agent, but at least one each."""
 _BATCH = 1000
 
 
-def search_by_size(bench: Bench, volumes: Sequence[int], k: int, queries: int) -> dict[str, Any]:
+def search_by_size(
+    bench: Bench, volumes: Sequence[int], k: int, queries: int, agents: int
+) -> dict[str, Any]:
     """Grow one store from size to size; measure searches by text and by vector at each."""
     questions = list(islice(sentences(QUERIES, bench.seed + 1), queries))
     exact = ExactAnswers(questions, k, bench.embedder)
     texts = iter(sentences(MEMORIES, bench.seed))
     no_vector = bench.no_vector_search(k)
     found: dict[str, Any] = {"text": {}, "vector": not_available(no_vector) if no_vector else {}}
-    held, largest = 0, max(volumes)
+    held, held_by_others, largest = 0, 0, max(volumes)
     with bench.target() as target:
         for volume in sorted(set(volumes)):
             _grow(bench, target, exact, islice(texts, volume - held))
-            _add_others(bench, target, list(islice(texts, (volume - held) // _SHARE_OF_OTHERS)))
-            held = volume
+            of_others = max(volume // _SHARE_OF_OTHERS, agents - 1) if agents > 1 else 0
+            others = [
+                Item(f"other_agent_{number % (agents - 1)}", next(texts))
+                for number in range(held_by_others, of_others)
+            ]
+            for start in range(0, len(others), _BATCH):
+                bench.store(target, others[start : start + _BATCH])
+            held, held_by_others = volume, of_others
             target.flush()
             size = f"size_{volume}"
             found["text"][size] = bench.time(
@@ -50,13 +56,6 @@ def _grow(bench: Bench, target: Target, exact: ExactAnswers, texts: Iterable[str
         part = items[start : start + _BATCH]
         bench.acknowledged(target, target.add(part), part)
         exact.add(part)
-
-
-def _add_others(bench: Bench, target: Target, texts: Sequence[str]) -> None:
-    """Store memories of other agents: with them, a filter by agent has something to leave out."""
-    items = [Item(f"other_agent_{number % OTHERS}", text) for number, text in enumerate(texts)]
-    if items:
-        bench.store(target, items)
 
 
 def _by_vector(

@@ -44,6 +44,7 @@ def benchmark_search_by_size(
     data_volumes: Sizes = (1000, 10000, 100000),
     k: Count = 10,
     queries: Count = 50,
+    agents: Count = 10,
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
@@ -53,19 +54,20 @@ def benchmark_search_by_size(
     better one. `recall` is the share of the `k` nearest memories, by a search over all uncompressed
     vectors, that the target returns. `default` is the target as it is. Where the target has a dial, such as
     `ef` of HNSW, each setting is measured at the largest size. `text` is a search by text, with embedding
-    the question. Ten agents share the store: one of them has the memories that the size says and searches,
-    the others have a tenth as many together.
+    the question. Several agents share the store: one of them has the memories that the size says and
+    searches; the others have a tenth as many together, but at least one each.
 
     Args:
         data_volumes: how many memories the searching agent has
         k: how many answers each search requests
         queries: how many different questions there are
+        agents: how many agents share the store
     """
     from memory.benchmarking.benchmarks.retrieval._by_size import search_by_size
 
     bench = bench or Bench()
     bench.require(bench.no_search(k))
-    return search_by_size(bench, data_volumes, k, queries)
+    return search_by_size(bench, data_volumes, k, queries, agents)
 
 
 @declare(
@@ -78,6 +80,7 @@ def benchmark_search_large(
     data_volumes: Sizes = (100000,),
     k: Count = 10,
     queries: Count = 50,
+    agents: Count = 10,
     bench: Bench | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
@@ -87,9 +90,10 @@ def benchmark_search_large(
         data_volumes: how many memories the searching agent has
         k: how many answers each search requests
         queries: how many different questions there are
+        agents: how many agents share the store
     """
     from memory.benchmarking.benchmarks.retrieval._by_size import search_by_size
 
     bench = bench or Bench()
     bench.require(bench.no_search(k))
-    return search_by_size(bench, data_volumes, k, queries)
+    return search_by_size(bench, data_volumes, k, queries, agents)
