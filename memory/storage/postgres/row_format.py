@@ -293,6 +293,7 @@ def move_values(moves: Sequence[Move]) -> tuple[list[Any], ...]:
 
 # The fields of FEATURE_COLUMNS with a fixed length, and the length of the vector.
 _feature_head = struct.Struct(">xxxxxxqxxxxhxxxxdxxxxqxxxxqxxxxixxxxixxxxii")
+_feature_values = struct.Struct(">6xq 6x 12x 12x 12x 4xi 4xi 4xIi").unpack_from
 _HEAD = np.dtype(
     {
         "names": ["seq", "tier", "created_at", "step", "session"],
@@ -324,18 +325,22 @@ def copied_columns(agent: str, rows: Sequence[bytes], *, with_features: bool = T
 
 def copied_features(agent: str, rows: Sequence[bytes]) -> list[Features]:
     """Return the features of rows that COPY returned for FEATURE_COLUMNS, or raise StoreCorrupt."""
-    unpack, size, length_at = _feature_head.unpack_from, _feature_head.size, _unpack_length
+    unpack, size, length_at, crc = _feature_values, _feature_head.size, _unpack_length, crc32
     features = []
+    start_sums: dict[tuple[int, int], int] = {}  # of the codecs, by which each checksum starts
     for row in rows:
-        seq, _, _, _, _, vector_codec, terms_codec, checksum, length = unpack(row)
+        seq, vector_codec, terms_codec, checksum, length = unpack(row)
+        codecs = vector_codec, terms_codec
+        if codecs not in start_sums:
+            start_sums[codecs] = crc(_codecs(vector_codec, terms_codec))
         end = size + length
         vector = row[size:end]
         start = end + 4
         end = start + length_at(row, end)[0]
         terms = row[start:end]
-        (length,) = length_at(row, end)
-        fine = None if length < 0 else row[end + 4 : end + 4 + length]
-        if checksum != features_sum(vector_codec, terms_codec, vector, terms, fine):
+        fine = row[end + 4 :] if row[end : end + 4] != _NULL else None
+        found = crc(terms, crc(vector, start_sums[codecs]))
+        if checksum != (found if fine is None else crc(fine, found)):
             raise damaged(agent, f"number {seq}")
         features.append((seq, vector_codec, vector, fine, terms, terms_codec))
     return features
