@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -278,6 +279,14 @@ def test_a_statement_that_takes_too_long_is_named_and_nothing_is_stored(
         with pytest.raises(StoreBusy, match="nothing was stored"):
             store.add([row("2")])
     assert ids(everything(store)) == ["1"]
+
+
+def test_connecting_takes_no_longer_than_the_call_may(open_store: OpenStore) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it accepts connections and never answers
+        url = f"postgresql://someone@127.0.0.1:{silent.getsockname()[1]}/postgres?connect_timeout=3600"
+        with pytest.raises(StoreUnavailable, match=r"no answer within 0\.[23] s") as caught:
+            open_store(url, busy_timeout=0.3)
+    assert caught.value.stored is False
 
 
 def test_no_error_and_no_representation_shows_the_password(
