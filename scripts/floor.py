@@ -31,7 +31,7 @@ import msgspec
 import numpy as np
 
 from memory import AgentMemorySystem, MemoryConfig
-from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
+from memory.benchmarking.workloads.natural_texts import memory_texts, question_texts
 from memory.compression.content_codecs import ContentCodecs, train_dictionary
 from memory.embedding import WordLlamaEmbedder
 
@@ -172,7 +172,7 @@ def time_line(what: str, floor: Sequence[float], ours: Sequence[float], calls: i
 
 
 def storing(folder: Path) -> Iterator[Line]:
-    texts = sentences(MEMORIES, seed=1)
+    texts = memory_texts(seed=1)
     floor = Floor(folder / "floor.db")
     with open_memory(folder / "ours.db") as memory:
         calls = 200
@@ -195,7 +195,7 @@ def storing(folder: Path) -> Iterator[Line]:
 
 
 def reading(folder: Path) -> Iterator[Line]:
-    texts = list(islice(sentences(MEMORIES, seed=2), 10_000))
+    texts = list(islice(memory_texts(seed=2), 10_000))
     plain, packed = Floor(folder / "plain.db"), Floor(folder / "packed.db")
     raw_ids = plain.add_many(texts)
     packed.add_many(texts)
@@ -223,8 +223,8 @@ def reading(folder: Path) -> Iterator[Line]:
 
 
 def searching(folder: Path) -> Iterator[Line]:
-    texts = list(islice(sentences(MEMORIES, seed=4), 10_000))
-    questions = list(islice(sentences(QUERIES, seed=5), 50))
+    texts = list(islice(memory_texts(seed=4), 10_000))
+    questions = list(islice(question_texts(seed=5), 50))
     floor = Floor(folder / "floor-search.db")
     floor.add_many(texts)
     matrix = floor.embedder.embed(texts)
@@ -252,8 +252,8 @@ def searching(folder: Path) -> Iterator[Line]:
 
 
 def searching_all_tiers(folder: Path) -> Iterator[Line]:
-    texts = list(islice(sentences(MEMORIES, seed=6), 100_000))
-    questions = list(islice(sentences(QUERIES, seed=7), 50))
+    texts = list(islice(memory_texts(seed=6), 100_000))
+    questions = list(islice(question_texts(seed=7), 50))
     embedder = WordLlamaEmbedder()
     matrix, vectors = embedder.embed(texts), embedder.embed(questions)
     with open_memory(folder / "tiers.db") as memory:
@@ -286,7 +286,7 @@ def searching_all_tiers(folder: Path) -> Iterator[Line]:
 
 def disk(folder: Path) -> Iterator[Line]:
     """Compare file sizes: memories stored in ltm directly, and moved there from stm."""
-    texts = list(islice(sentences(MEMORIES, seed=8), 20_000))
+    texts = list(islice(memory_texts(seed=8), 20_000))
     parts = [texts[start : start + 1000] for start in range(0, len(texts), 1000)]
     floor = Floor(folder / "floor-disk.db")
     for part in parts:
@@ -364,13 +364,13 @@ print(json.dumps([imported - start, end - imported]))
 
 
 def resident(folder: Path) -> Iterator[Line]:
-    texts = sentences(MEMORIES, seed=9)
+    texts = memory_texts(seed=9)
     path = folder / "resident.db"
     with _default_memory(path) as memory:
         for _ in range(50):
             memory.add_many({"agent_id": AGENT, "content": t} for t in islice(texts, 2000))
         memory.maintain()
-    questions = list(islice(sentences(QUERIES, seed=10), 20))
+    questions = list(islice(question_texts(seed=10), 20))
     extra = int(_in_fresh_process(RESIDENT, str(path), *questions)) / 1e6
     yield Line("resident MB, 100,000 memories searched", "0", f"{extra:.0f}", extra, "≤ 150", extra <= 150)
 
@@ -378,7 +378,7 @@ def resident(folder: Path) -> Iterator[Line]:
 def opening(folder: Path) -> Iterator[Line]:
     path = folder / "million.db"
     rng = np.random.default_rng(11)
-    texts = sentences(MEMORIES, seed=12)
+    texts = memory_texts(seed=12)
     last = ""
     with open_memory(path) as memory:
         for number in range(200):

@@ -27,7 +27,7 @@ from pathlib import Path
 from memory import AgentMemorySystem, MemoryConfig
 from memory.benchmarking.measure.resources import disk_bytes, give_back_free_memory, rss_bytes
 from memory.benchmarking.measure.trend import WARM_UP_SHARE, trend
-from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
+from memory.benchmarking.workloads.natural_texts import memory_texts, question_texts
 
 _AGENTS = 20
 _LIVE = 200  # memories an agent has
@@ -51,8 +51,8 @@ def soak(folder: Path, operations: int, seed: int, *, plain: bool) -> None:
     # With small limits all three tiers are in use, and memories move all the time.
     config.stm_config.memory_limit, config.im_config.memory_limit = _LIVE // 4, _LIVE // 4
     rng = random.Random(seed)
-    texts = list(islice(sentences(MEMORIES, seed), 20_000))
-    queries = list(islice(sentences(QUERIES, seed + 1), 2_000))
+    texts = list(islice(memory_texts(seed), 20_000))
+    queries = list(islice(question_texts(seed + 1), 2_000))
     agents = [f"agent {number}" for number in range(_AGENTS)]
     agent = agents[0]
     every = max(operations // _READINGS, 1)

@@ -16,7 +16,7 @@ from memory.benchmarking.bench import Bench
 from memory.benchmarking.errors import NotSupported, needs
 from memory.benchmarking.targets import load_target
 from memory.benchmarking.targets.base import Item, Target
-from memory.benchmarking.workloads.texts import MEMORIES, sentences
+from memory.benchmarking.workloads.natural_texts import memory_texts
 
 if TYPE_CHECKING:
     from memory.agents import AgentRuntime, Context, Message, Reply, SessionStore, ToolRegistry
@@ -45,7 +45,7 @@ def own_memory(bench: Bench) -> Iterator[tuple[Target, AgentMemorySystem]]:
         raise needs("pydantic", "agents", "the agent loop") from None
     with bench.target() as target:
         assert isinstance(target, AgentMemoryTarget)
-        bench.store(target, [Item(AGENT, text) for text in islice(sentences(MEMORIES, bench.seed), KNOWN)])
+        bench.store(target, [Item(AGENT, text) for text in islice(memory_texts(bench.seed), KNOWN)])
         target.flush()
         yield target, target.memory
 

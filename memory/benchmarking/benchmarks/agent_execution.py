@@ -17,7 +17,7 @@ from memory.benchmarking.measure.resources import traced_peak_bytes
 from memory.benchmarking.metrics import Metric, declare
 from memory.benchmarking.model.parameters import Count
 from memory.benchmarking.model.presentation import BarChart, Goal, PercentileChart
-from memory.benchmarking.workloads.texts import QUERIES, sentences
+from memory.benchmarking.workloads.natural_texts import question_texts
 
 if TYPE_CHECKING:
     from memory.benchmarking.benchmarks import BenchmarkRunner
@@ -65,7 +65,7 @@ def benchmark_simple_invocation(
         iterations: the smallest number of invocations to time, and the number that run at once
     """
     bench = bench or Bench()
-    questions = sentences(QUERIES, bench.seed + 1)
+    questions = question_texts(bench.seed + 1)
     with open_loop(bench) as loop:
         asked = list(islice(questions, iterations))
         for question in asked[:3]:
@@ -141,7 +141,7 @@ def benchmark_session_creation(
     with own_memory(bench), bench.folder() as folder:
         from memory.agents import SessionStore
 
-        titles = list(islice(sentences(QUERIES, bench.seed), iterations))
+        titles = list(islice(question_texts(bench.seed), iterations))
         with SessionStore(folder / "sessions.db") as store:
             timing = bench.time(lambda title: store.create(AGENT, title), titles, label="create")
             created = len(store.list(AGENT))
@@ -159,7 +159,7 @@ def benchmark_session_creation(
 def prepare(runner: BenchmarkRunner, iterations: int, stack: ExitStack) -> None:
     """Add the two benchmarks, and one with several invocations at once."""
     loop = stack.enter_context(open_loop(Bench()))
-    questions = sentences(QUERIES, seed=1)
+    questions = question_texts(seed=1)
     runner.add_benchmark(
         "simple_invocation",
         lambda: loop.ask(next(questions)),

@@ -16,7 +16,7 @@ from memory.benchmarking.measure.resources import traced_peak_bytes
 from memory.benchmarking.metrics import Metric, declare
 from memory.benchmarking.model.parameters import Count, Sizes
 from memory.benchmarking.model.presentation import LineChart, PercentileChart
-from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
+from memory.benchmarking.workloads.natural_texts import memory_texts, question_texts
 
 if TYPE_CHECKING:
     from memory.agents import Context, ContextBuilder, Message, SessionStore, ToolRegistry
@@ -252,8 +252,8 @@ class Desk:
         self._store = store
         self._reader = reader
         self._memory = memory
-        self._texts = sentences(MEMORIES, seed + 1)
-        self._questions = sentences(QUERIES, seed + 1)
+        self._texts = memory_texts(seed + 1)
+        self._questions = question_texts(seed + 1)
         self._registries: dict[int, ToolRegistry] = {}
         for number in range(others):
             session = store.create(AGENT, f"session {number}")

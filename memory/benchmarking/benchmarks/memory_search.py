@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import statistics
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from memory.benchmarking.metrics import Metric, declare
 from memory.benchmarking.model.parameters import Count, Sizes
 from memory.benchmarking.model.presentation import AnyChart, LineChart, PercentileChart
 from memory.benchmarking.targets.base import Item, Target
-from memory.benchmarking.workloads.texts import DID, MEMORIES, QUERIES, WHAT, WHERE, WHO, sentences
+from memory.benchmarking.workloads.natural_texts import all_words, memory_texts, question_texts
 
 if TYPE_CHECKING:
     from memory.benchmarking.benchmarks import BenchmarkRunner
@@ -32,6 +33,8 @@ K = 10
 """How many answers each search requests."""
 _LONG = 5
 """Sentences of a long question: about a hundred words."""
+_SHORT_LEAST, _SHORT_MOST = 2, 4
+"""Words of a short question."""
 _WARM_UP = 3
 """Searches before the first timed one."""
 _COUNT = Metric("", "neither")
@@ -43,13 +46,15 @@ _COUNT = Metric("", "neither")
 def _short(seed: int) -> Iterator[str]:
     """Yield two to four words that are in the memories."""
     rng = random.Random(seed)
-    while True:
-        yield f"{rng.choice(WHO)} {rng.choice(WHAT)}"
+    for text in memory_texts(seed):
+        words = re.findall(r"[a-z]{4,}", text)
+        if len(words) >= _SHORT_MOST:
+            yield " ".join(rng.sample(words, rng.randint(_SHORT_LEAST, _SHORT_MOST)))
 
 
 def _long(seed: int) -> Iterator[str]:
     """Yield a question after several statements."""
-    statements, questions = sentences(MEMORIES, seed), sentences(QUERIES, seed)
+    statements, questions = memory_texts(seed), question_texts(seed)
     while True:
         yield " ".join([*islice(statements, _LONG - 1), next(questions)])
 
@@ -57,7 +62,7 @@ def _long(seed: int) -> Iterator[str]:
 def _unmatched(seed: int) -> Iterator[str]:
     """Yield questions as long as short ones, of words in no memory: made of syllables, none twice."""
     rng = random.Random(seed)
-    known = set(" ".join((*WHO, *DID, *WHAT, *WHERE)).split())
+    known = all_words()
     seen: set[str] = set()
     while True:
         words = ["".join(rng.choices(("zu", "vox", "qui", "jep", "wug", "xan"), k=3)) for _ in range(3)]
@@ -221,7 +226,7 @@ def benchmark_vector_search(
     bench.require(bench.no_vector_search(K))
     from memory.benchmarking.benchmarks._compression_vectors import embedded
 
-    questions = list(islice(sentences(QUERIES, bench.seed + 1), _WARM_UP + iterations))
+    questions = list(islice(question_texts(bench.seed + 1), _WARM_UP + iterations))
     vectors = list(embedded(questions, bench.embedder))
     ways: Ways = {"by_vector": (_by_vector, vectors), "by_text": (_by_text, questions)}
     return _searches(bench, entries, ways, ratio="vector_to_text")
@@ -265,7 +270,7 @@ def _timed(bench: Bench, target: Target, agent: str, ways: Ways, ratio: str) -> 
 def fill(bench: Bench, target: Target, count: int) -> str:
     """Store this many memories for a new agent, and return its id."""
     agent = f"agent_with_{count}"
-    bench.store(target, [Item(agent, text) for text in islice(sentences(MEMORIES, bench.seed), count)])
+    bench.store(target, [Item(agent, text) for text in islice(memory_texts(bench.seed), count)])
     target.flush()
     return agent
 
@@ -335,7 +340,7 @@ def _searches_at_once(target: Target, agent: str, iterations: int, threads: int,
     start_line, finish_line = threading.Barrier(threads + 1), threading.Barrier(threads + 1)
 
     def work(number: int) -> None:
-        questions = list(islice(sentences(QUERIES, seed + 1 + number), _WARM_UP + iterations))
+        questions = list(islice(question_texts(seed + 1 + number), _WARM_UP + iterations))
         try:
             for question in questions[:_WARM_UP]:
                 target.search(agent, question, K)
@@ -383,7 +388,7 @@ def prepare(runner: BenchmarkRunner, iterations: int, stack: ExitStack) -> None:
 
     bench = Bench()
     seed, most = bench.seed + 1, max(1, iterations)
-    texts = list(islice(sentences(QUERIES, seed), most))
+    texts = list(islice(question_texts(seed), most))
     vectors = list(embedded(texts))
     target = stack.enter_context(bench.target())
     pool = stack.enter_context(ThreadPoolExecutor(_THREADS))

@@ -1,6 +1,6 @@
 """How fast memories are written and read back, and how much space they take.
 
-Two workloads: states, whose size is their complexity, and texts, which are lines of conversations. Every
+Two workloads: states, whose size is their complexity, and texts, which have the words of chat turns. Every
 benchmark reads a sample of what it stored back, also after opening the store again where the target claims
 persistence. A target that lost memories gets no figures.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from memory.benchmarking.bench import Bench, not_available
@@ -21,7 +22,7 @@ from memory.benchmarking.model.parameters import Count, CountOrZero, Names, Size
 from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.model.presentation import BarChart, LineChart, PercentileChart
 from memory.benchmarking.targets.base import Item, Target
-from memory.benchmarking.workloads.contents import contents_of
+from memory.benchmarking.workloads.natural_texts import memory_texts
 from memory.benchmarking.workloads.states import agent_states
 from memory.benchmarking.workloads.states import generate_test_state as generate_test_state
 
@@ -36,10 +37,10 @@ STATES, TEXTS = "states", "texts"
 
 
 def _items(count: int, complexity: int | None, seed: int) -> list[Item]:
-    """Return states of a complexity, or lines of conversations if it is None."""
+    """Return states of a complexity, or texts if it is None."""
     contents: Sequence[Any]
     if complexity is None:
-        contents = contents_of("dialogue", count, seed)
+        contents = [*islice(memory_texts(seed), count)]
     else:
         contents = agent_states(count, complexity, seed)
     return [Item(AGENT, content, step=step) for step, content in enumerate(contents)]
@@ -103,7 +104,7 @@ def benchmark_write_throughput(
         batch_sizes: how many memories are stored one by one, and as one batch
         data_complexity_levels: how large a state is; 1 is about 20 values, 10 about 400
         settle_memories: how many other memories the target stores first, to fit its codecs
-        contents: states, texts (lines of conversations of about 35 tokens), or both
+        contents: states, texts (words and lengths of chat turns, about 33 tokens), or both
     """
     bench = bench or Bench()
     found: dict[str, Any] = {}
@@ -189,7 +190,7 @@ def benchmark_read_latency(
         num_samples: how many memories are stored; at least as many reads are timed
         batch_sizes: how many memories one call reads
         settle_memories: how many other memories the target stores first, to fit its codecs
-        contents: states, texts (lines of conversations of about 35 tokens), or both
+        contents: states, texts (words and lengths of chat turns, about 33 tokens), or both
     """
     bench = bench or Bench()
     bench.require(bench.no_get())
@@ -289,7 +290,7 @@ def benchmark_memory_efficiency(
         num_memories: how many memories are stored
         data_complexity_levels: how large a state is
         settle_memories: how many other memories the target stores first, to fit its codecs
-        contents: states, texts (lines of conversations of about 35 tokens), or both
+        contents: states, texts (words and lengths of chat turns, about 33 tokens), or both
     """
     bench = bench or Bench()
     workloads = _workloads(contents, data_complexity_levels)

@@ -41,7 +41,7 @@ from memory.benchmarking.measure.resources import ProcessTree
 from memory.benchmarking.measure.timing import wall_ns
 from memory.benchmarking.targets.base import Item, Target
 from memory.benchmarking.workloads.mixes import Mix
-from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
+from memory.benchmarking.workloads.natural_texts import memory_texts, question_texts
 
 K = 5
 """How many memories each search requests."""
@@ -99,8 +99,8 @@ class Client:
         another client's folder holds, such as the name of the store on the server.
         """
         rng = random.Random(seed)
-        self._texts = sentences(MEMORIES, rng.getrandbits(32))
-        self._queries = sentences(QUERIES, rng.getrandbits(32))
+        self._texts = memory_texts(rng.getrandbits(32))
+        self._queries = question_texts(rng.getrandbits(32))
         self._mix = Mix(shares, zipf)
         place = self._opened.enter_context(self._bench.folder()) if folder is None else Path(folder)
         for name, data in (files or {}).items():

@@ -1,13 +1,8 @@
-"""Sentences of about 20 tokens, generated from a seed, all different."""
+"""Words for sentences of synthetic conversations: who did what, where, when and why."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from itertools import islice
-
-_STREAM = 2000
-"""How many sentences come from one stream: within it all are different."""
 
 
 def _words(lines: str) -> list[str]:
@@ -36,40 +31,6 @@ to surprise the children|although the doctor advised against it|so that the insu
 in spite of the heavy rain|because the old one leaked|after reading a bad review
 to save about {n} euros|since room {n} was already taken|and paid {n} dollars in cash
 which took {n} minutes longer than planned|because order {n} never arrived""")
-
-MEMORIES = (
-    "{who} {did} the {what} in {where} {when} {why}.",
-    "{when}, {who} {did} the {what} and the {what2} {why}.",
-    "Remember: {who} and {who2} met at {where} {when} to talk about the {what}.",
-    "The {what} in {where} was not ready {when}, so {who} {did} the {what2}.",
-)
-QUERIES = (
-    "What did {who} say about the {what} in {where}?",
-    "Who {did} the {what} {when}?",
-    "Where is the {what} that {who} {did}?",
-    "Why was the {what} at {where} changed {when}?",
-)
-
-
-def sentences(templates: Sequence[str], seed: int) -> Iterator[str]:
-    """Yield different sentences, without end, from templates such as MEMORIES or QUERIES."""
-    rng, seen = random.Random(seed), set[str]()
-    while True:
-        (who, who2), (what, what2) = rng.sample(WHO, 2), rng.sample(WHAT, 2)
-        text = rng.choice(templates).format(
-            who=who, who2=who2, what=what, what2=what2, **circumstances(rng, 3, 900)
-        )
-        text = text[0].upper() + text[1:]
-        if text not in seen:
-            seen.add(text)
-            yield text
-
-
-def sentence_streams(templates: Sequence[str], seed: int) -> Iterator[str]:
-    """Yield sentences without end, from several streams: one stream would keep all of them in RAM."""
-    while True:
-        yield from islice(sentences(templates, seed), _STREAM)
-        seed += 1_000_003
 
 
 def circumstances(rng: random.Random, least: int, most: int) -> dict[str, str]:

@@ -10,7 +10,7 @@ from memory.benchmarking.bench import Bench, not_available
 from memory.benchmarking.benchmarks._exact_answers import ExactAnswers
 from memory.benchmarking.targets import load_target
 from memory.benchmarking.targets.base import Item, Target
-from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
+from memory.benchmarking.workloads.natural_texts import memory_texts, question_texts
 
 AGENT = "searching_agent"
 _SHARE_OF_OTHERS = 10
@@ -22,9 +22,9 @@ def search_by_size(
     bench: Bench, volumes: Sequence[int], k: int, queries: int, agents: int
 ) -> dict[str, Any]:
     """Grow one store from size to size; measure searches by text and by vector at each."""
-    questions = list(islice(sentences(QUERIES, bench.seed + 1), queries))
+    questions = list(islice(question_texts(bench.seed + 1), queries))
     exact = ExactAnswers(questions, k, bench.embedder)
-    texts = iter(sentences(MEMORIES, bench.seed))
+    texts = memory_texts(bench.seed)
     no_vector = bench.no_vector_search(k)
     found: dict[str, Any] = {"text": {}, "vector": not_available(no_vector) if no_vector else {}}
     held, held_by_others, largest = 0, 0, max(volumes)

@@ -11,7 +11,7 @@ from memory.benchmarking.metrics import SHARE, TIMED, Metric, declare
 from memory.benchmarking.model.parameters import Count
 from memory.benchmarking.model.presentation import BarChart, PercentileChart
 from memory.benchmarking.targets.base import Item
-from memory.benchmarking.workloads.texts import MEMORIES, sentences
+from memory.benchmarking.workloads.natural_texts import memory_texts
 
 if TYPE_CHECKING:
     pass
@@ -74,7 +74,7 @@ def benchmark_cross_tier_retrieval(
     tiers = bench.capabilities.tiers
     sizes = {"stm": stm_memories, "im": im_memories, "ltm": ltm_memories}
     per_tier = _related_per_tier(sizes, related_groups, k)
-    texts = sentences(MEMORIES, bench.seed)
+    texts = memory_texts(bench.seed)
     subjects = _subjects(related_groups, bench.seed)
     rng = random.Random(bench.seed)
     related: dict[str, dict[int, set[str]]] = {}

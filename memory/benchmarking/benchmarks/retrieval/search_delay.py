@@ -12,7 +12,7 @@ from memory.benchmarking.metrics import SHARE, Metric, declare
 from memory.benchmarking.model.parameters import Count
 from memory.benchmarking.model.presentation import BarChart
 from memory.benchmarking.targets.base import Item, Target
-from memory.benchmarking.workloads.texts import MEMORIES, sentences
+from memory.benchmarking.workloads.natural_texts import memory_texts
 
 if TYPE_CHECKING:
     pass
@@ -61,7 +61,7 @@ def benchmark_search_delay(
     bench = bench or Bench()
     bench.require(bench.no_search())
     k = min(10, bench.capabilities.max_k or 10)
-    texts = list(islice(sentences(MEMORIES, bench.seed), _OLDER + memories))
+    texts = list(islice(memory_texts(bench.seed), _OLDER + memories))
     waits: list[float] = []
     at_once = 0
     with bench.target() as target:

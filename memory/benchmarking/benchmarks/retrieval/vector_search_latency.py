@@ -13,7 +13,7 @@ from memory.benchmarking.metrics import TIMED, declare
 from memory.benchmarking.model.parameters import Count, Sizes
 from memory.benchmarking.model.presentation import LineChart, PercentileChart
 from memory.benchmarking.targets.base import Item, Target
-from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
+from memory.benchmarking.workloads.natural_texts import memory_texts, question_texts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,10 +63,10 @@ def benchmark_vector_search_latency(
     """
     bench = bench or Bench()
     bench.require(bench.no_vector_search(k))
-    texts = list(islice(sentences(MEMORIES, bench.seed), max(data_volumes)))
+    texts = list(islice(memory_texts(bench.seed), max(data_volumes)))
     from memory.benchmarking.benchmarks._compression_vectors import embedded
 
-    questions = list(islice(sentences(QUERIES, bench.seed + 1), queries))
+    questions = list(islice(question_texts(bench.seed + 1), queries))
     vectors = list(embedded(questions, bench.embedder))
     places, tiers = bench.capabilities.places, bench.capabilities.tiers
     found: dict[str, Any] = {place: {} for place in (*tiers, "all")}

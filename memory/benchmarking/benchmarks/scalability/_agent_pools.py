@@ -32,7 +32,7 @@ from memory.benchmarking.measure.resources import ProcessTree
 from memory.benchmarking.measure.timing import wall_ns
 from memory.benchmarking.model.environment import available_cores
 from memory.benchmarking.targets.base import Item, Target
-from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentences
+from memory.benchmarking.workloads.natural_texts import memory_texts, question_texts
 
 KINDS = {"S": "store", "R": "read", "F": "search"}
 TURNS = "SSRSSRFSSRFSSRSSRF"
@@ -74,8 +74,8 @@ class Work:
     def __init__(self, target: Target, agents: Sequence[str], turns: str, seed: str) -> None:
         self._target = target
         rng = random.Random(seed)
-        texts = sentences(MEMORIES, rng.getrandbits(32))
-        queries = list(islice(sentences(QUERIES, rng.getrandbits(32)), 50))
+        texts = memory_texts(rng.getrandbits(32))
+        queries = list(islice(question_texts(rng.getrandbits(32)), 50))
         self._ids: dict[str, list[tuple[str, str]]] = {agent: [] for agent in agents}
         self._plan: list[tuple[str, str, Any]] = []
         for turn in turns:

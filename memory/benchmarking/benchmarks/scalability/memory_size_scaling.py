@@ -19,7 +19,7 @@ from memory.benchmarking.model.parameters import Sizes
 from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.model.presentation import LineChart
 from memory.benchmarking.targets.base import Item, Target
-from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentence_streams, sentences
+from memory.benchmarking.workloads.natural_texts import memory_texts, question_texts
 
 if TYPE_CHECKING:
     pass
@@ -94,11 +94,11 @@ def benchmark_memory_size_scaling(
     bench = bench or Bench()
     volumes = sorted(set(data_volumes))
     capabilities = bench.capabilities
-    questions = list(islice(sentences(QUERIES, bench.seed + 1), _QUERIES))
+    questions = list(islice(question_texts(bench.seed + 1), _QUERIES))
     exact = ExactAnswers(questions, _K, bench.embedder)
     known = _Sample(_READS, bench.seed)
     written = Acknowledged(bench.seed)
-    texts = sentence_streams(MEMORIES, bench.seed)
+    texts = memory_texts(bench.seed)
     found: dict[str, Any] = {}
     held = 0
     with bench.folder() as folder, ExitStack() as opened:

@@ -15,7 +15,7 @@ from memory.benchmarking.model.parameters import Positive
 from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.model.presentation import Goal, SeriesChart, TimelineChart
 from memory.benchmarking.targets.base import Item, Target
-from memory.benchmarking.workloads.texts import MEMORIES, QUERIES, sentence_streams, sentences
+from memory.benchmarking.workloads.natural_texts import memory_texts, question_texts
 
 if TYPE_CHECKING:
     from memory.benchmarking.measure.open_loop import OpenLoop
@@ -220,8 +220,8 @@ class _Operations:
 
     def __init__(self, bench: Bench, target: Target, kinds: Sequence[str]) -> None:
         rng = random.Random(f"operations {bench.seed}")
-        texts = sentence_streams(MEMORIES, bench.seed)
-        questions = list(islice(sentences(QUERIES, bench.seed + 1), 200))
+        texts = memory_texts(bench.seed)
+        questions = list(islice(question_texts(bench.seed + 1), 200))
         self._bench, self._target = bench, target
         items = [Item(AGENT, next(texts)) for _ in range(_LIVE)]
         self._live = deque(zip(target.add(items), items, strict=True))
