@@ -48,6 +48,9 @@ TINY: dict[str, dict[str, Any]] = {
     },
     "scalability.agent_scaling": {"agent_counts": [1, 2], "parallel_operations": [1, 2]},
     "scalability.memory_size_scaling": {"data_volumes": [30, 60]},
+    "scalability.cold_search": {"data_volumes": [20, 40], "openings": 2},
+    "scalability.threads": {"thread_counts": [2], "memories": 20, "operations": 20, "blocks": 1},
+    "scalability.many_agents": {"agent_counts": [3], "memories": 4},
     "scalability.writers": {"process_counts": [1, 2], "writes": 5},
     "scalability.resource_utilization": {"duration_seconds": 0.3, "operation_rate": 200.0},
     "scalability.saturation": {

@@ -252,7 +252,7 @@ def _without(reason: str, *names: str) -> dict[str, NotAvailable]:
 def _growths(found: Mapping[str, Any], volumes: Sequence[int]) -> dict[str, Any]:
     """Return how each median grows over the sizes, as a figure and as a sentence."""
     grown: dict[str, Any] = {}
-    for what in ("store", "read", "text_search", "vector_search"):
+    for what in ("store", "read", "first_search", "text_search", "vector_search"):
         timings = {volume: found[f"size_{volume}"][what] for volume in volumes}
         if any(isinstance(timing, NotAvailable) for timing in timings.values()):
             continue
