@@ -168,8 +168,8 @@ def _sums(kind: Kind) -> NDArray[np.float64]:
     ranks = np.arange(_WORDS) + _SHIFT
     knee = kind.rare_from + _SHIFT
     frequencies = np.where(ranks < knee, 1 / ranks, (ranks / knee) ** -kind.tail / knee)
-    sums = np.cumsum(frequencies)
-    return sums / sums[-1]
+    sums: NDArray[np.float64] = np.cumsum(frequencies)
+    return np.divide(sums, sums[-1])
 
 
 @cache

@@ -13,7 +13,7 @@ from memory.benchmarking.errors import InvalidBenchmarkConfig, NotSupported
 from memory.benchmarking.load.client import K
 from memory.benchmarking.load.clients import LoadClients
 from memory.benchmarking.load.probe import Probe, closed_loop
-from memory.benchmarking.measure.knee import Knee, expected_knee, find_knee
+from memory.benchmarking.measure.knee import Knee, expected_knee, find_knee, optimism
 from memory.benchmarking.measure.latencies import Latencies
 from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.workloads.mixes import Mix
@@ -28,8 +28,16 @@ _SHORTEST_SHARE, _LONGEST_SHARE = 1 / 40, 1 / 8
 """The shortest and the longest probe, as shares of all seconds."""
 _SEARCH_SHARE = 0.6
 """The share of the seconds after which no probe of the search begins."""
+_CONFIRM_SHARE = 0.75
+"""The share of the seconds after which no probe begins at all, besides those of the curve."""
 _CURVE_SHARE = 1 / 16
 """The longest probe of the curve, as a share of all seconds."""
+_LATEST_SHARE = 1.25
+"""The share of the seconds after which no probe of the curve begins."""
+_CURVE_ORDER = (100, 120, 50, 75, 25)
+"""The loads of the curve in the order of their importance: a slow target has no time for the last ones."""
+_SIMULATED_OPERATIONS = 5000
+"""The most operations of a simulated probe: longer ones pass hardly too easily."""
 _CLOSED_SHARE = 1 / 40
 _FIGURES = (
     "knee_per_second", "closed_loop_per_second", "offered_per_second", "achieved_per_second", "p50_ms",
@@ -125,10 +133,16 @@ class _Search:
         self._configuration = configuration
         self._seed = seed
         self._begin = time.perf_counter()
+        self._cleaning = 0.0
+        """Seconds that deleting takes after a second of load."""
         self.probes: list[Probe] = []
 
     def run(self) -> dict[str, Any]:
-        """Return the figures; without a knee, the reason stands in place of each of them."""
+        """Return the figures; without a knee, the reason stands in place of each of them.
+
+        The time begins here: filling the store does not count.
+        """
+        self._begin = time.perf_counter()
         capacity, service = self._closed_loop()
         if service.count:
             figures = self._search(capacity, service.percentile_ms(50))
@@ -152,16 +166,22 @@ class _Search:
                 f"about {guess:.3g} operations a second are too few for a p99 of a probe: raise seconds to "
                 f"{_FEWEST_OPERATIONS / guess / _LONGEST_SHARE:.0f}, or raise limit_ms"
             )
+        operations = min(round(guess * self._probe_seconds(guess, _LONGEST_SHARE)), _SIMULATED_OPERATIONS)
         knee = find_knee(
             lambda rate: self._probe(rate).outcome,
             guess,
             may_continue=lambda: self._elapsed < _SEARCH_SHARE * load.seconds,
+            must_stop=lambda: self._elapsed > _CONFIRM_SHARE * load.seconds,
+            optimism=optimism(capacity, unloaded, load.limit_ms, max(operations, _FEWEST_OPERATIONS)),
         )
         if problem := next((probe.problem for probe in self.probes if probe.problem), ""):
             raise AssertionError(f"an operation failed under load: {problem}")
         if not knee.found:
             return not_available(self._why_nothing(knee))
-        curve = {share: self._curve_probe(share, knee.estimate.rate) for share in LOADS}
+        curve: dict[int, Probe] = {}
+        for share in _CURVE_ORDER:
+            if share == _CURVE_ORDER[0] or self._elapsed < _LATEST_SHARE * load.seconds:
+                curve[share] = self._curve_probe(share, knee.estimate.rate)
         return self._figures(knee, curve)
 
     @property
@@ -177,25 +197,34 @@ class _Search:
         seconds = self._load.seconds * _CLOSED_SHARE
         for attempt in ("warm-up", "closed loop"):
             answers = self._clients.closed_loop(seconds, _MOST_CLOSED, f"{self._seed} {attempt}")
-            self._clients.clean()
+            self._clean(seconds)
         return closed_loop(answers)
 
-    def _probe(self, rate: float) -> Probe:
-        longest, shortest = (self._load.seconds * share for share in (_LONGEST_SHARE, _SHORTEST_SHARE))
-        seconds = min(max(_ENOUGH_OPERATIONS / rate, shortest), longest)
-        probe = self._clients.probe(rate, seconds, self._load.limit_ms, str(self._seed))
+    def _clean(self, seconds: float) -> None:
+        """Delete what the last load added, and note how long that takes after so many seconds of load."""
+        begin = time.perf_counter()
         self._clients.clean()
+        self._cleaning = (time.perf_counter() - begin) / seconds
+
+    def _probe_seconds(self, rate: float, longest_share: float) -> float:
+        """Return how long a probe takes: shorter where deleting takes long, so that the sum is the same."""
+        longest, shortest = (self._load.seconds * share for share in (longest_share, _SHORTEST_SHARE))
+        return min(max(_ENOUGH_OPERATIONS / rate, shortest), longest) / (1 + self._cleaning)
+
+    def _probe(self, rate: float) -> Probe:
+        seconds = self._probe_seconds(rate, _LONGEST_SHARE)
+        probe = self._clients.probe(rate, seconds, self._load.limit_ms, str(self._seed))
+        self._clean(seconds)
         self.probes.append(probe)
         return probe
 
     def _curve_probe(self, share: int, knee: float) -> Probe:
         rate = share / 100 * knee
-        longest, shortest = (self._load.seconds * part for part in (_CURVE_SHARE, _SHORTEST_SHARE))
-        seconds = min(max(_ENOUGH_OPERATIONS / rate, shortest), longest)
+        seconds = self._probe_seconds(rate, _CURVE_SHARE)
         probe = self._clients.probe(
             rate, seconds, self._load.limit_ms, f"{self._seed} curve", to_the_end=True
         )
-        self._clients.clean()
+        self._clean(seconds)
         return probe
 
     def _why_nothing(self, knee: Knee) -> str:
@@ -215,20 +244,21 @@ class _Search:
 
     def _figures(self, knee: Knee, curve: dict[int, Probe]) -> dict[str, Any]:
         estimate = knee.estimate
-        at_knee, above = curve[100], curve[120]
-        gave_way, because = above.gave_way()
+        at_knee, above = curve[100], curve.get(120)
+        late = not_available("the target is too slow for more probes in this time: raise seconds")
+        gave_way, because = above.gave_way() if above else ("unknown", late.reason)
         written = [answer["written_bytes"] for answer in at_knee.answers]
         done = at_knee.total("done")
         return {
             "knee_per_second": Score(estimate.rate, estimate.low, estimate.high),
             "confirmed": "yes" if knee.confirmed else "no",
-            **{f"load_{share}": _loaded(probe) for share, probe in curve.items()},
+            **{f"load_{share}": _loaded(curve[share]) if share in curve else late for share in LOADS},
             "cpu_seconds_per_operation": at_knee.total("cpu_seconds") / done,
             "written_bytes_per_operation": not_available("this system does not show written bytes")
             if None in written
             else sum(written) / done,
             "gave_way_first": gave_way,
-            "how_it_was_seen": f"at 120 % of the knee {because}",
+            "how_it_was_seen": f"at 120 % of the knee {because}" if above else because,
             "generator_late_p99_ms": at_knee.lateness_p99_ms,
             "generator_cpu_percent": 100 * at_knee.generator_cpu_share,
             "probes": self._summaries(),
