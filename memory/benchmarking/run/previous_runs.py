@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from memory.benchmarking.benchmarks import built_in
 from memory.benchmarking.errors import BenchmarkError
 from memory.benchmarking.model.aggregate import params_digest
 from memory.benchmarking.model.answers import read_answers
@@ -33,6 +35,9 @@ def _newest_runs(output_dir: Path) -> Iterator[tuple[Path, Run]]:
 class Estimator:
     """Estimates how many seconds a round takes: from the newest run of the case, else as declared.
 
+    What a benchmark declares is the time of the default target. For a target that ran other benchmarks
+    under the same profile, it is multiplied by how much slower the target was there.
+
     Args:
         output_dir: The folder that has the runs.
         profile: The profile whose expected seconds are used for cases that never ran.
@@ -41,10 +46,15 @@ class Estimator:
     def __init__(self, output_dir: Path, profile: str) -> None:
         self._profile = profile
         self._known: dict[tuple[str, str, str], float] = {}
+        self._of_target: dict[str, dict[str, float]] = {}
+        """The seconds of rounds under this profile, by target and benchmark."""
         for _, run in _newest_runs(output_dir):
             for ref in run.results:
-                key = (f"{ref.category}.{ref.benchmark}", ref.target, ref.params_digest)
+                name = f"{ref.category}.{ref.benchmark}"
+                key = (name, ref.target, ref.params_digest)
                 self._known.setdefault(key, ref.seconds + _HARNESS_SECONDS)
+                if run.profile == profile:
+                    self._of_target.setdefault(ref.target, {}).setdefault(name, ref.seconds)
 
     def seconds(self, case: Case) -> float | None:
         """Return the seconds of one round; None where nothing is known about the case."""
@@ -52,7 +62,17 @@ class Estimator:
         if known is not None:
             return known
         expected = declaration_of_case(case).expected_seconds.get(self._profile)
-        return None if expected is None else expected + _HARNESS_SECONDS
+        return None if expected is None else expected * self._slowness(case.target) + _HARNESS_SECONDS
+
+    def _slowness(self, target: str) -> float:
+        """Return how many times as long as declared the target took in other benchmarks: the median."""
+        declared = {name: each.declaration.expected_seconds for name, each in built_in().items()}
+        ratios = [
+            seconds / expected
+            for name, seconds in self._of_target.get(target, {}).items()
+            if (expected := declared.get(name, {}).get(self._profile))
+        ]
+        return statistics.median(ratios) if ratios else 1.0
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def test_the_interval_usually_holds_the_truth() -> None:
 
 
 def test_short_probes_pass_too_easily_and_the_search_takes_it_off() -> None:
-    """Without the correction the mean of these searches is 12 % too high."""
+    """Without the correction the mean of these searches is 15 % too high."""
     service, operations = 0.0002, 500
     truth = true_knee(service)
     above = optimism(1 / service, service * 1e3, LIMIT * 1e3, operations)

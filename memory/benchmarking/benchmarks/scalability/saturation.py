@@ -65,16 +65,17 @@ def benchmark_saturation(
 ) -> dict[str, Any]:
     """How much load the target bears: the highest rate at which 99 % of the operations meet a limit.
 
-    Read `knee_per_second` as the rate up to which callers wait less than `limit_ms` in 99 of 100 cases, and
-    nothing is dropped or fails. Operations arrive at random times, whether or not earlier ones are done.
-    Latencies count from the intended start. The search begins near the rate of callers that never wait.
-    Each probe sends up to 3,000 operations at one rate, and passes or fails. The interval holds the knee
-    with a probability of 95 %, by all probes. A short probe passes too easily; how much so is simulated,
-    and taken off. `confirmed` says whether a last probe at its lower bound passed. Then the latencies at 25, 50, 75, 100 and 120 % of the knee are measured. Every probe starts
-    with the same memories: what the last one added is deleted. CPU and written bytes are those of the
-    clients and of servers that they started. `gave_way_first` is what an overloaded probe lacked: cpu,
-    disk, lock (operations waited, but not for CPU or disk), or generator. A failed probe does not count if
-    the generator itself was late by more than a tenth of the limit, or used more than 90 % of a core.
+    Read `knee_per_second` as the rate up to which callers wait less than `limit_ms` in 99 of 100 cases,
+    and nothing is dropped or fails. Operations arrive at random times, whether or not earlier ones are
+    done. Latencies count from the intended start. The search begins near the rate of callers that never
+    wait. Each probe sends up to 3,000 operations at one rate, and passes or fails. The interval holds the
+    knee with a probability of 95 %, by all probes. A short probe passes too easily; how much so is
+    simulated, and taken off. `confirmed` says whether a last probe at its lower bound passed. Then the
+    latencies at 25, 50, 75, 100 and 120 % of the knee are measured. Every probe starts with the same
+    memories: what the last one added is deleted. CPU and written bytes are those of the clients and of
+    servers that they started. `gave_way_first` is what an overloaded probe lacked: cpu, disk, lock
+    (operations waited, but not for CPU or disk), or generator. A failed probe does not count if the
+    generator itself was late by more than a tenth of the limit, or used more than 90 % of a core.
 
     Args:
         mix: chat, ingest, read-heavy, multi-tenant, or shares as in search=60,add=40 (docs/saturation.md)
