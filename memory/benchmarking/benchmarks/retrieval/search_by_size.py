@@ -33,7 +33,7 @@ _BY_SIZE: dict[str, Any] = {
 
 @declare(
     **_BY_SIZE,
-    expected_seconds={"quick": 3.0, "standard": 15.0, "full": 120.0},
+    expected_seconds={"quick": 1.0, "standard": 15.0, "full": 120.0},
     rounds={"quick": 2, "standard": 3, "full": 3},
     profiles={
         "quick": {"data_volumes": [1000, 3000], "queries": 20},
@@ -72,7 +72,7 @@ def benchmark_search_by_size(
 
 @declare(
     **_BY_SIZE,
-    expected_seconds={"quick": 20.0, "standard": 150.0, "full": 150.0},
+    expected_seconds={"quick": 1.5, "standard": 150.0, "full": 150.0},
     rounds=1,
     profiles={"quick": {"data_volumes": [10000], "queries": 20}},
 )
