@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PACKAGES := $(VENV)/.packages
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart knee test test-cluster test-lowest test-lowest-some install-locked lock audit sbom bytecode coverage lint types browser format docs clean floor overhead gate identical-runs confidence quality quality-loso quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize core-speed tamper league test-postgres postgres-speed postgres-faults postgres-agents
+.PHONY: bench quickstart text-costs knee test test-cluster test-lowest test-lowest-some install-locked lock audit sbom bytecode coverage lint types browser format docs clean floor overhead gate identical-runs confidence quality quality-loso quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize core-speed tamper league test-postgres postgres-speed postgres-faults postgres-agents
 
 bench: bytecode
 	$(BIN)/membench run --profile quick
@@ -115,6 +115,10 @@ undecided: $(INSTALLED)
 docs: $(INSTALLED)
 	$(BIN)/python scripts/benchmark_docs.py
 	$(BIN)/python scripts/schemas.py
+
+# What generated texts cost a memory, beside real ones (docs/measuring.md). Needs LoCoMo and SciFact; a minute.
+text-costs: $(INSTALLED)
+	$(BIN)/python scripts/text_costs.py
 
 # Overhead of the benchmark's own clock (docs/measuring.md).
 overhead: $(INSTALLED)

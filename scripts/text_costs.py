@@ -3,7 +3,7 @@
     python scripts/text_costs.py --data ../shared/data
 
 The benchmarks generate their texts (memory/benchmarking/workloads/natural_texts.py). Here the same calls
-get these texts, turns of LoCoMo, abstracts of SciFact, and sentences from templates with 660 words. All
+get these texts, turns of LoCoMo, abstracts of SciFact, and sentences from templates with 1,335 words. All
 corpora take turns in short blocks. A figure is the median over the blocks, in CPU time of the process.
 """
 
@@ -115,12 +115,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder of the sets")
     parser.add_argument("--memories", type=int, default=2900, help="of each corpus, at most")
+    parser.add_argument("--repeats", type=int, default=3, help="how often each store is filled")
     given = parser.parse_args()
     print("| texts | `add` µs | `add_many` µs | `search` µs | ÷ real texts |")
     print("| --- | --- | --- | --- | --- |")
     for compared in corpora(given.data, given.memories).values():
-        with tempfile.TemporaryDirectory() as folder:
-            measure(compared, Path(folder))
+        for _ in range(given.repeats):
+            with tempfile.TemporaryDirectory() as folder:
+                measure(compared, Path(folder))
         found = [
             {what: statistics.median(costs) for what, costs in each.costs.items()} for each in compared
         ]

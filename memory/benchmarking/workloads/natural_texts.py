@@ -41,7 +41,7 @@ _COMMON = 150
 _SHIFT = 2.7
 """Mandelbrot's shift: the first ranks differ less than by Zipf's law."""
 _TOPICS, _TOPIC_WORDS = 300, 120
-_RAREST_OF_TOPIC = 8000
+_RAREST_OF_TOPIC = 5000
 """The highest rank of a topic's words."""
 _NUMBER_SHARE = 0.015
 """The share of words that are numbers."""
@@ -75,9 +75,9 @@ class Kind:
     end: str
 
 
-TURN = Kind(20.0, 0.55, 4, 120, 1000, 1.85, 1800, 0.4, 120, (0.86, 0.05, 0.05, 0.025, 0.015), ".")
+TURN = Kind(20.0, 0.55, 4, 120, 1000, 2.1, 1800, 0.4, 120, (0.86, 0.05, 0.05, 0.025, 0.015), ".")
 """A turn of a chat, as in LoCoMo."""
-QUESTION = Kind(9.7, 0.31, 4, 30, 1000, 1.85, 1800, 0.4, 120, (0.97, 0.03, 0.0, 0.0, 0.0), "?")
+QUESTION = Kind(9.7, 0.31, 4, 30, 1000, 2.1, 1800, 0.4, 120, (0.97, 0.03, 0.0, 0.0, 0.0), "?")
 """A question about such turns."""
 DOCUMENT = Kind(217.0, 0.38, 40, 900, 4000, 1.35, 500, 0.7, 40, (0.87, 0.07, 0.06, 0.0, 0.0), ".")
 """An abstract of a paper, as in SciFact."""
@@ -163,8 +163,8 @@ def _word_list(composed_from: int) -> list[str]:
         ),  # a third has three tokens
         strict=True,
     )
-    for tokens in drawn:
-        word = "".join(tokens)
+    for stem, second, third in drawn:
+        word = stem + second + third
         if len(word) <= _LONGEST_WORD:
             found.setdefault(word)
         if len(found) == _WORDS:
@@ -198,8 +198,8 @@ def _sums(kind: Kind) -> NDArray[np.float64]:
     ranks = np.arange(_WORDS) + _SHIFT
     knee = kind.rare_from + _SHIFT
     frequencies = np.where(ranks < knee, 1 / ranks, (ranks / knee) ** -kind.tail / knee)
-    sums: NDArray[np.float64] = np.cumsum(frequencies)
-    return np.divide(sums, sums[-1])
+    sums: NDArray[np.float64] = np.cumsum(frequencies / frequencies.sum())
+    return sums
 
 
 @cache
