@@ -29,13 +29,17 @@ SMALL: dict[str, dict[str, Any]] = {
     "retrieval.search_large": {"data_volumes": [20], "queries": 3},
     "quality.retrieval_quality": {"conversations": 1, "sessions": 2},
     "scalability.agent_scaling": {"agent_counts": [2], "parallel_operations": [1]},
+    "scalability.cold_search": {"data_volumes": [20], "openings": 1},
+    "scalability.many_agents": {"agent_counts": [2], "memories": 10},
+    "scalability.threads": {"thread_counts": [2], "memories": 20, "operations": 8, "blocks": 1},
     "scalability.memory_size_scaling": {"data_volumes": [30]},
     "scalability.resource_utilization": {"duration_seconds": 0.1, "operation_rate": 200.0},
     "scalability.saturation": {"clients": ["1x1"], "seconds": 0.2, "agents": 1, "memories": 5},
     "scalability.writers": {"process_counts": [2], "writes": 5},
 }  # fmt: skip
-WITHOUT_FIGURES = ("scalability.saturation", "scalability.writers")
-"""These give none to any of the targets: 0.2 s find no knee, and no target here takes several processes."""
+WITHOUT_FIGURES = ("scalability.saturation", "scalability.writers", "scalability.cold_search")
+"""These give none to any of the targets: 0.2 s find no knee, and no target here takes several processes or
+keeps anything after it is closed."""
 TARGETS = [
     "WithoutGet", "Rewriting", "FewHits", "Late", "WithoutUpdate", "WithoutVectors", "WithoutSearch",
 ]  # fmt: skip
