@@ -97,6 +97,17 @@ def work(url: str, number: int, options: argparse.Namespace) -> None:
             print(json.dumps(getattr(worker, line.strip())()), flush=True)
 
 
+def start(url: str, options: argparse.Namespace) -> list[subprocess.Popen[str]]:
+    program = [sys.executable, *sys.argv, "--worker", url]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    return [subprocess.Popen([*program, str(number)], **pipes) for number in range(options.processes)]
+
+
+def end(processes: list[subprocess.Popen[str]]) -> None:
+    for process in processes:
+        process.communicate()
+
+
 def phase(processes: list[subprocess.Popen[str]], name: str) -> list[dict[str, Any]]:
     """Let all processes run a phase at the same time; return their answers."""
     for process in processes:
@@ -122,19 +133,17 @@ def main() -> int:
     with running_server(fsync="on", shared_buffers="256MB") as server:
         url = server.url()
         AgentMemorySystem(MemoryConfig(url=url, maintenance="manual")).close()
-        program = [sys.executable, *sys.argv, "--worker", url]
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        processes = [
-            subprocess.Popen([*program, str(number)], **pipes) for number in range(options.processes)
-        ]
-        start = time.monotonic()
+        processes = start(url, options)
+        began = time.monotonic()
         stored = sum(answer["stored"] for answer in phase(processes, "fill"))
-        seconds = time.monotonic() - start
+        seconds = time.monotonic() - began
         rate = f"{stored / seconds:,.0f} a second from {options.processes} processes"
         print(
             f"stored {stored:,} memories of {options.agents:,} agents in {seconds:.0f} s, {rate}",
             flush=True,
         )
+        end(processes)
+        processes = start(url, options)  # new ones: the resident memory is that of the searches alone
         for answer in phase(processes, "search"):
             times = f"first {answer['first']:.2f} ms, second {answer['second']:.2f} ms"
             print(f"search of an agent, median: {times}; {answer['bytes'] / 1e3:.0f} kB resident an agent")
@@ -143,8 +152,7 @@ def main() -> int:
         stale = sum(answer["stale"] for answer in answers)
         checked = sum(answer["checked"] for answer in answers)
         print(f"agents seen without a change by another process: {stale} of {checked}")
-        for process in processes:
-            process.communicate()
+        end(processes)
     return 1 if stale else 0
 
 
