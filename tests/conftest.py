@@ -24,6 +24,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items if SERVER_URL else ():
+        if item.get_closest_marker("reads_the_file"):
+            item.add_marker(pytest.mark.skip(reason="the memory is on a server"))
+
+
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()

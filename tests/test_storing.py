@@ -646,6 +646,7 @@ def test_an_agents_view_refuses_memories_of_another_agent(memory: AgentMemorySys
     assert memory.agents() == []
 
 
+@pytest.mark.reads_the_file
 def test_the_read_counts_of_deleted_memories_are_deleted(open_memory: Open, tmp_path: Path) -> None:
     memory = open_memory(embedder=small_embedder())
     kept, *others = (memory.add("ann", f"note {number}", tier="im") for number in range(5))

@@ -26,6 +26,7 @@ def saved(tmp_path: Path) -> int:
         return int(file.execute("SELECT coalesce(sum(uses), 0) FROM uses").fetchone()[0])
 
 
+@pytest.mark.reads_the_file
 def test_repeated_reads_of_the_same_memories_are_all_counted_in_constant_space(
     open_memory: Open, tmp_path: Path
 ) -> None:
@@ -39,6 +40,7 @@ def test_repeated_reads_of_the_same_memories_are_all_counted_in_constant_space(
     assert saved(tmp_path) == 150_000
 
 
+@pytest.mark.reads_the_file
 def test_without_maintenance_storing_calls_save_read_counts_in_parts(
     open_memory: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -720,6 +720,7 @@ def test_with_enough_data_codecs_are_fitted_and_all_rows_stay_readable(
             assert nearest[0].score > 0.99
 
 
+@pytest.mark.reads_the_file
 def test_a_dictionary_makes_contents_smaller_and_never_less_exact(
     open_memory: Open, tmp_path: Path
 ) -> None:
@@ -835,6 +836,7 @@ def test_a_zero_vector_survives_every_codec(open_memory: Open) -> None:
     assert hit.score == 0.0
 
 
+@pytest.mark.reads_the_file
 def test_memories_stored_in_ltm_get_their_small_form_from_maintenance(
     open_memory: Open, tmp_path: Path
 ) -> None:

@@ -397,6 +397,7 @@ def test_a_missing_file_and_a_read_only_memory_raise_named_errors(
         reader.import_jsonl(tmp_path / "all.jsonl")
 
 
+@pytest.mark.reads_the_file
 def test_an_export_leaves_out_damaged_memories_and_says_so(open_memory: Open, tmp_path: Path) -> None:
     export = tmp_path / "export.jsonl"
     with open_memory(maintenance="manual") as memory:
