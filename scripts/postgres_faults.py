@@ -149,20 +149,23 @@ def follow(memory: AgentMemorySystem, url: str) -> list[str]:
     return problems
 
 
-def disturb(server: Server, seconds: float, every: float) -> Counter[str]:
-    done = Counter[str]()
+def disturb(server: Server, seconds: float, every: float) -> tuple[Counter[str], float]:
+    """Disturb the server; return what was done, and the longest time in which it could not answer."""
+    done, longest = Counter[str](), 0.0
     ways = ("restart", "kill", "kill one process")
     end, number = time.monotonic() + seconds, 0
     while time.monotonic() + every < end:
         time.sleep(every)
         way = ways[number % len(ways)]
         number += 1
+        start = time.monotonic()
         if way == "kill one process":
             server.kill_backends()
         else:
             server.restart(signal.SIGKILL if way == "kill" else signal.SIGINT)
+        longest = max(longest, time.monotonic() - start)
         done[way] += 1
-    return done
+    return done, longest
 
 
 def check(url: str, reports: list[dict[str, object]]) -> list[str]:
@@ -210,7 +213,7 @@ def main() -> int:
             subprocess.Popen([*program, str(number * _THREADS), str(seconds)], stdout=subprocess.PIPE)
             for number in range(options.processes)
         ]
-        faults = disturb(server, seconds, options.every)
+        faults, downtime = disturb(server, seconds, options.every)
         reports = []
         for process in processes:
             output, _ = process.communicate()
@@ -224,6 +227,7 @@ def main() -> int:
     longest = max(by_method.values())
     print(f"{options.processes * _THREADS} clients in {options.processes} processes, {seconds:.0f} s")
     print(f"faults: {', '.join(f'{count} × {way}' for way, count in faults.items())}")
+    print(f"longest time without a server: {downtime:.2f} s")
     print(f"calls: {', '.join(f'{count:,} {name}' for name, count in sorted(calls.items()))}")
     print(f"longest call: {longest:.2f} s (goal: at most 5 s)")
     print(
