@@ -118,7 +118,7 @@ def _marked_by_nobody(memory: AgentMemorySystem) -> bool:
     """Return whether slots are marked though no thread writes."""
     store: Any = memory._store
     with store._connections.lock:
-        return bool(store._versions._marked)
+        return bool(store._versions.marked)
 
 
 class TimedInterrupts:

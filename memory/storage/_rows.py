@@ -19,7 +19,7 @@ import numpy as np
 from memory.entry import Tier
 from memory.errors import StoreCorrupt, short
 from memory.storage.base import NO_SESSION, NO_STEP, IndexColumns, Record, Row
-from memory.storage.schema import SEQ_MASK, TIER_MASK, TIER_SHIFT, key_of
+from memory.storage.schema import AGENT_SHIFT, SEQ_MASK, TIER_MASK, TIER_SHIFT, key_of
 
 ROWS_AT_ONCE = 4096  # rows fetched at a time from a query with many rows: bounds the RAM
 VARIABLES = 500  # placeholders in one statement; older builds of SQLite allow 999
@@ -60,23 +60,23 @@ def record_checksum(row: Row) -> int:
     """Return the checksum of a row's record, without its key."""
     # SQLite returns floats from these two columns, whatever was stored.
     created_at, importance = float(row.created_at), float(row.importance)
-    return checksum_of((row.id, row.kind, row.step, created_at, importance, row.body_codec, row.body))
+    values = (row.id, row.kind, row.step, created_at, importance, row.body_codec, row.body)
+    return zlib.crc32(_encode(values))  # `checksum_of`, without its call
 
 
 def features_checksum(row: Row) -> int:
     """Return the checksum of what a search index reads of a row, without its key."""
-    return checksum_of(
-        (
-            float(row.created_at),
-            NO_STEP if row.step is None else row.step,
-            NO_SESSION if row.session is None else row.session,
-            row.vector_codec,
-            row.vector,
-            row.fine,
-            row.terms,
-            row.terms_codec,
-        )
+    values = (
+        float(row.created_at),
+        NO_STEP if row.step is None else row.step,
+        NO_SESSION if row.session is None else row.session,
+        row.vector_codec,
+        row.vector,
+        row.fine,
+        row.terms,
+        row.terms_codec,
     )
+    return zlib.crc32(_encode(values))
 
 
 def rest_checksum(stored_at: float, dated: int, digest: int, revision: int) -> int:
@@ -208,11 +208,13 @@ def checksums_of(row: Row) -> Checksums:
 
 def to_values(row: Row, agent_no: int, seq: int, checksums: Checksums) -> tuple[Any, ...]:
     """Return the values of INSERTED_COLUMNS."""
-    key = key_of(agent_no, row.tier, seq)
+    # Every added row passes here, so the calls of `key_of` and `with_key` are written out.
+    key = agent_no << AGENT_SHIFT | row.tier << TIER_SHIFT | seq
     of_record, of_features = checksums
+    of_key = (key ^ key >> 31) & _CHECKSUM_BITS
     return (
         key,
-        with_key(of_record, key),
+        of_record ^ of_key,
         row.id,
         row.kind,
         row.step,
@@ -220,7 +222,7 @@ def to_values(row: Row, agent_no: int, seq: int, checksums: Checksums) -> tuple[
         row.importance,
         row.body_codec,
         row.body,
-        with_key(of_features, key),
+        of_features ^ of_key,
         row.stored_at,
         row.dated,
         row.digest,

@@ -13,9 +13,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 
+import msgspec
+
 from memory.storage._recent_rows import RecentRows
 from memory.storage._rows import INSERTED_COLUMNS, Checksums, placeholders, to_values
-from memory.storage._tail import IN_TAIL, OpenTail, last_of_tail
+from memory.storage._tail import IN_TAIL, MAX_TAIL, OpenTail, last_of_tail
 from memory.storage.base import Row
 from memory.storage.connections import Connections
 from memory.storage.schema import SEQ_MASK
@@ -34,18 +36,15 @@ AddAlone = Callable[[Row, Checksums], tuple[int, int]]
 """Adds one row in a transaction, and opens the tail of its agent. Returns the agent's number and seq."""
 
 
-class _Request:
+class _Request(msgspec.Struct, gc=False, eq=False):
     """One row that a thread wants to add."""
 
-    __slots__ = ("checksums", "is_taken", "row", "seq")
-
-    def __init__(self, row: Row, checksums: Checksums) -> None:
-        self.row = row
-        self.checksums = checksums
-        self.is_taken = False
-        """Whether another thread has begun to add the row."""
-        self.seq: int | None = None
-        """Set when the row is committed."""
+    row: Row
+    checksums: Checksums
+    is_taken: bool = False
+    """Whether another thread has begun to add the row."""
+    seq: int | None = None
+    """Set when the row is committed."""
 
 
 class TailWriter:
@@ -74,7 +73,11 @@ class TailWriter:
         self._waiting.append(request)
         try:
             with self._connections.lock:
-                if request.seq is None:
+                if len(self._waiting) == 1 and not request.is_taken and request.seq is None:
+                    # The usual case of `_serve`: only this row is left.
+                    self._waiting.clear()
+                    request.seq = self._add_one(row, checksums)
+                elif request.seq is None:
                     self._serve(request)
         except BaseException:
             with suppress(ValueError):
@@ -149,9 +152,9 @@ class TailWriter:
         """Add one row to a tail and return its seq; None if it must be added in a transaction."""
         agent_no, first = tail.agent_no, tail.first
         for _ in range(_ATTEMPTS):
-            if tail.is_full:
-                return None
             seq = tail.last + 1
+            if seq - first > MAX_TAIL:
+                return None
             values = (*to_values(row, agent_no, seq, checksums), agent_no, first)
             try:
                 count = self._write(_INSERT, values, (tail,))
@@ -180,7 +183,8 @@ class TailWriter:
             finally:
                 versions.end_all()
         finally:  # again, in case an interrupt stopped the first call
-            versions.end_all()
+            if versions.marked:
+                versions.end_all()
 
     def _find(self, row: Row) -> int | None:
         """Return the seq of a row that may be stored."""

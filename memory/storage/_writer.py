@@ -104,14 +104,14 @@ class SQLiteWriter:
     def add(self, rows: Sequence[Row]) -> list[int | None]:
         if not rows:
             return []
-        checksums = [checksums_of(row) for row in rows]
         try:
             if len(rows) == 1:
-                return [self._add_one(rows[0], checksums[0])]
+                return [self._add_one(rows[0], checksums_of(rows[0]))]
+            checksums = [checksums_of(row) for row in rows]
             return list(self._add(rows, checksums))
         except _IdExists:  # check all rows, add the new ones
             is_new: list[bool] = []
-            seqs = self._add(rows, checksums, is_new)
+            seqs = self._add(rows, [checksums_of(row) for row in rows], is_new)
         remaining = iter(seqs)
         return [next(remaining) if new_one else None for new_one in is_new]
 

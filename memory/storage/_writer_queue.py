@@ -55,32 +55,33 @@ class WriterQueue:
         self._path = path if HAS_QUEUE else None
         self._descriptor = -1
         self._process = 0
-        self._contended_until = 0.0
-        self._has_turn = False
+        self.contended_until = 0.0
+        """Until when this process queues; 0.0 if it has never met another writer."""
+        self.has_turn = False
 
     def is_contended(self) -> bool:
         """Return whether another process has written at the same time lately."""
-        return time.monotonic() < self._contended_until
+        return time.monotonic() < self.contended_until
 
     def enter(self) -> None:
         """Wait for the turn of this process. Call `leave` after the write, also if this raised."""
-        self._contended_until = time.monotonic() + _CONTENDED_SECONDS
+        self.contended_until = time.monotonic() + _CONTENDED_SECONDS
         if self._path is None:
             return
         try:
             if self._process != os.getpid():
                 self._open(self._path)
-            self._has_turn = True
+            self.has_turn = True
             self._wait()
         except FileNotFoundError:
             pass  # somebody has deleted the file: it is made again before the next write
 
     def leave(self) -> None:
         """End the turn, if there is one. May be called again."""
-        if self._has_turn:
+        if self.has_turn:
             if self._process == os.getpid():
                 fcntl(self._descriptor, F_OFD_SETLK, _GIVE_BOTH)
-            self._has_turn = False
+            self.has_turn = False
 
     def close(self) -> None:
         descriptor, self._descriptor, self._process = self._descriptor, -1, 0

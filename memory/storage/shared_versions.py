@@ -54,7 +54,7 @@ class SharedVersions:
         Raises OSError if the file can't be created or mapped, or is not a regular file.
         """
         self._agents = _AGENT_SLOTS
-        self._marked: list[tuple[int, int]] = []
+        self.marked: list[tuple[int, int]] = []
         """Slots that this process has marked, and its marks. Only the holder of the write lock uses it."""
         self._database = database
         self._read_only = read_only
@@ -114,8 +114,8 @@ class SharedVersions:
             is_whole = os.fstat(descriptor).st_size >= len(old) * _BYTES_A_SLOT
             self._map(self._database)
             self.generation += 1
-            if self._marked and len(old) != len(self.slots):
-                self._marked = [(slot, 1) for slot in range(len(self.slots))]
+            if self.marked and len(old) != len(self.slots):
+                self.marked = [(slot, 1) for slot in range(len(self.slots))]
             if is_whole and not self._read_only:
                 # Odd for ever: a process that still reads the old slots caches nothing.
                 old[:] = memoryview(bytes([1, *bytes(_BYTES_A_SLOT - 1)]) * len(old)).cast("Q")
@@ -154,8 +154,8 @@ class SharedVersions:
 
     def begin(self, slot: int) -> None:
         """Mark the slot before a commit; all that was cached under it is now stale."""
-        mark = _random_version() | 1
-        self._marked.append((slot, mark))
+        mark = int.from_bytes(os.urandom(8), "little") | 3  # never the version of an unused slot, or even
+        self.marked.append((slot, mark))
         self.slots[slot] = mark
 
     def end_all(self) -> None:
@@ -164,20 +164,16 @@ class SharedVersions:
         A slot keeps the mark of another process that is still committing; that process's `end_all` stores
         the new version. An even version is replaced too: another process's `end_all` overwrote our mark.
         After an interrupt, call it again: it continues with the slots that are still marked."""
-        while self._marked:
-            slot, mark = self._marked[-1]
+        while self.marked:
+            slot, mark = self.marked[-1]
             now = self.slots[slot]
             if now == mark or not now & 1:
                 self.slots[slot] = mark ^ 1  # as random as the mark, and even
-            self._marked.pop()
+            self.marked.pop()
 
 
 def _size(agents: int) -> int:
     return 2 * agents * _BYTES_A_SLOT
-
-
-def _random_version() -> int:
-    return int.from_bytes(os.urandom(8), "little") | 2  # never 0, the version of an unused slot
 
 
 def _random_slots(agents: int) -> bytes:
