@@ -98,6 +98,17 @@ def encode_body(content: Any, metadata: Mapping[str, Any]) -> bytes:
     return body
 
 
+def encode_metadata(metadata: Mapping[str, Any]) -> bytes | None:
+    """Return the end of a body that has this metadata; None if only `encode_body` can encode it."""
+    try:
+        encoded = _encode(metadata)
+    except (OverflowError, UnicodeEncodeError, TypeError):
+        return None
+    if _MAYBE_NOT_FINITE.search(encoded):
+        _refuse_not_finite(metadata, "metadata")
+    return encoded
+
+
 def decode_body(body: bytes) -> tuple[Any, dict[str, Any]]:
     """Return the content and the metadata of a body."""
     if body[0] == _JSON_START:

@@ -11,3 +11,8 @@ def new_ids(count: int) -> list[str]:
     now = f"{time.time_ns() // 1_000_000:011x}"
     noise = os.urandom(8 * count).hex()
     return [now + noise[at : at + 16] for at in range(0, 16 * count, 16)]
+
+
+def new_id() -> str:
+    """Return one new id."""
+    return f"{time.time_ns() // 1_000_000:011x}{os.urandom(8).hex()}"

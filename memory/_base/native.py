@@ -50,6 +50,25 @@ class TermCache(Protocol):
         """Return the number of parts in the cache."""
 
 
+PreparedText = tuple[bytes, int, bytes, bytes]
+"""What is stored of a text: body, digest, vector (float32) and search terms."""
+
+
+class TextPreparer(Protocol):
+    """Turns texts into what is stored of them: the compiled form of what memory/_write/intake.py calls.
+
+    `metadata` is the end of a body, in MessagePack. `ending` is appended to the search terms.
+    """
+
+    def of_text(self, text: str, metadata: bytes, ending: bytes, /) -> PreparedText | None:
+        """Prepare a text; return None for one that only the twins can prepare."""
+
+    def of_texts(
+        self, texts: Sequence[str], metadata: Sequence[bytes], endings: Sequence[bytes], /
+    ) -> list[PreparedText | None]:
+        """Do the same for many texts, mostly without the GIL."""
+
+
 class Core(Protocol):
     """The functions of the core. Arrays must be C-contiguous and have the type that is named."""
 
@@ -84,6 +103,11 @@ class Core(Protocol):
 
         Of a text, it takes the first `longest_text` characters.
         """
+
+    def TextPreparer(  # noqa: N802
+        self, tokenizer: Any, vectors: Any, few: int, terms: Any, /
+    ) -> TextPreparer:
+        """Return a preparer. Texts with more than `few` pieces are left to the twins."""
 
     # memory/search/_scans.py says what these do.
 

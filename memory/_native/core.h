@@ -43,6 +43,9 @@ bool open_leaf(PyObject *leaves, Py_ssize_t at, PyObject **path, PyObject **valu
 uint32_t crc32_of(const char *bytes, size_t length, uint32_t start);
 void prepare_crc32(void);
 
+/* Return the first 64 bits of the BLAKE2b digest of 8 bytes. Needs no GIL. */
+uint64_t blake2b_of(const char *bytes, size_t length);
+
 /* Return the number of elements of a buffer. */
 static inline Py_ssize_t count_of(const Py_buffer *view) { return view->len / view->itemsize; }
 
@@ -69,6 +72,7 @@ extern PyMethodDef token_vector_methods[];
 extern PyMethodDef search_methods[];
 extern PyMethodDef neighbour_methods[];
 extern PyType_Spec term_cache_spec;
+extern PyType_Spec text_preparer_spec;
 extern PyType_Spec tokenizer_spec;
 
 #endif

@@ -4,7 +4,7 @@
 static PyMethodDef *const tables[] = {
     attribute_methods, leaf_methods, neighbour_methods, quantise_methods, search_methods, token_vector_methods,
 };
-static PyType_Spec *const types[] = {&term_cache_spec, &tokenizer_spec};
+static PyType_Spec *const types[] = {&term_cache_spec, &text_preparer_spec, &tokenizer_spec};
 
 static int add_contents(PyObject *module) {
     prepare_crc32();

@@ -4,6 +4,8 @@
  * cached by their UTF-8 bytes. A Python function finds the terms of a part that is not in the cache. The twin
  * is `_encoded_terms` in memory/search/terms.py. All of it runs with the GIL: a text takes a microsecond.
  */
+#include "term_cache.h"
+
 #include "string_table.h"
 
 #define COUNT_BITS 16
@@ -18,13 +20,7 @@ typedef struct {
     size_t used, size;
 } TermCache;
 
-typedef struct {
-    char *bytes;
-    size_t used, size;
-    char first[1024];
-} Output;
-
-static bool append(Output *out, const void *bytes, size_t length) {
+bool append_bytes(TermBytes *out, const void *bytes, size_t length) {
     if (out->size - out->used < length) {
         size_t size = 2 * (out->size + length);
         char *larger = malloc(size);
@@ -44,7 +40,7 @@ static bool append(Output *out, const void *bytes, size_t length) {
     return true;
 }
 
-static PyObject *finish(Output *out, bool done) {
+PyObject *finish_terms(TermBytes *out, bool done) {
     PyObject *result = done ? PyBytes_FromStringAndSize(out->bytes, (Py_ssize_t)out->used) : NULL;
     if (out->bytes != out->first) {
         free(out->bytes);
@@ -52,10 +48,10 @@ static PyObject *finish(Output *out, bool done) {
     return result;
 }
 
-static bool add_known(const TermCache *cache, const char *key, size_t length, Output *out, bool *known) {
+static bool add_known(const TermCache *cache, const char *key, size_t length, TermBytes *out, bool *known) {
     const uint64_t *found = table_find(&cache->parts, key, length);
     *known = found != NULL;
-    return found == NULL || append(out, cache->terms + (*found >> COUNT_BITS), (*found & MOST_TERMS) * 4);
+    return found == NULL || append_bytes(out, cache->terms + (*found >> COUNT_BITS), (*found & MOST_TERMS) * 4);
 }
 
 static bool keep(TermCache *cache, const char *key, size_t length, const char *terms, size_t count) {
@@ -87,7 +83,7 @@ static bool keep(TermCache *cache, const char *key, size_t length, const char *t
 
 /* Append the terms that a Python function returns, and keep them under the key if it is short enough. */
 static bool add_found(TermCache *cache, PyObject *function, PyObject *argument, const char *key, size_t length,
-                      bool is_kept, Output *out) {
+                      bool is_kept, TermBytes *out) {
     PyObject *found = PyObject_CallFunctionObjArgs(function, argument, NULL);
     char *terms;
     Py_ssize_t size;
@@ -96,7 +92,7 @@ static bool add_found(TermCache *cache, PyObject *function, PyObject *argument, 
         PyErr_SetString(PyExc_ValueError, "terms have four bytes each");
         done = false;
     }
-    done = done && append(out, terms, (size_t)size) &&
+    done = done && append_bytes(out, terms, (size_t)size) &&
            (!is_kept || keep(cache, key, length, terms, (size_t)size / 4));
     Py_XDECREF(found);
     return done;
@@ -110,7 +106,7 @@ static Py_ssize_t characters_of(const char *bytes, size_t length) {
     return characters;
 }
 
-static bool add_part(TermCache *cache, const char *part, size_t length, Output *out) {
+static bool add_part(TermCache *cache, const char *part, size_t length, TermBytes *out) {
     bool known;
     if (length == 0) {
         return true;
@@ -128,27 +124,33 @@ static bool add_part(TermCache *cache, const char *part, size_t length, Output *
     return done;
 }
 
-static bool add_text(TermCache *cache, PyObject *text, Output *out) {
+bool append_terms(PyObject *cache, const char *text, size_t length, TermBytes *out) {
+    const char *end = text + length;
+    bool done = true;
+    while (done && text < end) {
+        const char *space = memchr(text, ' ', (size_t)(end - text));
+        const char *stop = space == NULL ? end : space;
+        done = add_part((TermCache *)cache, text, (size_t)(stop - text), out);
+        text = stop + 1;
+    }
+    return done;
+}
+
+static bool add_text(TermCache *cache, PyObject *text, TermBytes *out) {
     PyObject *encoded = encode_utf8(text);
     if (encoded == NULL) {
         return false;
     }
     char *bytes;
     Py_ssize_t length;
-    bool done = PyBytes_AsStringAndSize(encoded, &bytes, &length) == 0;
-    const char *part = bytes, *end = bytes + (done ? length : 0);
-    while (done && part < end) {
-        const char *space = memchr(part, ' ', (size_t)(end - part));
-        const char *stop = space == NULL ? end : space;
-        done = add_part(cache, part, (size_t)(stop - part), out);
-        part = stop + 1;
-    }
+    bool done = PyBytes_AsStringAndSize(encoded, &bytes, &length) == 0 &&
+                append_terms((PyObject *)cache, bytes, (size_t)length, out);
     Py_DECREF(encoded);
     return done;
 }
 
 /* A whole number is one word, with its sign. Its key begins with a space, which no part has. */
-static bool add_whole_number(TermCache *cache, PyObject *value, Output *out) {
+static bool add_whole_number(TermCache *cache, PyObject *value, TermBytes *out) {
     char key[32] = " ";
     bool known = false;
     int overflow;
@@ -172,7 +174,7 @@ static bool add_whole_number(TermCache *cache, PyObject *value, Output *out) {
     return add_found(cache, cache->terms_of_value, value, key, length, true, out);
 }
 
-static bool add_value(TermCache *cache, PyObject *value, Output *out) {
+static bool add_value(TermCache *cache, PyObject *value, TermBytes *out) {
     if (PyFloat_CheckExact(value) || value == Py_None) {
         return true;
     }
@@ -190,9 +192,10 @@ static PyObject *cache_of_text(PyObject *self, PyObject *text) {
         PyErr_SetString(PyExc_TypeError, "a text is needed");
         return NULL;
     }
-    Output out = {.bytes = out.first, .size = sizeof out.first};
+    TermBytes out;
+    START_TERMS(out);
     bool done = add_text((TermCache *)self, text, &out);
-    return finish(&out, done);
+    return finish_terms(&out, done);
 }
 
 static PyObject *cache_of_leaves(PyObject *self, PyObject *leaves) {
@@ -201,7 +204,8 @@ static PyObject *cache_of_leaves(PyObject *self, PyObject *leaves) {
         PyErr_SetString(PyExc_TypeError, "a list of leaves is needed");
         return NULL;
     }
-    Output out = {.bytes = out.first, .size = sizeof out.first};
+    TermBytes out;
+    START_TERMS(out);
     bool done = true;
     for (Py_ssize_t at = 0; done && at < PyList_Size(leaves); at++) {
         PyObject *path, *value;
@@ -212,7 +216,7 @@ static PyObject *cache_of_leaves(PyObject *self, PyObject *leaves) {
             Py_DECREF(value);
         }
     }
-    return finish(&out, done);
+    return finish_terms(&out, done);
 }
 
 static PyObject *cache_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {

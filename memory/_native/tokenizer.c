@@ -2,19 +2,12 @@
  *
  * The twins are memory/embedding/tokens.py and memory/embedding/wordllama.py.
  */
+#include "tokenizer.h"
+
 #include "token_vectors.h"
-#include "tokenize.h"
 
 #define FEWEST_TOKENS (3 + 256) /* the special tokens, then one for each byte */
 #define MOST_TOKENS (1 << 15)
-
-typedef struct {
-    PyObject_HEAD
-    Vocabulary vocabulary;
-    Py_ssize_t longest_text; /* characters that are embedded at most */
-    TokenList scratch;
-    bool scratch_in_use; /* changed only with the GIL */
-} Tokenizer;
 
 /* -- texts --------------------------------------------------------------------------------------- */
 
@@ -40,8 +33,7 @@ static PyObject *encode_text(const Tokenizer *tokenizer, PyObject *text) {
     return encoded;
 }
 
-/* Lend the tokenizer's own memory to one call at a time; other calls get new memory. */
-static TokenList *borrow_list(Tokenizer *tokenizer, TokenList *other) {
+TokenList *borrow_list(Tokenizer *tokenizer, TokenList *other) {
     if (!tokenizer->scratch_in_use) {
         tokenizer->scratch_in_use = true;
         tokenizer->scratch.has_cache = true;
@@ -51,7 +43,7 @@ static TokenList *borrow_list(Tokenizer *tokenizer, TokenList *other) {
     return other;
 }
 
-static void return_list(Tokenizer *tokenizer, TokenList *list) {
+void return_list(Tokenizer *tokenizer, TokenList *list) {
     if (list != &tokenizer->scratch || list->marked_size > 1 << 16) {
         token_list_free(list);
     }
@@ -132,8 +124,7 @@ static bool open_output(const Tokenizer *tokenizer, PyObject *const *arguments, 
     return true;
 }
 
-/* Texts with few pieces are summed token by token, others by the number of times that a token occurs. */
-static bool is_short(const TokenList *list, size_t few) {
+bool is_short(const TokenList *list, size_t few) {
     return list->pieces <= few && (list->pieces != 1 || list->count <= few);
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -11,17 +12,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory._base.checks import check_importance, check_name, check_step, check_timestamp, check_vector
-from memory._base.content import Leaves, digest_of, encode_body, hash_of, leaves_of
-from memory._base.ids import new_ids
+from memory._base.content import Leaves, digest_of, encode_body, encode_metadata, hash_of, leaves_of
+from memory._base.ids import new_id, new_ids
+from memory._base.native import PreparedText, TextPreparer
 from memory.clock import Clock
 from memory.compression import TierCodecs
+from memory.compression.content_codecs import RAW
+from memory.compression.tier_codecs import FLOAT32, StoredVector
 from memory.embedding import ContentEmbedder, render
 from memory.entry import Tier, TierName, Timestamp
 from memory.errors import InvalidMemory, short
-from memory.search.terms import SESSION_KEYS, metadata_texts, terms_of_memory
+from memory.search.terms import (
+    SESSION_KEYS,
+    kind_terms,
+    metadata_texts,
+    term_cache,
+    terms_after_words,
+    terms_of_memory,
+)
 from memory.storage import Row
 
 _NO_METADATA: dict[str, Any] = {}
+_NO_METADATA_BODY = b"\x80"
+"""The end of a body without metadata: an empty object in MessagePack."""
 
 
 class NewMemory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -44,23 +57,37 @@ class _Checked(msgspec.Struct, frozen=True, gc=False):
 
     new: NewMemory
     tier: Tier
+    kind: str
     importance: float
     step: int | None
-    leaves: Leaves
+    leaves: Leaves | None
+    """None for a text, which is its own only leaf."""
     metadata: Mapping[str, Any]
     metadata_leaves: Leaves
+    metadata_body: bytes | None
+    """The end of the body, if it does not depend on the content."""
     timestamp: float | None
     dated: bool
-    body: bytes
+    body: bytes | None
+    """None for a text."""
+
+
+_Prepared = tuple[int, bytes, int, StoredVector, bytes]
+"""The parts of a row that depend on its content: codec of the body, body, digest, vector, search terms."""
 
 
 class Intake:
-    """Turns new memories into rows. It has no state of its own."""
+    """Turns new memories into rows. It has no state that a row depends on."""
 
     def __init__(self, embedder: ContentEmbedder, codecs: TierCodecs, clock: Clock) -> None:
         self._embedder = embedder
         self._codecs = codecs
         self._clock = clock
+        self._preparer: TextPreparer | None = None
+        self._has_preparer = True
+        """False once it is known that there is none."""
+        self._checked_agent = ""
+        """The name that was last checked: mostly the next one too."""
 
     def rows(self, batch: Sequence[NewMemory], dated: Sequence[bool] | None = None) -> list[Row]:
         """Return the rows of a batch, or raise InvalidMemory.
@@ -71,13 +98,12 @@ class Intake:
         if dated is None:
             dated = [new.timestamp is not None for new in batch]
         checked = [self._check(new, is_dated) for new, is_dated in zip(batch, dated, strict=True)]
-        vectors = self._vectors(checked)
+        prepared = self._prepare(checked)
         ids = iter(new_ids(sum(item.new.id is None for item in checked)))
-        encoded = self._encode_vectors(checked, vectors)
         now = self._clock.now()
         return [
-            self._row(item, item.new.id if item.new.id is not None else next(ids), codes, now)
-            for item, codes in zip(checked, encoded, strict=True)
+            self._row(item, item.new.id if item.new.id is not None else next(ids), parts, now)
+            for item, parts in zip(checked, prepared, strict=True)
         ]
 
     def only_ids(self, batch: Sequence[NewMemory]) -> list[Row]:
@@ -87,75 +113,142 @@ class Intake:
             item = self._check(new, False)
             if new.vector is not None:
                 check_vector(new.vector, self._embedder.dimensions)
-            rows.append(
-                Row(
-                    new.agent_id,
-                    new.id or "",
-                    0,
-                    item.tier,
-                    new.kind or "",
-                    item.step,
-                    0.0,
-                    item.importance,
-                    0,
-                    b"",
-                    stored_at=0.0,
-                    dated=False,
-                    digest=digest_of(new.content),
-                    session=None,
-                    terms=b"",
-                    vector_codec=0,
-                    vector=b"",
-                    fine=None,
-                )
-            )
+            no_parts = (0, b"", digest_of(new.content), (0, b"", None), b"")
+            rows.append(self._row(item, new.id or "", no_parts, 0.0))
         return rows
 
     def row(self, new: NewMemory) -> Row:
         """Return the row of one memory, or raise InvalidMemory. `rows` takes a quarter longer for one."""
         item = self._check(new, new.timestamp is not None)
-        if new.vector is None:
-            vectors = self._embedder.embed([render(item.leaves)])
-        else:
-            vectors = check_vector(new.vector, self._embedder.dimensions)[None, :]
-        (codes,) = self._codecs.vectors_for(item.tier, vectors, quick=True)
-        id_ = new.id if new.id is not None else new_ids(1)[0]
-        return self._row(item, id_, codes, self._clock.now())
+        parts: _Prepared | None = None
+        is_usual = item.tier is Tier.STM and item.leaves is None and new.vector is None
+        if is_usual and item.metadata_body is not None:
+            preparer = self._preparer or self._find_preparer()
+            if preparer is not None:
+                found = preparer.of_text(new.content, item.metadata_body, _terms_after_words(item))
+                if found is not None:
+                    body, digest, vector, terms = found
+                    parts = RAW, body, digest, (FLOAT32, vector, None), terms
+        if parts is None:
+            (parts,) = self._prepare([item])
+        return self._row(item, new.id if new.id is not None else new_id(), parts, self._clock.now())
 
     def _check(self, new: NewMemory, dated: bool) -> _Checked:
-        check_name("agent_id", new.agent_id)
+        content, kind, importance, step, tier = new.content, new.kind, new.importance, new.step, new.tier
+        if new.agent_id is not self._checked_agent:
+            check_name("agent_id", new.agent_id)
+            self._checked_agent = new.agent_id
         if new.id is not None:
             check_name("id", new.id)
-        if new.kind is not None:
-            check_name("kind", new.kind)
-        leaves = leaves_of(new.content)
+        if kind is not None:
+            check_name("kind", kind)
+        leaves = None if type(content) is str else leaves_of(content)
         metadata: Mapping[str, Any] = _NO_METADATA
         metadata_leaves: Leaves = []
-        if new.metadata is not None:
+        metadata_body: bytes | None = _NO_METADATA_BODY
+        if new.metadata is not None and new.metadata != _NO_METADATA:
             if not isinstance(new.metadata, Mapping):
                 raise InvalidMemory(f"metadata is {short(new.metadata)}: use a dict")
             metadata = dict(new.metadata)
             metadata_leaves = leaves_of(metadata, "metadata")
+            metadata_body = encode_metadata(metadata) if leaves is None else None
+        # The usual values are recognised here: a call takes longer than the rest of a check.
         return _Checked(
-            new=new,
-            tier=Tier.parse(new.tier),
-            importance=check_importance(new.importance),
-            step=check_step("step", new.step),
-            leaves=leaves,
-            metadata=metadata,
-            metadata_leaves=metadata_leaves,
-            timestamp=None if new.timestamp is None else check_timestamp("timestamp", new.timestamp),
-            dated=dated,
-            body=encode_body(new.content, metadata),
+            new,
+            Tier.STM if type(tier) is str and tier == "stm" else Tier.parse(tier),
+            kind or ("text" if isinstance(content, str) else "state"),
+            importance
+            if type(importance) is float and 0 <= importance < math.inf
+            else check_importance(importance),
+            None if step is None else check_step("step", step),
+            leaves,
+            metadata,
+            metadata_leaves,
+            metadata_body,
+            None if new.timestamp is None else check_timestamp("timestamp", new.timestamp),
+            dated,
+            None if metadata_body is not None and leaves is None else encode_body(content, metadata),
         )
+
+    def _find_preparer(self) -> TextPreparer | None:
+        """Return what prepares texts in one call. The first call loads the embedder's vectors."""
+        if self._has_preparer and self._preparer is None:
+            terms = term_cache()
+            self._preparer = None if terms is None else self._embedder.text_preparer(terms)
+            self._has_preparer = self._preparer is not None
+        return self._preparer
+
+    def _prepare(self, checked: Sequence[_Checked]) -> list[_Prepared]:
+        """Return what depends on the contents of memories: texts in one call, then the others."""
+        prepared: list[_Prepared | None] = [None] * len(checked)
+        texts = [
+            place
+            for place, item in enumerate(checked)
+            if item.leaves is None and item.metadata_body is not None and item.new.vector is None
+        ]
+        preparer = self._find_preparer() if texts else None
+        if preparer is not None:
+            items = [checked[place] for place in texts]
+            found = preparer.of_texts(
+                [item.new.content for item in items],
+                [item.metadata_body or b"" for item in items],
+                [_terms_after_words(item) for item in items],
+            )
+            self._keep_prepared(prepared, checked, texts, found)
+        others = [place for place, parts in enumerate(prepared) if parts is None]
+        if others:
+            items = [checked[place] for place in others]
+            vectors = self._encode_vectors(items, self._vectors(items))
+            for place, item, vector in zip(others, items, vectors, strict=True):
+                prepared[place] = self._prepare_other(item, vector)
+        return [parts for parts in prepared if parts is not None]
+
+    def _keep_prepared(
+        self,
+        prepared: list[_Prepared | None],
+        checked: Sequence[_Checked],
+        places: Sequence[int],
+        found: Sequence[PreparedText | None],
+    ) -> None:
+        """Put texts that were prepared at their places, in the form of their tiers."""
+        lower: list[tuple[int, PreparedText]] = []
+        for place, parts in zip(places, found, strict=True):
+            if parts is None:
+                continue
+            if checked[place].tier is not Tier.STM:
+                lower.append((place, parts))
+                continue
+            body, digest, vector, terms = parts
+            prepared[place] = RAW, body, digest, (FLOAT32, vector, None), terms
+        if lower:
+            items = [checked[place] for place, _ in lower]
+            joined = np.frombuffer(b"".join([parts[2] for _, parts in lower]), np.float32)
+            vectors = self._encode_vectors(items, joined.reshape(len(items), -1))
+            for (place, (body, digest, _, terms)), item, codes in zip(lower, items, vectors, strict=True):
+                body_codec, small = self._codecs.body_for(item.tier, body, quick=True)
+                prepared[place] = body_codec, small, digest, codes, terms
+
+    def _prepare_other(self, item: _Checked, vector: StoredVector) -> _Prepared:
+        """Do what the preparer does, for any content."""
+        content = item.new.content
+        raw = item.body if item.body is not None else encode_body(content, item.metadata)
+        body_codec, body = self._codecs.body_for(item.tier, raw, quick=True)
+        terms = terms_of_memory(
+            _leaves(item),
+            item.kind,
+            metadata_texts(item.metadata_leaves),
+            item.metadata_leaves,
+            item.timestamp if item.dated else None,
+        )
+        return body_codec, body, digest_of(content), vector, terms
 
     def _vectors(self, checked: Sequence[_Checked]) -> NDArray[np.float32]:
         if all(item.new.vector is None for item in checked):
-            return self._embedder.embed([render(item.leaves) for item in checked])
+            return self._embedder.embed([render(_leaves(item)) for item in checked])
         vectors = np.zeros((len(checked), self._embedder.dimensions), np.float32)
         plain = [row for row, item in enumerate(checked) if item.new.vector is None]
         if plain:
-            vectors[plain] = self._embedder.embed([render(checked[row].leaves) for row in plain])
+            vectors[plain] = self._embedder.embed([render(_leaves(checked[row])) for row in plain])
         for row, item in enumerate(checked):
             if item.new.vector is not None:
                 vectors[row] = check_vector(item.new.vector, self._embedder.dimensions)
@@ -163,11 +256,11 @@ class Intake:
 
     def _encode_vectors(
         self, checked: Sequence[_Checked], vectors: NDArray[np.float32]
-    ) -> list[tuple[int, bytes, bytes | None]]:
+    ) -> list[StoredVector]:
         tiers = {item.tier for item in checked}
         if len(tiers) == 1:
             return self._codecs.vectors_for(tiers.pop(), vectors, quick=True)
-        encoded: list[tuple[int, bytes, bytes | None]] = [(0, b"", None)] * len(checked)
+        encoded: list[StoredVector] = [(0, b"", None)] * len(checked)
         for tier in tiers:
             rows = [row for row, item in enumerate(checked) if item.tier is tier]
             for row, codes in zip(
@@ -176,17 +269,15 @@ class Intake:
                 encoded[row] = codes
         return encoded
 
-    def _row(self, item: _Checked, id_: str, codes: tuple[int, bytes, bytes | None], now: float) -> Row:
+    def _row(self, item: _Checked, id_: str, parts: _Prepared, now: float) -> Row:
         new = item.new
-        body_codec, body = self._codecs.body_for(item.tier, item.body, quick=True)
-        vector_codec, vector, fine = codes
-        kind = new.kind or ("text" if isinstance(new.content, str) else "state")
+        body_codec, body, digest, (vector_codec, vector, fine), terms = parts
         return Row(
             new.agent_id,
             id_,
             0,
             item.tier,
-            kind,
+            item.kind,
             item.step,
             now if item.timestamp is None else item.timestamp,
             item.importance,
@@ -194,21 +285,30 @@ class Intake:
             body,
             stored_at=now,
             dated=item.dated,
-            digest=digest_of(new.content),
+            digest=digest,
             session=session_of(item.metadata) if item.metadata else None,
-            terms=terms_of_memory(
-                item.leaves,
-                kind,
-                metadata_texts(item.metadata_leaves),
-                item.metadata_leaves,
-                item.timestamp if item.dated else None,
-            ),
+            terms=terms,
             vector_codec=vector_codec,
             vector=vector,
             fine=fine,
             is_final=item.tier is not Tier.LTM or self._codecs.is_final(Tier.LTM),
             has_new_id=new.id is None,
         )
+
+
+def _leaves(item: _Checked) -> Leaves:
+    return item.leaves if item.leaves is not None else leaves_of(item.new.content)
+
+
+def _terms_after_words(item: _Checked) -> bytes:
+    if not item.metadata_leaves and not item.dated:
+        return kind_terms(item.kind)
+    return terms_after_words(
+        item.kind,
+        metadata_texts(item.metadata_leaves),
+        item.metadata_leaves,
+        item.timestamp if item.dated else None,
+    )
 
 
 def session_of(metadata: Mapping[str, Any]) -> int | None:

@@ -16,9 +16,10 @@ import msgspec
 import numpy as np
 
 from memory._base.content import Leaves
+from memory._base.native import TermCache, TextPreparer
 from memory._base.unit_vectors import FloatMatrix, unit, unit_rows
 from memory.embedding.base import Embedder, checked_rows
-from memory.embedding.wordllama import WordLlamaEmbedder
+from memory.embedding.wordllama import WordLlamaEmbedder, text_preparer
 
 _FREQUENCIES = np.array((0.7, 2.0, 6.0))
 """Radians per unit of asinh(value). The low frequency keeps distant values a little similar. The high
@@ -73,6 +74,10 @@ class ContentEmbedder:
         self.dimensions = embedder.dimensions
         self._last_directions: dict[tuple[str, ...], tuple[list[int] | None, FloatMatrix]] = {}
         self._trusted = isinstance(embedder, WordLlamaEmbedder)
+
+    def text_preparer(self, terms: TermCache) -> TextPreparer | None:
+        """Return what prepares texts with this embedder in one call, where that is compiled."""
+        return text_preparer(terms) if type(self.embedder) is WordLlamaEmbedder else None
 
     def embed_texts(self, texts: Sequence[str]) -> FloatMatrix:
         """Return the unit vectors of texts. Validate the vectors of embedders that are not built in."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory._base.locks import fork_safe_lock
-from memory._base.native import Tokenizer, core
+from memory._base.native import TermCache, TextPreparer, Tokenizer, core
 from memory._base.unit_vectors import FloatMatrix, unit, unit_rows
 from memory.embedding.files import read_vectors
 from memory.embedding.tokens import Piece, compiled_tokenizer, pieces_of, words_of_tokens
@@ -67,6 +67,14 @@ class WordLlamaEmbedder:
             weights = [1.0] * len(tokens)
         total = np.array(weights, dtype=np.float32) @ _vectors_of(tokens)
         return unit(total)[None, :]
+
+
+def text_preparer(terms: TermCache) -> TextPreparer | None:
+    """Return a compiled preparer of texts with this embedder; None without the compiled core."""
+    tokenizer = compiled_tokenizer()
+    if tokenizer is None or core is None:
+        return None
+    return core.TextPreparer(tokenizer, _load(), _FEW_PIECES, terms)
 
 
 def _embed_compiled(tokenizer: Tokenizer, texts: Sequence[str]) -> FloatMatrix:

@@ -18,7 +18,7 @@ import Stemmer
 
 from memory._base.content import Leaves, Scalar
 from memory._base.locks import fork_safe_lock
-from memory._base.native import core
+from memory._base.native import TermCache, core
 from memory.search.names import ROLES, SPEAKER_KEYS, sound_of
 
 ATTRIBUTE_BIT = 1 << 31
@@ -145,23 +145,40 @@ def terms_of_memory(
     Filters compare `leaves` (the scalars of the content) and `metadata_leaves`. The speaker's name, if the
     metadata have one, is also an attribute (see `names.py`).
     """
-    if len(leaves) == 1 and leaves[0][0] == "":
-        is_structured, words = False, [_words_of_value(leaves[0][1])]
-    else:
-        is_structured, words = True, _words_of_leaves(leaves)
-    words += [_encoded_terms(text) for text in metadata_texts]
+    is_structured = len(leaves) != 1 or leaves[0][0] != ""
+    words = _words_of_leaves(leaves) if is_structured else [_words_of_value(leaves[0][1])]
+    words.append(terms_after_words(kind, metadata_texts, metadata_leaves, timestamp))
+    if is_structured:
+        words.append(array("I", attribute_terms(leaves)).tobytes())
+    return b"".join(words)
+
+
+def terms_after_words(
+    kind: str, metadata_texts: Iterable[str], metadata_leaves: Leaves, timestamp: float | None
+) -> bytes:
+    """Return the terms of a memory that do not depend on its content; see `terms_of_memory`."""
+    words = [_encoded_terms(text) for text in metadata_texts]
     if timestamp is not None:
         words.append(_encoded_terms(date_words(timestamp)))
-    attributes = [attribute_term(KIND, kind)]
+    words.append(kind_terms(kind))
     if metadata_leaves:
-        attributes += attribute_terms(metadata_leaves)
+        attributes = [*attribute_terms(metadata_leaves)]
         for path, value in metadata_leaves:
             if path in SPEAKER_KEYS and isinstance(value, str):
                 attributes += _speaker_terms(value)
-    if is_structured:
-        attributes += attribute_terms(leaves)
-    words.append(array("I", attributes).tobytes())
+        words.append(array("I", attributes).tobytes())
     return b"".join(words)
+
+
+@lru_cache(maxsize=4096)
+def kind_terms(kind: str) -> bytes:
+    """Return the term of a memory's kind, as bytes to be stored."""
+    return array("I", [attribute_term(KIND, kind)]).tobytes()
+
+
+def term_cache() -> TermCache | None:
+    """Return the compiled cache of terms, None without the compiled core."""
+    return _compiled
 
 
 def _words_of_leaves(leaves: Leaves) -> list[bytes]:
