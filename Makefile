@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PACKAGES := $(VENV)/.packages
 INSTALLED := $(VENV)/.installed
 
-.PHONY: bench quickstart text-costs knee test test-cluster test-lowest test-lowest-some install-locked lock audit sbom bytecode coverage lint types browser format docs clean floor overhead gate identical-runs confidence quality quality-loso quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize core-speed tamper league test-postgres postgres-speed postgres-faults postgres-agents
+.PHONY: bench quickstart text-costs knee test test-cluster test-lowest test-lowest-some install-locked lock audit sbom bytecode coverage lint types browser format docs clean floor writes overhead gate identical-runs confidence quality quality-loso quality-gate figures undecided view-speed screenshots interrupts erasure flips forks targets promises native-sanitize core-speed tamper league test-postgres postgres-speed postgres-faults postgres-agents
 
 bench: bytecode
 	$(BIN)/membench run --profile quick
@@ -101,6 +101,10 @@ test-cluster: $(INSTALLED)
 # Speed against plain SQLite and NumPy (docs/performance.md).
 floor: $(INSTALLED)
 	$(BIN)/python scripts/floor.py --million
+
+# Writing beside plain SQLite: one by one, in batches, imports (docs/performance.md). A minute.
+writes: $(INSTALLED)
+	$(BIN)/python scripts/writes.py --batched 100000
 
 # Every figure of README.md and docs/performance.md: measures them and writes the tables. An hour, on a quiet machine.
 figures: $(INSTALLED)

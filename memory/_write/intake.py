@@ -11,7 +11,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from memory._base.checks import check_importance, check_name, check_step, check_timestamp, check_vector
+from memory._base.checks import (
+    MAX_WHOLE,
+    check_importance,
+    check_name,
+    check_step,
+    check_timestamp,
+    check_vector,
+)
 from memory._base.content import Leaves, digest_of, encode_body, encode_metadata, hash_of, leaves_of
 from memory._base.ids import new_id, new_ids
 from memory._base.native import PreparedText, TextPreparer
@@ -130,7 +137,12 @@ class Intake:
                     body, digest, vector, terms = found
                     parts = RAW, body, digest, (FLOAT32, vector, None), terms
         if parts is None:
-            (parts,) = self._prepare([item])
+            if new.vector is None:
+                vectors = self._embedder.embed([render(_leaves(item))])
+            else:
+                vectors = check_vector(new.vector, self._embedder.dimensions)[None, :]
+            (stored,) = self._codecs.vectors_for(item.tier, vectors, quick=True)
+            parts = self._prepare_other(item, stored)
         return self._row(item, new.id if new.id is not None else new_id(), parts, self._clock.now())
 
     def _check(self, new: NewMemory, dated: bool) -> _Checked:
@@ -160,7 +172,7 @@ class Intake:
             importance
             if type(importance) is float and 0 <= importance < math.inf
             else check_importance(importance),
-            None if step is None else check_step("step", step),
+            step if type(step) is int and -MAX_WHOLE <= step <= MAX_WHOLE else check_step("step", step),
             leaves,
             metadata,
             metadata_leaves,
