@@ -93,7 +93,7 @@ class Intake:
         self._preparer: TextPreparer | None = None
         self._has_preparer = True
         """False once it is known that there is none."""
-        self._checked_agent = ""
+        self._checked_agent: object = object()
         """The name that was last checked: mostly the next one too."""
 
     def rows(self, batch: Sequence[NewMemory], dated: Sequence[bool] | None = None) -> list[Row]:
@@ -158,7 +158,7 @@ class Intake:
         metadata: Mapping[str, Any] = _NO_METADATA
         metadata_leaves: Leaves = []
         metadata_body: bytes | None = _NO_METADATA_BODY
-        if new.metadata is not None and new.metadata != _NO_METADATA:
+        if new.metadata is not None and (type(new.metadata) is not dict or new.metadata):
             if not isinstance(new.metadata, Mapping):
                 raise InvalidMemory(f"metadata is {short(new.metadata)}: use a dict")
             metadata = dict(new.metadata)
