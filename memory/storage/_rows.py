@@ -211,7 +211,7 @@ def to_values(row: Row, agent_no: int, seq: int, checksums: Checksums) -> tuple[
     # Every added row passes here, so the calls of `key_of` and `with_key` are written out.
     key = agent_no << AGENT_SHIFT | row.tier << TIER_SHIFT | seq
     of_record, of_features = checksums
-    of_key = (key ^ key >> 31) & _CHECKSUM_BITS
+    of_key = (key ^ key >> 31) & CHECKSUM_BITS
     return (
         key,
         of_record ^ of_key,
