@@ -125,7 +125,7 @@ class Intake:
         return rows
 
     def row(self, new: NewMemory) -> Row:
-        """Return the row of one memory, or raise InvalidMemory. `rows` takes a quarter longer for one."""
+        """Return the row of one memory, or raise InvalidMemory."""
         item = self._check(new, new.timestamp is not None)
         parts: _Prepared | None = None
         is_usual = item.tier is Tier.STM and item.leaves is None and new.vector is None

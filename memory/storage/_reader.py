@@ -113,7 +113,7 @@ class SQLiteReader:
 
     def get_one(self, agent: str, id: str) -> Record | None:
         agent_no = self._agent_numbers.get(agent) or self._agent_no(agent)
-        # Most rows are in the index. The statement that also reads the tail takes 1 to 2 µs more.
+        # Most rows are in the index. The statement that also reads the tail takes longer.
         found = self._connections.fetch_one(self._get_indexed, (agent_no, id))
         if found is None:
             found = self._connections.fetch_one(self._get, (agent_no, id, agent_no, agent_no, id))

@@ -10,7 +10,7 @@ from subprocesses import run_python
 import memory
 
 SCRIPTS = Path(memory.__file__).parents[1] / "scripts"
-FLIPS = 30
+FLIPS = 14
 
 
 def test_a_changed_byte_is_never_served_as_truth(tmp_path: Path) -> None:
