@@ -435,12 +435,30 @@ class _Warnings(logging.Handler):
         return any("-wal" in line for line in self.lines)
 
 
-def run(folder: Path, flips: int, seed: int, targets: tuple[str, ...] = TARGETS) -> Flips:
-    """Run trials of all targets in turns."""
+def run(
+    folder: Path,
+    flips: int,
+    seed: int,
+    targets: tuple[str, ...] = TARGETS,
+    tell: Callable[[int, Flips], None] = lambda number, experiment: None,
+) -> Flips:
+    """Run trials of all targets in turns; call `tell` after each."""
     experiment = Flips(folder, seed)
     for number in range(flips):
         experiment.trial(targets[number % len(targets)])
+        tell(number + 1, experiment)
     return experiment
+
+
+def _print_progress(number: int, experiment: Flips) -> None:
+    """Print a line every 50 flips, so that a run that is stopped has told something."""
+    if number % 50 == 0:
+        print(
+            f"{number} flips: {len(experiment.failures)} failures",
+            *experiment.failures,
+            sep="\n  ",
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -451,7 +469,9 @@ def main() -> None:
     options = parser.parse_args()
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        experiment = run(Path(folder), options.flips, options.seed, tuple(options.only or TARGETS))
+        experiment = run(
+            Path(folder), options.flips, options.seed, tuple(options.only or TARGETS), _print_progress
+        )
     for outcome, count in sorted(experiment.outcomes.items()):
         print(f"{count:5} {outcome}")
     for failure in experiment.failures:
