@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-_INTERFACE = 1  # CORE_INTERFACE in memory/_native/core.h
+_INTERFACE = 2  # CORE_INTERFACE in memory/_native/core.h
 
 _log = logging.getLogger(__name__)
 
@@ -75,6 +75,9 @@ class Core(Protocol):
     def to_int8(self, vectors: Any, codes: Any, dimensions: int, /) -> None:
         """Write rows of float32 into `codes` (int8), each scaled by its largest component."""
 
+    def to_int8_one(self, vector: Any, code: Any, /) -> float:
+        """Write one vector of float32 into `code` (int8). Return the length of the result."""
+
     def leaves_of(self, value: Any, levels: int, /) -> list[tuple[str, Any]] | None:
         """Return the leaves of a JSON value; None for a value that only the twin can judge."""
 
@@ -112,7 +115,15 @@ class Core(Protocol):
     # memory/search/_scans.py says what these do.
 
     def add_words(
-        self, scores: Any, lengths: Any, postings: Any, weight: float, slope: float, offset: float, /
+        self,
+        scores: Any,
+        lengths: Any,
+        postings: Any,
+        bounds: list[int],
+        weights: list[float],
+        slope: float,
+        offset: float,
+        /,
     ) -> None: ...
 
     def differing_signs(self, bits: Any, query: Any, out: Any, /) -> None: ...
@@ -126,6 +137,35 @@ class Core(Protocol):
     def best_of_turns(self, scores: Any, barriers: Any, peaks: Any, turns: int, /) -> None: ...
 
     def blend(self, differing: Any, table: Any, words: Any, weight: float, out: Any, /) -> None: ...
+
+    # memory/search/_lookups.py says what these do.
+
+    def find_postings(self, terms: Any, starts: Any, wanted: list[int], /) -> list[int]: ...
+
+    def find_in_tail(self, tail: Any, wanted: list[int], most: int, /) -> tuple[bytes, list[int]]: ...
+
+    def count_living(self, packed: Any, bounds: list[int], living: Any, /) -> list[int]: ...
+
+    def words_at(self, packed: Any, bounds: list[int], position: int, /) -> list[int]: ...
+
+    # memory/search/own_scores.py and ranking.py say what these do.
+
+    def scale_of(self, scores: Any, living: Any, /) -> tuple[float, float]: ...
+
+    def rank(
+        self,
+        count: int,
+        k: int,
+        vectors: tuple[Any, ...],
+        words: tuple[Any, ...] | None,
+        living: Any,
+        links: tuple[Any, ...] | None,
+        bonus: Any,
+        allowed: Any,
+        /,
+    ) -> tuple[
+        list[int], list[float], list[float], list[float] | None, list[float] | None, float
+    ]: ...
 
 
 def _load() -> Core | None:

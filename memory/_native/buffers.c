@@ -6,7 +6,7 @@ static bool has_kind(char format, ElementKind kind) {
     case KIND_SIGNED:
         return strchr("bhilqn", format) != NULL;
     case KIND_UNSIGNED:
-        return strchr("BHILQN", format) != NULL;
+        return strchr("?BHILQN", format) != NULL;
     case KIND_FLOAT:
         return strchr("efd", format) != NULL;
     }

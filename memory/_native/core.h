@@ -20,7 +20,7 @@
 
 /* Increase it when a function of the core changes its meaning or its arguments. memory/_base/native.py has
  * the same number. It refuses a core of another number, and one that lacks a function. */
-#define CORE_INTERFACE 1
+#define CORE_INTERFACE 2
 
 /* Element types of buffers, as the buffer protocol distinguishes them. */
 typedef enum { KIND_SIGNED, KIND_UNSIGNED, KIND_FLOAT } ElementKind;
@@ -70,6 +70,8 @@ extern PyMethodDef leaf_methods[];
 extern PyMethodDef quantise_methods[];
 extern PyMethodDef token_vector_methods[];
 extern PyMethodDef search_methods[];
+extern PyMethodDef posting_methods[];
+extern PyMethodDef rank_methods[];
 extern PyMethodDef neighbour_methods[];
 extern PyType_Spec term_cache_spec;
 extern PyType_Spec text_preparer_spec;

@@ -1,5 +1,5 @@
 /* Scores that pass between the turns of a conversation; the twins are in memory/search/_scans.py. */
-#include "core.h"
+#include "scans.h"
 
 /* Open an array of floats of `length` elements, or of any length if that is negative. */
 static bool open_floats(PyObject *object, Py_buffer *view, const char *name, bool writable, Py_ssize_t length) {
@@ -22,6 +22,17 @@ static void pass_shares(const float *restrict scores, const float *restrict shar
     }
     for (Py_ssize_t at = turns; at < count; at++) {
         context[at - turns] += shares[at] * scores[at];
+    }
+}
+
+void pass_all_shares(const float *scores, const float *shares, float *context, Py_ssize_t turns,
+                     Py_ssize_t count) {
+    /* In parts that the processor's cache holds between the two loops. The order of the sums of each
+     * element stays the same: first the earlier turn, then the later one. */
+    const Py_ssize_t part = 4096;
+    for (Py_ssize_t first = 0; first < count; first += part) {
+        Py_ssize_t size = count - first < part + turns ? count - first : part + turns;
+        pass_shares(scores + first, shares + first, context + first, turns, size);
     }
 }
 
@@ -50,15 +61,7 @@ static PyObject *add_shares(PyObject *module, PyObject *const *arguments, Py_ssi
     }
     if (turns > 0) {
         PyThreadState *state = count > FEW_ELEMENTS ? PyEval_SaveThread() : NULL;
-        /* In parts that the processor's cache holds between the two loops. The order of the sums of each
-         * element stays the same: first the earlier turn, then the later one. */
-        const Py_ssize_t part = 4096;
-        const float *from = scores.buf, *share = shares.buf;
-        float *to = context.buf;
-        for (Py_ssize_t first = 0; first < count; first += part) {
-            Py_ssize_t size = count - first < part + turns ? count - first : part + turns;
-            pass_shares(from + first, share + first, to + first, turns, size);
-        }
+        pass_all_shares(scores.buf, shares.buf, context.buf, turns, count);
         if (state) {
             PyEval_RestoreThread(state);
         }
@@ -72,6 +75,22 @@ static PyObject *add_shares(PyObject *module, PyObject *const *arguments, Py_ssi
 }
 
 static inline float larger(float one, float two) { return one > two ? one : two; }
+
+void write_peaks(const float *restrict from, const float *restrict barrier, float *restrict to,
+                 Py_ssize_t turns, Py_ssize_t count) {
+    Py_ssize_t middle = count - turns;
+    for (Py_ssize_t at = 0; at < count; at++) {
+        if (at == turns && middle > turns) {
+            for (; at < middle; at++) {
+                float best = larger(from[at], from[at - turns] + barrier[at]);
+                to[at] = larger(best, from[at + turns] + barrier[at + turns]);
+            }
+        }
+        float best = from[at];
+        best = at >= turns ? larger(best, from[at - turns] + barrier[at]) : best;
+        to[at] = at < middle ? larger(best, from[at + turns] + barrier[at + turns]) : best;
+    }
+}
 
 static PyObject *best_of_turns(PyObject *module, PyObject *const *arguments, Py_ssize_t given) {
     (void)module;
@@ -99,21 +118,7 @@ static PyObject *best_of_turns(PyObject *module, PyObject *const *arguments, Py_
     bool fits = turns > 0 && peaks.buf != scores.buf;
     if (fits) {
         PyThreadState *state = count > FEW_ELEMENTS ? PyEval_SaveThread() : NULL;
-        const float *restrict from = scores.buf;
-        const float *restrict barrier = barriers.buf;
-        float *restrict to = peaks.buf;
-        Py_ssize_t middle = count - turns;
-        for (Py_ssize_t at = 0; at < count; at++) {
-            if (at == turns && middle > turns) {
-                for (; at < middle; at++) {
-                    float best = larger(from[at], from[at - turns] + barrier[at]);
-                    to[at] = larger(best, from[at + turns] + barrier[at + turns]);
-                }
-            }
-            float best = from[at];
-            best = at >= turns ? larger(best, from[at - turns] + barrier[at]) : best;
-            to[at] = at < middle ? larger(best, from[at + turns] + barrier[at + turns]) : best;
-        }
+        write_peaks(scores.buf, barriers.buf, peaks.buf, turns, count);
         if (state) {
             PyEval_RestoreThread(state);
         }

@@ -66,7 +66,44 @@ static PyObject *to_int8(PyObject *module, PyObject *const *arguments, Py_ssize_
     return elements < 0 ? NULL : Py_NewRef(Py_None);
 }
 
+static PyObject *to_int8_one(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    (void)module;
+    Py_buffer vector, code;
+    if (!check_argument_count("to_int8_one", count, 2)) {
+        return NULL;
+    }
+    if (!open_buffer(arguments[0], &vector, "vector", KIND_FLOAT, 4, false)) {
+        return NULL;
+    }
+    if (!open_buffer(arguments[1], &code, "code", KIND_SIGNED, 1, true)) {
+        PyBuffer_Release(&vector);
+        return NULL;
+    }
+    Py_ssize_t dimensions = count_of(&vector);
+    int64_t squares = 0;
+    bool fits = dimensions == count_of(&code);
+    if (fits) {
+        const float *from = vector.buf;
+        int8_t *to = code.buf;
+        float peak = largest(from, dimensions);
+        float scale = peak > 0.0f ? (float)(127 / (double)peak) : 0.0f;
+        for (Py_ssize_t at = 0; at < dimensions; at++) {
+            float scaled = from[at] * scale;
+            scaled = (scaled + ROUNDING) - ROUNDING;
+            to[at] = scaled >= -127.0f && scaled <= 127.0f ? (int8_t)(int)scaled : 0;
+            squares += (int64_t)to[at] * to[at];
+        }
+    } else {
+        PyErr_Format(PyExc_ValueError, "%zd components are no %zd codes", dimensions, count_of(&code));
+    }
+    PyBuffer_Release(&code);
+    PyBuffer_Release(&vector);
+    return fits ? PyFloat_FromDouble(sqrt((double)squares)) : NULL;
+}
+
 PyMethodDef quantise_methods[] = {
+    {"to_int8_one", (PyCFunction)(void (*)(void))to_int8_one, METH_FASTCALL,
+     "to_int8_one(vector, code): write one vector as signed bytes, and return the length of the result."},
     {"to_int8", (PyCFunction)(void (*)(void))to_int8, METH_FASTCALL,
      "to_int8(vectors, codes, dimensions): write rows of float32 as signed bytes into `codes`."},
     {NULL, NULL, 0, NULL},

@@ -2,20 +2,18 @@
  *
  * All of them give bit for bit what their twins give: the same operations on 32-bit floats in the same order.
  */
-#include "core.h"
+#include "bounds.h"
+#include "scans.h"
 
 #if CORE_X86
 #include <immintrin.h>
 #endif
 
-/* A posting is position << 8 | occurrences; see memory/search/postings.py. */
-#define COUNT_BITS 8
-#define COUNT_MASK 255u
 /* Postings whose contributions are computed together: enough for the compiler to use vector division. */
 #define TOGETHER 128
 
-static void add_postings(float *restrict scores, const float *restrict lengths, const uint32_t *postings,
-                         Py_ssize_t count, float weight, float slope, float offset) {
+void add_postings(float *restrict scores, const float *restrict lengths, const uint32_t *postings,
+                  Py_ssize_t count, float weight, float slope, float offset) {
     float parts[TOGETHER];
     for (Py_ssize_t first = 0; first < count; first += TOGETHER) {
         Py_ssize_t some = count - first < TOGETHER ? count - first : TOGETHER;
@@ -36,8 +34,7 @@ static void add_postings(float *restrict scores, const float *restrict lengths, 
     }
 }
 
-/* Return whether all postings name a position below `rows`; else set an exception. */
-static bool check_postings(const uint32_t *postings, Py_ssize_t count, Py_ssize_t rows) {
+bool check_postings(const uint32_t *postings, Py_ssize_t count, Py_ssize_t rows) {
     uint32_t last = 0;
     for (Py_ssize_t at = 0; at < count; at++) {
         uint32_t position = postings[at] >> COUNT_BITS;
@@ -48,13 +45,17 @@ static bool check_postings(const uint32_t *postings, Py_ssize_t count, Py_ssize_
 
 static PyObject *add_words(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
     (void)module;
-    if (!check_argument_count("add_words", count, 6)) {
+    if (!check_argument_count("add_words", count, 7)) {
         return NULL;
     }
-    double weight = PyFloat_AsDouble(arguments[3]);
-    double slope = PyFloat_AsDouble(arguments[4]);
-    double offset = PyFloat_AsDouble(arguments[5]);
+    double slope = PyFloat_AsDouble(arguments[5]);
+    double offset = PyFloat_AsDouble(arguments[6]);
     if (PyErr_Occurred()) {
+        return NULL;
+    }
+    PyObject *given = arguments[4];
+    if (!PyList_Check(given)) {
+        PyErr_SetString(PyExc_TypeError, "a list of weights is needed");
         return NULL;
     }
     Py_buffer scores, lengths, postings;
@@ -62,31 +63,54 @@ static PyObject *add_words(PyObject *module, PyObject *const *arguments, Py_ssiz
         return NULL;
     }
     if (!open_buffer(arguments[1], &lengths, "lengths", KIND_FLOAT, 4, false)) {
-        PyBuffer_Release(&scores);
-        return NULL;
+        goto no_lengths;
     }
     if (!open_buffer(arguments[2], &postings, "postings", KIND_UNSIGNED, 4, false)) {
-        PyBuffer_Release(&lengths);
-        PyBuffer_Release(&scores);
-        return NULL;
+        goto no_postings;
     }
-    Py_ssize_t rows = count_of(&scores), found = count_of(&postings);
-    bool fits = rows == count_of(&lengths);
-    PyThreadState *state = found > FEW_ELEMENTS ? PyEval_SaveThread() : NULL;
-    fits = fits && check_postings(postings.buf, found, rows);
+    Bounds bounds = {NULL, 0};
+    Py_ssize_t words = PyList_Size(given), rows = count_of(&scores);
+    float *weights = malloc((size_t)(words ? words : 1) * sizeof *weights);
+    if (weights == NULL) {
+        PyErr_NoMemory();
+    }
+    for (Py_ssize_t word = 0; weights != NULL && word < words; word++) {
+        weights[word] = (float)PyFloat_AsDouble(PyList_GetItem(given, word));
+    }
+    bool fits = !PyErr_Occurred() && read_bounds(arguments[3], count_of(&postings), words, &bounds);
     if (fits) {
-        add_postings(scores.buf, lengths.buf, postings.buf, found, (float)weight, (float)slope, (float)offset);
+        Py_ssize_t found = 0;
+        for (Py_ssize_t word = 0; word < words; word++) {
+            found += bounds.at[2 * word + 1] - bounds.at[2 * word];
+        }
+        fits = rows == count_of(&lengths);
+        PyThreadState *state = found > FEW_ELEMENTS ? PyEval_SaveThread() : NULL;
+        for (Py_ssize_t word = 0; fits && word < words; word++) {
+            const uint32_t *first = (const uint32_t *)postings.buf + bounds.at[2 * word];
+            Py_ssize_t size = bounds.at[2 * word + 1] - bounds.at[2 * word];
+            fits = check_postings(first, size, rows);
+            if (fits) {
+                add_postings(scores.buf, lengths.buf, first, size, weights[word], (float)slope, (float)offset);
+            }
+        }
+        if (state) {
+            PyEval_RestoreThread(state);
+        }
+        if (!fits) {
+            PyErr_Format(PyExc_ValueError, "a posting is outside of %zd memories", rows);
+        }
     }
-    if (state) {
-        PyEval_RestoreThread(state);
-    }
-    if (!fits) {
-        PyErr_Format(PyExc_ValueError, "a posting is outside of %zd memories", rows);
-    }
+    free(bounds.at);
+    free(weights);
     PyBuffer_Release(&postings);
     PyBuffer_Release(&lengths);
     PyBuffer_Release(&scores);
     return fits ? Py_NewRef(Py_None) : NULL;
+no_postings:
+    PyBuffer_Release(&lengths);
+no_lengths:
+    PyBuffer_Release(&scores);
+    return NULL;
 }
 
 typedef void (*CountDifferences)(const uint64_t *bits, Py_ssize_t stride, const uint64_t *query,
@@ -238,6 +262,24 @@ static Product best_product(void) {
 /* Rows that are fetched before their turn: random rows come from RAM, one after the other. */
 #define AHEAD 8
 
+void write_cosines(const int8_t *codes, const float *norms, const int8_t *query, Py_ssize_t dimensions,
+                   const int64_t *places, Py_ssize_t rows, float scale, float *out) {
+    Product product = best_product();
+    for (Py_ssize_t at = 0; at < rows; at++) {
+        Py_ssize_t row = places ? places[at] : at;
+#if CORE_X86
+        if (places && at + AHEAD < rows) {
+            const char *next = (const char *)(codes + places[at + AHEAD] * dimensions);
+            for (Py_ssize_t line = 0; line < dimensions; line += 64) {
+                _mm_prefetch(next + line, _MM_HINT_T0);
+            }
+        }
+#endif
+        int32_t found = product(codes + row * dimensions, query, dimensions);
+        out[at] = (float)((double)found / (double)norms[row]) * scale;
+    }
+}
+
 static PyObject *cosines(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
     (void)module;
     if (!check_argument_count("cosines", count, 6)) {
@@ -274,23 +316,8 @@ static PyObject *cosines(PyObject *module, PyObject *const *arguments, Py_ssize_
     }
     if (fits) {
         PyThreadState *state = rows * dimensions > FEW_ELEMENTS * 16 ? PyEval_SaveThread() : NULL;
-        Product product = best_product();
-        const int8_t *code = codes.buf;
-        const float *norm = norms.buf;
-        float *cosine = out.buf;
-        for (Py_ssize_t at = 0; at < rows; at++) {
-            Py_ssize_t row = chosen ? places[at] : at;
-#if CORE_X86
-            if (chosen && at + AHEAD < rows) {
-                const char *next = (const char *)(code + places[at + AHEAD] * dimensions);
-                for (Py_ssize_t line = 0; line < dimensions; line += 64) {
-                    _mm_prefetch(next + line, _MM_HINT_T0);
-                }
-            }
-#endif
-            int32_t found = product(code + row * dimensions, query.buf, dimensions);
-            cosine[at] = (float)((double)found / (double)norm[row]) * (float)scale;
-        }
+        write_cosines(codes.buf, norms.buf, query.buf, dimensions, chosen ? places : NULL, rows, (float)scale,
+                      out.buf);
         if (state) {
             PyEval_RestoreThread(state);
         }
@@ -321,7 +348,7 @@ no_norms:
 
 PyMethodDef search_methods[] = {
     {"add_words", (PyCFunction)(void (*)(void))add_words, METH_FASTCALL,
-     "add_words(scores, lengths, postings, weight, slope, offset): add the BM25 of one word's postings."},
+     "add_words(scores, lengths, postings, bounds, weights, slope, offset): add the BM25 of all words."},
     {"differing_signs", (PyCFunction)(void (*)(void))differing_signs, METH_FASTCALL,
      "differing_signs(bits, query, out): count for each vector the signs that differ from the query."},
     {"cosines", (PyCFunction)(void (*)(void))cosines, METH_FASTCALL,

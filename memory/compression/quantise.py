@@ -31,9 +31,20 @@ def to_int8_pure(vectors: NDArray[np.float32]) -> NDArray[np.int8]:
     return codes
 
 
-def to_int8_one(vector: NDArray[np.float32]) -> NDArray[np.int8]:
-    """Do what `to_int8` does for one vector, but much faster: every search calls this."""
+def to_int8_one(vector: NDArray[np.float32]) -> tuple[NDArray[np.int8], float]:
+    """Do nearly what `to_int8` does for one vector, but much faster; also return the length of the result.
+
+    Every search calls this."""
+    if core is None or vector.dtype is not _FLOAT32 or not vector.flags.c_contiguous:
+        return to_int8_one_pure(vector)
+    code = np.empty(len(vector), np.int8)
+    return code, core.to_int8_one(vector, code)
+
+
+def to_int8_one_pure(vector: NDArray[np.float32]) -> tuple[NDArray[np.int8], float]:
+    """Do what `to_int8_one` does, without the compiled core."""
     peak = max(float(vector.max()), -float(vector.min()))
     scale = np.float32(127 / peak) if peak > 0 else np.float32(0)
     code: NDArray[np.int8] = np.rint(vector * scale).astype(np.int8)
-    return code
+    wide = code.astype(np.int64)
+    return code, float(wide @ wide) ** 0.5

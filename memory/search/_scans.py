@@ -76,37 +76,44 @@ def add_words(
     scores: Floats,
     lengths: Floats,
     postings: NDArray[np.uint32],
-    weight: float,
+    bounds: list[int],
+    weights: list[float],
     slope: float,
     offset: float,
 ) -> None:
-    """Add to `scores` what the postings of one word give: BM25 with its length normalisation.
+    """Add to `scores` what the postings of each word give: BM25 with its length normalisation.
 
     A posting with n occurrences in a memory of length l gives weight * n / (slope * l + offset + n).
+
+    bounds: the start and the end of each word's postings (see `_lookups.py`)
+    weights: one of each word
     """
     if core is None:
-        add_words_pure(scores, lengths, postings, weight, slope, offset)
+        add_words_pure(scores, lengths, postings, bounds, weights, slope, offset)
     else:
-        core.add_words(scores, lengths, postings, weight, slope, offset)
+        core.add_words(scores, lengths, postings, bounds, weights, slope, offset)
 
 
 def add_words_pure(
     scores: Floats,
     lengths: Floats,
     postings: NDArray[np.uint32],
-    weight: float,
+    bounds: list[int],
+    weights: list[float],
     slope: float,
     offset: float,
 ) -> None:
-    positions = postings >> np.uint32(8)
-    occurrences = (postings & np.uint32(255)).astype(np.float32)
-    saturation = lengths[positions]
-    saturation *= np.float32(slope)
-    saturation += np.float32(offset)
-    saturation += occurrences
-    occurrences *= np.float32(weight)
-    occurrences /= saturation
-    scores[positions] += occurrences  # a memory is at most once among the postings of a word
+    for number, weight in enumerate(weights):
+        part = postings[bounds[2 * number] : bounds[2 * number + 1]]
+        positions = part >> np.uint32(8)
+        occurrences = (part & np.uint32(255)).astype(np.float32)
+        saturation = lengths[positions]
+        saturation *= np.float32(slope)
+        saturation += np.float32(offset)
+        saturation += occurrences
+        occurrences *= np.float32(weight)
+        occurrences /= saturation
+        scores[positions] += occurrences  # a memory is at most once among the postings of a word
 
 
 def add_shares(scores: Floats, shares: Floats, context: Floats, turns: int) -> None:

@@ -73,6 +73,10 @@ class Evidence(NamedTuple):
             1.0, covered / words, known, nearest, self.best - score, math.log1p(rank), size, known * size
         )
 
+    def confidence(self, rank: int, score: float, covered: int) -> float:
+        """Return the chance that the hit with these features is relevant."""
+        return confidence(self.features(rank, score, covered))
+
 
 def confidence(features: Sequence[float]) -> float:
     """Return the chance that a hit is relevant."""

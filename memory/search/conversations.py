@@ -12,6 +12,7 @@ only once it is known to cohere. Memories with a session count until enough of t
 from __future__ import annotations
 
 import copy
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,16 +145,25 @@ class Conversations:
                 linked = chosen & (before != positions)
                 similarity.observe(vectors_before[linked], vectors[linked], vectors[chosen])
 
+    @property
+    def count_neighbours(self) -> bool:
+        """Whether the neighbours of some memory count."""
+        return self._alone() is not True
+
     def context(self, scores: Floats) -> Floats | None:
         """Return what the neighbours add to each memory's score; None if no neighbours count."""
-        alone = self._without_neighbours()
-        if alone is None:
-            return self._links.context(scores)
-        if alone.all():
+        alone = self._alone()
+        if alone is True:
             return None
+        context = self._links.context(scores)
         # Memories with and without a session are never linked to each other, so replacing the context of
         # one kind does not change that of the other.
-        return np.where(alone, OWN_SHARE * scores, self._links.context(scores))
+        return context if alone is None else np.where(alone, OWN_SHARE * scores, context)
+
+    def for_core(self) -> tuple[Any, ...] | None:
+        """Return what `context` computes with, in the form that the compiled core takes."""
+        alone = self._alone()
+        return None if alone is True else self._links.for_core(alone)
 
     def around(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the positions and all whose scores count for the best of them, ascending."""
@@ -163,23 +173,20 @@ class Conversations:
         self, positions: NDArray[np.int64], sessions: NDArray[np.int64], scores: Floats
     ) -> Floats | None:
         """Do what `context` does for some memories; see `TurnLinks.context_of`."""
-        alone = self._without_neighbours()
-        if alone is None:
-            return self._links.context_of(positions, sessions, scores)
-        if alone.all():
+        alone = self._alone()
+        if alone is True:
             return None
         context = self._links.context_of(positions, sessions, scores)
-        return np.where(alone[positions], OWN_SHARE * scores, context)
+        return context if alone is None else np.where(alone[positions], OWN_SHARE * scores, context)
 
-    def _without_neighbours(self) -> NDArray[np.bool_] | None:
-        """Return a mask of the memories whose neighbours do not count; None if all neighbours count."""
-        sessionless = self._sessionless[: self.count]
+    def _alone(self) -> NDArray[np.bool_] | Literal[True] | None:
+        """Return which memories' neighbours do not count: a mask, None for none, True for all."""
         has_sessionless = self._sessionless_count > 0
         has_sessions = self._sessionless_count < self.count
         chain_off = has_sessionless and not self._sessionless_similarity.coheres(if_unknown=False)
         sessions_off = has_sessions and not self._session_similarity.coheres(if_unknown=True)
-        if chain_off and sessions_off:
-            return np.ones(self.count, np.bool_)
         if chain_off:
-            return sessionless
-        return ~sessionless if sessions_off else None
+            return True if sessions_off or not has_sessions else self._sessionless[: self.count]
+        if sessions_off:
+            return ~self._sessionless[: self.count] if has_sessionless else True
+        return None

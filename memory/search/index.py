@@ -447,6 +447,11 @@ class AgentIndex:
         """Whether all blocks are in RAM or mapped, so that reading some of their memories is fast."""
         return all(block is not None for block in self._blocks)
 
+    @property
+    def only_block(self) -> Block | None:
+        """The block, if all memories are in one that is in RAM or mapped."""
+        return self._blocks[0] if len(self._blocks) == 1 else None
+
     def blocks(self) -> Iterator[tuple[int, int, Block]]:
         """Yield each block as (first position, number of memories, block); read those not in RAM."""
         for number, block in enumerate(self._blocks):

@@ -8,13 +8,15 @@ is in each of them counts almost nothing, however rare it is elsewhere.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, islice
+from operator import add, sub
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.search._lookups import Bounds, Packed, count_living, words_at
 from memory.search._scans import add_words
 from memory.search.index import AgentIndex
 from memory.search.postings import positions_of
@@ -33,28 +35,42 @@ for. Measured: half is better than full weight (LoCoMo R@10 .820, not .815) and 
 MAX_WORDS = 256
 """Distinct words of a query that are looked up, a bound on its cost: no question has so many."""
 
-_MAX_COUNT = 255  # A posting is a position times 256, plus the occurrences
-
 Positions = NDArray[np.int64]
-Postings = NDArray[np.uint32]
+
+
+class _Part(NamedTuple):
+    """Postings of some terms in one block."""
+
+    base: int
+    """The first position of the block."""
+    count: int
+    """The number of memories of the block."""
+    packed: Packed
+    bounds: Bounds
+    """Where in `packed` the postings of each term start and end."""
+
+    def positions(self, number: int) -> Positions:
+        """Return the positions that hold one of the terms."""
+        start, end = self.bounds[2 * number : 2 * number + 2]
+        return positions_of(self.packed[start:end]) + self.base
 
 
 class AttributeMatches:
     """The positions that hold each of some attributes, numbered in the order of their terms."""
 
-    def __init__(self, count: int, terms: int, parts: Sequence[tuple[Positions, Positions]]) -> None:
+    def __init__(self, count: int, terms: int, parts: Sequence[_Part]) -> None:
         self._count = count
-        self.numbers: list[int] = []
+        self._parts = parts
+        self.numbers = [
+            number
+            for number in range(terms)
+            if any(part.bounds[2 * number] < part.bounds[2 * number + 1] for part in parts)
+        ]
         """The attributes that some memory holds."""
-        if any(len(owners) for _, owners in parts):
-            self._positions, self._owners = map(np.concatenate, zip(*parts, strict=True))
-            self.numbers = np.bincount(self._owners, minlength=terms).nonzero()[0].tolist()
 
     def mask(self, number: int) -> NDArray[np.bool_]:
         """Return which memories hold one of the attributes in `numbers`."""
-        if len(self.numbers) == 1:
-            return _mask(self._count, self._positions)
-        return _mask(self._count, self._positions[self._owners == number])
+        return _mask(self._count, [part.positions(number) for part in self._parts])
 
 
 class WordMatches:
@@ -70,24 +86,25 @@ class WordMatches:
         self._count = index.count
         self._memories = max(index.count - index.deleted_count, 1)
         terms = list(self._words)
-        living = index.living
+        wanted, split = [*terms, *attributes], 2 * len(terms)
+        self._living = living = index.living
         is_held = index.is_held
-        self._blocks: list[tuple[int, int, list[Postings]]] = []
-        """For each block its first position, its number of memories, and the postings of each word."""
-        frequencies = [0] * len(terms)
+        self._parts: list[_Part] = []
         attribute_parts = []
+        frequencies = [0] * len(terms)
         for base, count, block in index.blocks():
-            found = block.postings.find_each(terms)
-            for number, postings in enumerate(found):
-                if living is not None:
-                    found[number] = postings[living[base : base + count][postings >> np.uint32(8)]]
-                elif not is_held:
-                    found[number] = postings.copy()  # not to keep the whole block in RAM
-                frequencies[number] += len(found[number])
-            self._blocks.append((base, count, found))
-            if attributes:
-                packed, owners = block.postings.find_all(attributes)
-                attribute_parts.append((positions_of(packed) + base, owners))
+            for packed, bounds in block.postings.find_words(wanted):
+                if not is_held:  # not to keep the whole block in RAM
+                    packed, bounds = _copied(packed, bounds)
+                if attributes:
+                    attribute_parts.append(_Part(base, count, packed, bounds[split:]))
+                    del bounds[split:]
+                if living is None:
+                    counts: Iterable[int] = map(sub, bounds[1::2], bounds[::2])
+                else:
+                    counts = count_living(packed, bounds, living[base : base + count])
+                frequencies = list(map(add, frequencies, counts))
+                self._parts.append(_Part(base, count, packed, bounds))
         self.attributes = AttributeMatches(index.count, len(attributes), attribute_parts)
         self._found = sum(frequencies)
         # Must come after `blocks()`, which reads the lengths of memories in blocks outside of RAM.
@@ -95,22 +112,24 @@ class WordMatches:
         self._average_length = max(index.word_count / self._memories, 1.0)
         function_words, memories = function_terms(), self._memories
         self._idfs = {}
+        self.content_words = self.known_words = 0
         for term, frequency in zip(terms, frequencies, strict=True):
             idf = _idf(frequency, memories)
-            self._idfs[term] = idf * FUNCTION_SHARE if term in function_words else idf
-        content = [
-            frequency
-            for term, frequency in zip(terms, frequencies, strict=True)
-            if term not in function_words
-        ]
-        self.content_words = len(content)
-        """The number of distinct words of the query, without function words."""
-        self.known_words = len(content) - content.count(0)
-        """How many of these are in some memory."""
+            if term in function_words:
+                self._idfs[term] = idf * FUNCTION_SHARE
+            else:
+                self._idfs[term] = idf
+                self.content_words += 1
+                self.known_words += frequency > 0
         self._unknown = _idf(0, memories)
         self._idf_of_words = {
             word: self._idfs.get(term, self._unknown) for word, term in term_of_word.items()
         }
+
+    content_words: int
+    """The number of distinct words of the query, without function words."""
+    known_words: int
+    """How many of these are in some memory."""
 
     def __bool__(self) -> bool:
         return self._found > 0
@@ -126,45 +145,63 @@ class WordMatches:
         if term not in self._words:
             return None
         number = list(self._words).index(term)
-        positions = [positions_of(found[number]) + base for base, _, found in self._blocks]
-        return _mask(self._count, np.concatenate(positions)) if any(map(len, positions)) else None
+        mask = _mask(self._count, [part.positions(number) for part in self._parts])
+        if self._living is not None:
+            mask &= self._living
+        return mask if mask.any() else None
 
     def scores(self) -> NDArray[np.float32]:
         """Return the BM25 score of every memory."""
         scores = np.zeros(self._count, np.float32)
-        length = (self._average_length - SHORT_WORDS) / (LONG_WORDS - SHORT_WORDS)
-        b = SHORT_B + (LONG_B - SHORT_B) * min(max(length, 0.0), 1.0)
-        slope, offset = K1 * b / self._average_length, K1 * (1 - b)
-        weights = [idf * (K1 + 1) for idf in self._idfs.values()]
-        for base, count, found in self._blocks:
+        slope, offset = self._normalisation()
+        weights = self._weights()
+        for base, count, packed, bounds in self._parts:
             block = slice(base, base + count)
-            for weight, postings in zip(weights, found, strict=True):
-                if len(postings):
-                    add_words(scores[block], self._lengths[block], postings, weight, slope, offset)
+            add_words(scores[block], self._lengths[block], packed, bounds, weights, slope, offset)
         return scores
 
-    def words_at(self, positions: NDArray[np.int64]) -> list[tuple[str, ...]]:
+    def for_core(self) -> tuple[Any, ...]:
+        """Return what `scores` computes with, in the form that the compiled core takes; for one block."""
+        parts = [(packed, bounds) for _, _, packed, bounds in self._parts]
+        return (parts, self._weights(), self._lengths, *self._normalisation())
+
+    def _weights(self) -> list[float]:
+        return [idf * (K1 + 1) for idf in self._idfs.values()]
+
+    def _normalisation(self) -> tuple[float, float]:
+        """Return slope and offset of the normalisation by length."""
+        length = (self._average_length - SHORT_WORDS) / (LONG_WORDS - SHORT_WORDS)
+        b = SHORT_B + (LONG_B - SHORT_B) * min(max(length, 0.0), 1.0)
+        return K1 * b / self._average_length, K1 * (1 - b)
+
+    def words_at(self, positions: Sequence[int]) -> list[tuple[str, ...]]:
         """Return the words of the query that each of these memories holds."""
         if not self:
             return [()] * len(positions)
         words = list(self._words.values())
-        return [tuple([words[number] for number in self._words_at(at)]) for at in positions.tolist()]
+        return [tuple([words[number] for number in self._words_at(at)]) for at in positions]
 
-    def _words_at(self, position: int) -> Iterator[int]:
-        """Yield the numbers of the words that a memory holds."""
-        # All blocks but the last have the same number of memories.
-        first, _, found = self._blocks[position // self._blocks[0][1]]
-        place = (position - first) << 8
-        for number, postings in enumerate(found):
-            # A search in Python: NumPy's would first convert the place, which takes longer.
-            at = bisect_left(postings, place)
-            if at < len(postings) and int(postings[at]) - place <= _MAX_COUNT:
-                yield number
+    def _words_at(self, position: int) -> list[int]:
+        """Return the numbers of the words that a memory holds."""
+        held: list[int] = []
+        for base, count, packed, bounds in self._parts:
+            if base <= position < base + count and not held:  # no memory is in both parts of a block
+                held = words_at(packed, bounds, position - base)
+        return held
 
 
-def _mask(count: int, positions: Positions) -> NDArray[np.bool_]:
+def _copied(packed: Packed, bounds: Bounds) -> tuple[Packed, Bounds]:
+    """Return a copy of the postings within the bounds, and their bounds in it."""
+    parts = [packed[start:end] for start, end in zip(bounds[::2], bounds[1::2], strict=True)]
+    ends = [*accumulate(map(len, parts))]
+    copied = [bound for start, end in zip([0, *ends], ends, strict=False) for bound in (start, end)]
+    return np.concatenate([packed[:0], *parts]), copied
+
+
+def _mask(count: int, positions: Sequence[Positions]) -> NDArray[np.bool_]:
     mask = np.zeros(count, np.bool_)
-    mask[positions] = True
+    for some in positions:
+        mask[some] = True
     return mask
 
 

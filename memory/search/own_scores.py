@@ -9,11 +9,12 @@ the query: an eighth of the bytes. Memories that can be among the best get exact
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memory._base.native import core
 from memory.search._scans import blend
 from memory.search.best import best_values
 from memory.search.index import AgentIndex
@@ -21,6 +22,7 @@ from memory.search.vectors import Query, reach_for
 
 BEST = 10
 """The memories whose mean score becomes 1: as many as a search returns by default."""
+_LANES = 16  # as in memory/_native/rank.c
 _SAMPLE = 4096
 """Memories whose exact cosines give the average, and what differing signs say about a cosine."""
 _NEAREST = 1024
@@ -43,20 +45,40 @@ class Scale(NamedTuple):
     @classmethod
     def of(cls, scores: Floats, living: Mask | None) -> Scale:
         """Return the scale on which the average of all scores is 0 and that of the best ones is 1."""
+        if core is None:
+            return cls.of_pure(scores, living)
+        return cls(*core.scale_of(scores, living))
+
+    @classmethod
+    def of_pure(cls, scores: Floats, living: Mask | None) -> Scale:
+        """Do what `of` does, without the compiled core: the same bits."""
         counted = scores if living is None else scores[living]
-        if len(counted) == 0:
+        count = len(counted)
+        if count == 0:
             return cls(0.0, 0.0)
-        mean = np.add.reduce(counted) / np.float32(len(counted))
-        return cls(float(mean), _factor(mean, counted, max(1, min(BEST, len(counted) // 10))))
+        # The sum has an order that a loop in C can follow: one for each of 16 lanes, then that of the lanes.
+        wide = np.zeros(-(-count // _LANES) * _LANES)
+        wide[:count] = counted
+        total = _sum(np.add.reduce(wide.reshape(-1, _LANES), axis=0))
+        return cls.from_best(total / count, best_values(counted, max(1, min(BEST, count // 10))))
+
+    @classmethod
+    def from_best(cls, mean: float, best: Floats) -> Scale:
+        """Return the scale on which `mean` is 0 and the mean of `best` is 1."""
+        spread = _sum(np.sort(best)) / len(best) - mean
+        return cls(float(np.float32(mean)), float(np.float32(1 / spread)) if spread > 1e-9 else 0.0)
 
     def apply(self, scores: Floats) -> Floats:
         scaled: Floats = (scores - np.float32(self.mean)) * np.float32(self.factor)
         return scaled
 
 
-def _factor(mean: np.float32, scores: Floats, few: int) -> float:
-    spread = np.add.reduce(best_values(scores, few)) / np.float32(few) - mean
-    return float(np.float32(1 / spread)) if spread > 1e-9 else 0.0
+def _sum(values: NDArray[Any]) -> float:
+    """Return the sum of values, added in their order as 64-bit floats."""
+    total = 0.0
+    for value in values.tolist():
+        total += value
+    return total
 
 
 def exact_scores(
@@ -94,11 +116,11 @@ class EstimatedScores:
             sample = sample[living[sample]]
         cosines = self.cosines_at(sample)
         nearest = self._nearest_cosines(differing, dimensions)
-        mean = np.float32(cosines.mean()) if len(cosines) else np.float32(0)
+        mean = float(cosines.mean(dtype=np.float64)) if len(cosines) else 0.0
         self.best_cosine = float(nearest.max()) if len(nearest) else 0.0
         """The largest cosine, very likely."""
         few = min(BEST, len(nearest))
-        self._scale = Scale(float(mean), _factor(mean, nearest, few) if few else 0.0)
+        self._scale = Scale.from_best(mean, best_values(nearest, few)) if few else Scale(mean, 0.0)
         self._word_scale = Scale(0.0, 0.0) if words is None else Scale.of(words, living)
         table = self._scale.apply(_expected_cosines(differing[sample], cosines, dimensions))
         table -= np.float32(self._word_scale.mean * self._word_scale.factor)

@@ -6,11 +6,11 @@ import copy
 from array import array
 from collections import Counter
 from collections.abc import MutableSequence, Sequence
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.search._lookups import Bounds, find_in_tail, find_postings
 from memory.search.saved import Parts, held
 from memory.search.terms import ATTRIBUTE_BIT
 
@@ -25,9 +25,6 @@ _FIRST_MIN = 16  # The first memories skip the tail from this number on: a small
 _REPLACED_MAX = 256
 """The most memories replaced since the last merge: a search corrects them one by one."""
 _LONGEST_LIST = 16  # A term with this many postings in the tail has an array instead of a list
-
-_Found: TypeAlias = tuple[NDArray[np.uint32], NDArray[np.int64]]
-"""Postings, and for each posting the index of its term among those that were searched for."""
 
 
 class Postings:
@@ -47,8 +44,8 @@ class Postings:
         self._tail_memories = 0
         self._tail_postings = 0
         self._replaced: dict[int, Counter[int]] = {}
-        self._most: int | None = None
-        """In a view: the postings in the tail that are not below this number came later."""
+        self._most = 1 << _COUNT_BITS + _POSITION_BITS
+        """The postings in the tail that are not below this number came later than this view."""
 
     def view(self, count: int) -> Postings:
         """Return a copy of the first `count` memories that later ones do not change."""
@@ -103,80 +100,42 @@ class Postings:
 
     def find(self, term: int) -> NDArray[np.int64]:
         """Return the positions of the memories that hold the term, ascending."""
-        packed, _ = self.find_all([term])
-        return positions_of(packed)
+        parts = [positions_of(packed[start:end]) for packed, (start, end) in self.find_words([term])]
+        return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
-    def find_all(self, terms: Sequence[int]) -> _Found:
-        """Return all postings of all terms, and for each posting the index of its term.
+    def find_words(self, terms: list[int]) -> list[tuple[NDArray[np.uint32], Bounds]]:
+        """Return the postings of all terms in up to two parts, each with the bounds of each term.
 
-        The postings of a term are ascending; those of different terms may be mixed."""
-        parts = self._find_sorted(terms)
-        if self._tail:
-            parts.append(self._find_in_tail(terms))
-        if self._replaced:
-            parts = [self._with_replacements(terms, parts)]
-        if len(parts) == 1:
-            return parts[0]
-        if not parts:
-            return self._packed[:0], np.empty(0, np.int64)
-        packed, owners = zip(*parts, strict=True)
-        return np.concatenate(packed), np.concatenate(owners)
-
-    def find_each(self, terms: Sequence[int]) -> list[NDArray[np.uint32]]:
-        """Return the postings of each term, ascending; not copied if all are in the sorted part."""
-        if self._replaced:
-            packed, owners = self.find_all(terms)
-            return [packed[owners == number] for number in range(len(terms))]
-        found = [self._packed[:0]] * len(terms)
+        The postings of a term are ascending, and those in the second part come after those in the first.
+        They are not copied if they are in the sorted part, which never changes in place."""
+        found = []
         if len(self._terms):
-            wanted = np.array(terms, np.uint32)
-            at = np.minimum(self._terms.searchsorted(wanted), len(self._terms) - 1)
-            present = (self._terms[at] == wanted).tolist()
-            starts, ends = self._starts[at].tolist(), self._starts[at + 1].tolist()
-            for number, (is_present, start, end) in enumerate(zip(present, starts, ends, strict=True)):
-                if is_present:
-                    found[number] = self._packed[start:end]
+            found.append((self._packed, find_postings(self._terms, self._starts, terms)))
         if self._tail:
-            for number, term in enumerate(terms):
-                postings = self._tail.get(term)
-                if postings is not None:
-                    new = self._known(np.array(postings, np.uint32))
-                    found[number] = np.concatenate((found[number], new)) if len(found[number]) else new
-        return found
+            found.append(find_in_tail(self._tail, terms, self._most))
+        return [self._with_replacements(terms, found)] if self._replaced else found
 
-    def _find_in_tail(self, terms: Sequence[int]) -> _Found:
-        parts = [self._packed[:0]]
-        owners: list[int] = []
-        for number, term in enumerate(terms):
-            postings = self._tail.get(term)
-            if postings is not None:
-                parts.append(self._known(np.array(postings, np.uint32)))
-                owners.append(number)
-        sizes = [len(part) for part in parts[1:]]
-        return np.concatenate(parts), np.array(owners, np.int64).repeat(sizes)
-
-    def _known(self, postings: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """Return those of ascending postings in the tail that a view has, all if this is not a view."""
-        if self._most is None or not len(postings) or postings[-1] < self._most:
-            return postings
-        return postings[: postings.searchsorted(self._most)]
-
-    def _with_replacements(self, terms: Sequence[int], parts: Sequence[_Found]) -> _Found:
+    def _with_replacements(
+        self, terms: list[int], parts: Sequence[tuple[NDArray[np.uint32], Bounds]]
+    ) -> tuple[NDArray[np.uint32], Bounds]:
         """Return the postings found, with the current ones of replaced memories."""
         replaced = list(self._replaced)
-        packed = np.concatenate([self._packed[:0], *(part for part, _ in parts)])
-        owners = np.concatenate([np.empty(0, np.int64), *(numbers for _, numbers in parts)])
-        current = ~np.isin(packed >> np.uint32(_COUNT_BITS), replaced)
-        new = [
-            (number, position << _COUNT_BITS | min(counts[term], _MAX_COUNT))
-            for number, term in enumerate(terms)
-            for position, counts in self._replaced.items()
-            if term in counts
-        ]
-        packed = np.append(packed[current], np.array([posting for _, posting in new], np.uint32))
-        owners = np.append(owners[current], np.array([number for number, _ in new], np.int64))
-        order = np.lexsort((packed, owners))
-        return packed[order], owners[order]
+        chosen: list[NDArray[np.uint32]] = []
+        bounds: Bounds = []
+        end = 0
+        for number, term in enumerate(terms):
+            found = [packed[known[2 * number] : known[2 * number + 1]] for packed, known in parts]
+            old = np.concatenate([self._packed[:0], *found])
+            new = [
+                position << _COUNT_BITS | min(counts[term], _MAX_COUNT)
+                for position, counts in self._replaced.items()
+                if term in counts
+            ]
+            current = old[~np.isin(old >> np.uint32(_COUNT_BITS), replaced)]
+            chosen.append(np.sort(np.append(current, np.array(new, np.uint32))))
+            bounds += (end, end + len(chosen[-1]))
+            end = bounds[-1]
+        return np.concatenate([self._packed[:0], *chosen]), bounds
 
     @property
     def nbytes(self) -> int:
@@ -200,21 +159,6 @@ class Postings:
         """Take over postings that `parts` returned."""
         self._terms, self._starts, self._packed = parts["terms"], parts["starts"], parts["packed"]
         self._sorted_memories = parts["memories"]
-
-    def _find_sorted(self, terms: Sequence[int]) -> list[_Found]:
-        if not len(self._terms):
-            return []
-        wanted = np.array(terms, np.uint32)
-        at = np.minimum(self._terms.searchsorted(wanted), len(self._terms) - 1)
-        present = (self._terms[at] == wanted).nonzero()[0]
-        if not len(present):
-            return []
-        at = at[present]
-        starts, ends = self._starts[at], self._starts[at + 1]
-        slices = [
-            self._packed[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
-        ]
-        return [(np.concatenate(slices), present.repeat(ends - starts))]
 
     def _merge(self, flat: NDArray[np.uint32], owners: NDArray[np.int64], memories: int) -> None:
         """Sort the sorted part, the tail and some new memories into one sorted part.

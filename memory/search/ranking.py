@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
+from itertools import count
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from memory.embedding import ContentEmbedder, WeightedEmbedder
-from memory.search.best import top
+from memory.search._rank import Best, choose, rank
 from memory.search.candidates import candidates, may_choose
-from memory.search.confidence import Evidence, Features, confidence
+from memory.search.confidence import Evidence, Features
 from memory.search.dates import Span, closeness, spans_in, without_ordinals
 from memory.search.index import AgentIndex
 from memory.search.lexical import WordMatches
-from memory.search.own_scores import EstimatedScores, exact_scores
+from memory.search.own_scores import EstimatedScores
 from memory.search.people import Person
 from memory.search.terms import function_terms, term_of, words_of
 from memory.search.turn_links import OWN_SHARE
@@ -31,6 +32,9 @@ from memory.search.vectors import Query
 BONUS = np.float32(1.5)
 """What a memory gets for its speaker, and what it gets for its time. Measured on three sets: from 1 to 2 is
 as good; less helps less, and more hides what others said about the person."""
+
+_LONE_BONUS = BONUS / (1 + OWN_SHARE)
+"""The same where no neighbours count."""
 
 _NAME = re.compile(r"([^\W\d_]+)(?:['’]s\b)?")  # a word, also with its possessive ending
 
@@ -66,7 +70,7 @@ def by_vector(
     `allowed` masks the positions that may be returned; `threshold` is the lowest cosine.
     """
     found: list[tuple[float, int]] = []
-    forms = Query.of(query)
+    forms = Query(query)
     for base, count, block in index.blocks():
         part = None if allowed is None else allowed[base : base + count]
         at_least = found[-1][0] if len(found) == k else -1.0
@@ -88,35 +92,22 @@ class Ranking:
 
     It does not use the index after its construction, so the index may change."""
 
-    def __init__(
-        self,
-        index: AgentIndex,
-        best: NDArray[np.int64],
-        positions: NDArray[np.int64] | None,
-        total: Floats,
-        cosines: Floats,
-        context: Floats | None,
-        bonus: Floats | None,
-        words: WordMatches,
-        best_cosine: float,
-    ) -> None:
-        """`best` are places in the arrays, whose elements belong to `positions`; None for all memories."""
-        self._best = best if positions is None else positions[best]
+    def __init__(self, index: AgentIndex, best: Best, words: WordMatches) -> None:
+        self._best = best
         self._words = words
-        columns = index.columns
-        self._seqs: list[int] = columns.seq[self._best].tolist()
-        self._tiers: list[int] = columns.tier[self._best].tolist()
-        self._scores: list[float] = total[best].tolist()
-        self._cosines: list[float] = cosines[best].tolist()
-        self._context: list[float] = [0.0] * len(best) if context is None else context[best].tolist()
+        seq, tier = index.columns.seq, index.columns.tier
+        self._seqs = [int(seq[position]) for position in best.positions]
+        self._tiers = [int(tier[position]) for position in best.positions]
+        nothing = [0.0] * len(best.positions)
+        self._context = nothing if best.context is None else best.context
+        self._bonus = nothing if best.bonus is None else best.bonus
         self._evidence = Evidence(
             words.content_words,
             words.known_words,
-            best_cosine,
-            self._scores[0] if self._scores else 0.0,
+            best.best_cosine,
+            best.scores[0] if best.scores else 0.0,
             index.count - index.deleted_count,
         )
-        self._bonus: list[float] = [0.0] * len(best) if bonus is None else bonus[best].tolist()
 
     def __len__(self) -> int:
         return len(self._seqs)
@@ -124,31 +115,35 @@ class Ranking:
     def matches(self, start: int = 0, stop: int | None = None) -> list[Match]:
         """Return the matches from rank `start` to rank `stop` - 1."""
         part = slice(start, stop)
-        words = self._words.words_at(self._best[part])
+        words = self._words.words_at(self._best.positions[part])
+        scores = self._best.scores[part]
         return [
             Match(*fields)
             for fields in zip(
                 self._seqs[part],
                 self._tiers[part],
-                self._scores[part],
-                self._cosines[part],
+                scores,
+                self._best.cosines[part],
                 words,
                 self._context[part],
                 self._bonus[part],
-                map(confidence, self.features(start, words)),
-                strict=True,
+                map(self._evidence.confidence, count(start), scores, map(_content_words, words)),
+                strict=False,  # the ranks have no end
             )
         ]
 
     def features(self, start: int, words: list[tuple[str, ...]]) -> list[Features]:
         """Return what the confidence of hits depends on, from rank `start`, given the words they hold."""
-        function_words = function_terms()
         return [
-            self._evidence.features(
-                rank, self._scores[rank], sum([term_of(word) not in function_words for word in held])
-            )
+            self._evidence.features(rank, self._best.scores[rank], _content_words(held))
             for rank, held in enumerate(words, start)
         ]
+
+
+def _content_words(words: tuple[str, ...]) -> int:
+    """Return how many of the words are no function words."""
+    function_words = function_terms()
+    return sum([term_of(word) not in function_words for word in words])
 
 
 def by_text(
@@ -170,36 +165,34 @@ def by_text(
     matches = WordMatches(index, without_ordinals(words_of(text)), person.terms)
     said = person.find(matches)
     weight = _weight_without(person.misspelled, matches.idf) if person.misspelled else matches.idf
-    query = Query.of(query_vector(text, weight, person.names))
-    words = matches.scores() if matches else None
+    query = Query(query_vector(text, weight, person.names))
     spans = spans_in(text, now)
     living = index.living
     if may_choose(index, k, None if allowed is living else allowed):
-        scores = EstimatedScores(index, query, words, living)
-        bonus = _bonus(index, said, spans, BONUS / (1 + OWN_SHARE))
-        positions, own, cosines = candidates(index, scores, bonus, k)
-        best_cosine = scores.best_cosine
-        context = index.conversations.context_of(positions, index.columns.session[positions], own)
-        if bonus is not None:
-            bonus = bonus[positions] if context is None else bonus[positions] * (1 + OWN_SHARE)
-        allowed = None if allowed is None else allowed[positions]
+        best = _best_of_candidates(index, k, query, matches, _bonus(index, said, spans, _LONE_BONUS), allowed)
     else:
-        positions = None
-        own, cosines = exact_scores(index, query, words, living)
-        best_cosine = float(np.maximum.reduce(cosines))
-        context = index.conversations.context(own)
         # Without neighbours all scores are smaller by this factor, so the bonus must be too.
-        bonus = _bonus(index, said, spans, BONUS if context is not None else BONUS / (1 + OWN_SHARE))
-    total = own if context is None else own + context
+        share = BONUS if index.conversations.count_neighbours else _LONE_BONUS
+        best = rank(index, k, query, matches, _bonus(index, said, spans, share), allowed)
+    return Ranking(index, best, matches)
+
+
+def _best_of_candidates(
+    index: AgentIndex,
+    k: int,
+    query: Query,
+    matches: WordMatches,
+    bonus: Floats | None,
+    allowed: NDArray[np.bool_] | None,
+) -> Best:
+    """Do what `rank` does for an index with many memories: only candidates get exact scores."""
+    scores = EstimatedScores(index, query, matches.scores() if matches else None, index.living)
+    positions, own, cosines = candidates(index, scores, bonus, k)
+    context = index.conversations.context_of(positions, index.columns.session[positions], own)
     if bonus is not None:
-        total += bonus
-    if allowed is not None:
-        total = np.where(allowed, total, -np.inf)
-    best = top(total, k)
-    best = best[np.lexsort((-best, -total[best]))]
-    if allowed is not None:
-        best = best[allowed[best]]
-    return Ranking(index, best, positions, total, cosines, context, bonus, matches, best_cosine)
+        bonus = bonus[positions] if context is None else bonus[positions] * (1 + OWN_SHARE)
+    allowed = None if allowed is None else allowed[positions]
+    return choose(positions, own, cosines, context, bonus, allowed, k, scores.best_cosine)
 
 
 def _bonus(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from array import array
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +91,10 @@ class _LinksAtDistance:
         self._later.extend(later[~adjacent].tolist())
         self._earlier.extend(earlier[~adjacent].tolist())
 
+    def for_core(self) -> tuple[Any, ...]:
+        """Return the links in the form that the compiled core takes."""
+        return self._shares, self._barriers, self._later, self._earlier, self._share
+
     def add_shares(self, scores: Floats, context: Floats) -> None:
         """Add to `context` each memory's share of the scores of its two neighbours."""
         add_shares(scores, self._shares, context, self._turns)
@@ -126,10 +130,8 @@ class _Sessions:
         return 16 * len(self._starts) + 100 * len(self._number_of)  # an estimate for CPython
 
     def view(self) -> _Sessions:
-        view = copy.copy(self)
-        if self._arrays is None and self._number_of:
-            view._arrays = self._arrays = _Runs.of(self._starts, self._numbers, self._count)
-        return view
+        self._runs()
+        return copy.copy(self)
 
     def parts(self) -> Parts:
         return {
@@ -158,20 +160,31 @@ class _Sessions:
         self._count += len(sessions)
         self._arrays = None
 
+    def for_core(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """Return where the runs start, the session of each, and the number of sessions."""
+        runs = self._runs()
+        return runs.starts, runs.numbers, runs.sessions
+
+    def _runs(self) -> _Runs:
+        if self._arrays is None:
+            starts, numbers = np.array(self._starts, np.int64), np.array(self._numbers, np.int64)
+            self._arrays = _Runs(starts, numbers, self._count, len(self._number_of))
+        return self._arrays
+
     def peaks(self, scores: Floats, otherwise: Floats) -> Floats:
         """Return the best score in each memory's session; `otherwise` for memories without a session."""
-        if not self._number_of:
+        runs = self._runs()
+        if not runs.sessions:
             return otherwise
-        runs = self._arrays
-        if runs is None:
-            runs = self._arrays = _Runs.of(self._starts, self._numbers, self._count)
         of_runs = np.maximum.reduceat(scores, runs.starts)
-        if len(self._number_of) < len(of_runs):
-            of_sessions = np.full(len(self._number_of) + 1, -np.inf, np.float32)
+        if runs.sessions < len(of_runs):
+            of_sessions = np.full(runs.sessions + 1, -np.inf, np.float32)
             np.maximum.at(of_sessions, runs.numbers, of_runs)
             of_runs = of_sessions[runs.numbers]
-        peaks: Floats = of_runs.repeat(runs.lengths)
-        return peaks if runs.sessionless is None else np.where(runs.sessionless, otherwise, peaks)
+        lengths = np.diff(runs.starts, append=runs.count)
+        peaks: Floats = of_runs.repeat(lengths)
+        none = runs.numbers == -1
+        return np.where(none.repeat(lengths), otherwise, peaks) if none.any() else peaks
 
 
 class _Runs(NamedTuple):
@@ -179,16 +192,10 @@ class _Runs(NamedTuple):
 
     starts: NDArray[np.int64]
     numbers: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-    sessionless: NDArray[np.bool_] | None
-    """By position: whether it has no session; None if all have one."""
-
-    @classmethod
-    def of(cls, starts: array[int], numbers: array[int], count: int) -> _Runs:
-        firsts, sessions = np.array(starts, np.int64), np.array(numbers, np.int64)
-        lengths = np.diff(firsts, append=count)
-        none = sessions == -1
-        return cls(firsts, sessions, lengths, none.repeat(lengths) if none.any() else None)
+    count: int
+    """The number of memories."""
+    sessions: int
+    """The number of sessions."""
 
 
 class TurnLinks:
@@ -266,6 +273,14 @@ class TurnLinks:
         context += np.float32(PEAK_SHARE) * peaks
         context += np.float32(SESSION_SHARE) * self._sessions.peaks(scores, peaks)
         return context
+
+    def for_core(self, alone: NDArray[np.bool_] | None) -> tuple[Any, ...]:
+        """Return what `context` computes with, in the form that the compiled core takes.
+
+        alone: masks the memories whose neighbours do not count"""
+        near, far = self._near.for_core(), self._far.for_core()
+        shares = (PEAK_SHARE, SESSION_SHARE, OWN_SHARE)
+        return (self._own, near, far, *self._sessions.for_core(), alone, *shares)
 
     def around(self, positions: NDArray[np.int64], turns: int) -> NDArray[np.int64]:
         """Return the positions and those up to so many turns before and after them, ascending."""

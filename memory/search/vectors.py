@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,23 +32,26 @@ _HISTOGRAM_ROWS = 1024  # Rows that are sampled to estimate the distribution of 
 _SIGN_ROWS = 4096  # Rows whose sign bits are made in one step: a bound on the temporary arrays, here 1 MB
 
 
-class Query(NamedTuple):
+class Query:
     """A unit vector that others are compared with, in the forms of the three steps."""
 
-    exact: NDArray[np.float32]
-    code: NDArray[np.int8]
-    scale: float
-    """The factor that makes cosines of the products with `code`."""
-    signs: NDArray[np.uint64]
+    __slots__ = ("_signs", "code", "exact", "scale")
 
-    @classmethod
-    def of(cls, vector: NDArray[np.float32]) -> Query:
-        code = to_int8_one(vector)
-        wide = code.astype(np.float32)
-        signs = np.zeros(-(-len(vector) // 64) * 64, np.bool_)
-        np.greater(vector, 0, out=signs[: len(vector)])
-        scale = float(np.float32(1 / max(float(np.dot(wide, wide)) ** 0.5, 1.0)))
-        return cls(vector, code, scale, np.packbits(signs).view(np.uint64))
+    def __init__(self, vector: NDArray[np.float32]) -> None:
+        self.exact = vector
+        self.code, length = to_int8_one(vector)
+        self.scale = float(np.float32(1 / max(length, 1.0)))
+        """The factor that makes cosines of the products with `code`."""
+        self._signs: NDArray[np.uint64] | None = None
+
+    @property
+    def signs(self) -> NDArray[np.uint64]:
+        """The signs as bits. A search of few memories does not need them."""
+        if self._signs is None:
+            signs = np.zeros(-(-len(self.exact) // 64) * 64, np.bool_)
+            np.greater(self.exact, 0, out=signs[: len(self.exact)])
+            self._signs = np.packbits(signs).view(np.uint64)
+        return self._signs
 
 
 def reach_for(cosine: float, dimensions: int) -> int:
@@ -98,6 +101,11 @@ class VectorBlock:
         if count > FULL_SCAN_ROWS:
             self._sign(count)
         return copy.copy(self)
+
+    @property
+    def arrays(self) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+        """The vectors as signed bytes, and their lengths."""
+        return self._codes, self._norms
 
     def set(self, positions: NDArray[np.int64], codes: NDArray[np.int8]) -> None:
         """Store int8 vectors at these positions."""

@@ -44,12 +44,15 @@ def test_words_are_scored_alike() -> None:
     rng = np.random.default_rng(1)
     lengths = rng.integers(0, 60, 40_000).astype(np.float32)
     ours, theirs = np.zeros(40_000, np.float32), np.zeros(40_000, np.float32)
+    parts, bounds, weights = [], [], []
     for count in (0, 1, 127, 128, 129, 30_000):
         positions = np.sort(rng.permutation(40_000)[:count]).astype(np.uint32)
-        postings = positions << np.uint32(8) | rng.integers(1, 256, count).astype(np.uint32)
-        weight = float(rng.random() * 9)
-        _scans.add_words(ours, lengths, postings, weight, 0.031, 0.54)
-        _scans.add_words_pure(theirs, lengths, postings, weight, 0.031, 0.54)
+        bounds += [sum(map(len, parts)), sum(map(len, parts)) + count]
+        parts.append(positions << np.uint32(8) | rng.integers(1, 256, count).astype(np.uint32))
+        weights.append(float(rng.random() * 9))
+    arguments = (np.concatenate(parts), bounds, weights, 0.031, 0.54)
+    _scans.add_words(ours, lengths, *arguments)
+    _scans.add_words_pure(theirs, lengths, *arguments)
     assert ours.any()
     assert ours.tobytes() == theirs.tobytes()
 
@@ -83,9 +86,13 @@ def test_nothing_outside_of_an_array_is_read_or_written() -> None:
     assert core is not None
     scores, lengths = np.zeros(5, np.float32), np.ones(5, np.float32)
     with pytest.raises(ValueError, match="outside of 5 memories"):
-        core.add_words(scores, lengths, np.array([5 << 8 | 1], np.uint32), 1.0, 1.0, 1.0)
+        core.add_words(scores, lengths, np.array([5 << 8 | 1], np.uint32), [0, 1], [1.0], 1.0, 1.0)
     with pytest.raises(ValueError, match="outside of 5 memories"):
-        core.add_words(scores, lengths[:4], np.array([1], np.uint32), 1.0, 1.0, 1.0)
+        core.add_words(scores, lengths[:4], np.array([1], np.uint32), [0, 1], [1.0], 1.0, 1.0)
+    with pytest.raises(ValueError, match="outside of 1 postings"):
+        core.add_words(scores, lengths, np.array([1], np.uint32), [0, 2], [1.0], 1.0, 1.0)
+    with pytest.raises(ValueError, match="of 1 words, not of 2"):
+        core.add_words(scores, lengths, np.array([1], np.uint32), [0, 1], [1.0, 2.0], 1.0, 1.0)
     codes, norms = np.zeros((5, 8), np.int8), np.ones(5, np.float32)
     out = np.empty(1, np.float32)
     for place in (5, -1):

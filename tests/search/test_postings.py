@@ -43,10 +43,11 @@ class Model:
 
     def check(self, terms: list[int]) -> None:
         searched = [*terms, *ABSENT]
-        packed, owners = self.postings.find_all(searched)
-        assert len(packed) == len(owners)
+        parts = self.postings.find_words(searched)
+        assert len(parts) <= 2
         for number, term in enumerate(searched):
-            found = packed[owners == number]
+            slices = [packed[bounds[2 * number] : bounds[2 * number + 1]] for packed, bounds in parts]
+            found = np.concatenate([np.empty(0, np.uint32), *slices])
             counts = [Counter(memory)[term] for memory in self.held]
             expected = [position << 8 | min(count, 255) for position, count in enumerate(counts) if count]
             assert found.tolist() == expected
@@ -123,7 +124,8 @@ def test_the_last_position_of_a_block_is_found() -> None:
 def test_postings_that_were_returned_do_not_change_when_more_are_added() -> None:
     model = Model()
     model.add([[1], [2], [1]])
-    found, _ = model.postings.find_all([1])
+    ((found, bounds),) = model.postings.find_words([1])
+    assert bounds == [0, 2]
     copy = found.copy()
     for seed in range(5):
         model.add(random_memories(300, seed))
@@ -136,4 +138,4 @@ def test_empty_postings_find_nothing() -> None:
     assert postings.find(1).tolist() == []
     assert postings.add(np.empty(0, np.int64), []).tolist() == []
     for terms in ([1, 2], []):
-        assert [part.tolist() for part in postings.find_all(terms)] == [[], []]
+        assert postings.find_words(terms) == []
