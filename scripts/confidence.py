@@ -61,7 +61,7 @@ def ask(
         return
     matches = ranking.matches()
     ids = memory._reader.by_seq(AGENT, [match.seq for match in matches], [match.tier for match in matches])
-    features = ranking.features(0, [match.words for match in matches])
+    features = ranking.features(0, len(matches))
     for rank, (match, values) in enumerate(zip(matches, features, strict=True)):
         relevant = not foreign and question.grades.get(ids[match.seq].id, 0) > 0
         yield values, relevant, rank, foreign

@@ -146,7 +146,7 @@ class Core(Protocol):
 
     def count_living(self, packed: Any, bounds: list[int], living: Any, /) -> list[int]: ...
 
-    def words_at(self, packed: Any, bounds: list[int], position: int, /) -> list[int]: ...
+    def words_at(self, packed: Any, bounds: list[int], positions: list[int], /) -> list[list[int]]: ...
 
     # memory/search/own_scores.py and ranking.py say what these do.
 
@@ -163,9 +163,7 @@ class Core(Protocol):
         bonus: Any,
         allowed: Any,
         /,
-    ) -> tuple[
-        list[int], list[float], list[float], list[float] | None, list[float] | None, float
-    ]: ...
+    ) -> tuple[list[int], list[float], list[float], list[float] | None, list[float] | None, float]: ...
 
 
 def _load() -> Core | None:

@@ -227,13 +227,37 @@ static PyObject *count_living(PyObject *module, PyObject *const *arguments, Py_s
     return counts;
 }
 
+/* Return the numbers of the words that the memory at a position holds, as a list. */
+static PyObject *words_of(const uint32_t *postings, const Bounds *bounds, unsigned long position) {
+    PyObject *words = PyList_New(0);
+    for (Py_ssize_t word = 0; words != NULL && word < bounds->words; word++) {
+        Py_ssize_t low = bounds->at[2 * word], high = bounds->at[2 * word + 1], end = high;
+        while (low < high) {
+            Py_ssize_t middle = low + (high - low) / 2;
+            if (postings[middle] >> COUNT_BITS < position) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        if (low < end && postings[low] >> COUNT_BITS == position) {
+            PyObject *number = PyLong_FromSsize_t(word);
+            if (number == NULL || PyList_Append(words, number) < 0) {
+                Py_CLEAR(words);
+            }
+            Py_XDECREF(number);
+        }
+    }
+    return words;
+}
+
 static PyObject *words_at(PyObject *module, PyObject *const *arguments, Py_ssize_t given) {
     (void)module;
     if (!check_argument_count("words_at", given, 3)) {
         return NULL;
     }
-    unsigned long position = PyLong_AsUnsignedLong(arguments[2]);
-    if (position == (unsigned long)-1 && PyErr_Occurred()) {
+    if (!PyList_Check(arguments[2])) {
+        PyErr_SetString(PyExc_TypeError, "a list of positions is needed");
         return NULL;
     }
     Py_buffer packed;
@@ -241,32 +265,23 @@ static PyObject *words_at(PyObject *module, PyObject *const *arguments, Py_ssize
     if (!open_buffer(arguments[0], &packed, "postings", KIND_UNSIGNED, 4, false)) {
         return NULL;
     }
-    PyObject *words = NULL;
+    PyObject *found = NULL;
     if (read_bounds(arguments[1], count_of(&packed), -1, &bounds)) {
-        words = PyList_New(0);
-        const uint32_t *postings = packed.buf;
-        for (Py_ssize_t word = 0; words != NULL && word < bounds.words; word++) {
-            Py_ssize_t low = bounds.at[2 * word], high = bounds.at[2 * word + 1], end = high;
-            while (low < high) {
-                Py_ssize_t middle = low + (high - low) / 2;
-                if (postings[middle] >> COUNT_BITS < position) {
-                    low = middle + 1;
-                } else {
-                    high = middle;
-                }
+        Py_ssize_t size = PyList_Size(arguments[2]);
+        found = PyList_New(size);
+        for (Py_ssize_t at = 0; found != NULL && at < size; at++) {
+            unsigned long position = PyLong_AsUnsignedLong(PyList_GetItem(arguments[2], at));
+            PyObject *words = PyErr_Occurred() ? NULL : words_of(packed.buf, &bounds, position);
+            if (words == NULL) {
+                Py_CLEAR(found);
+                break;
             }
-            if (low < end && postings[low] >> COUNT_BITS == position) {
-                PyObject *number = PyLong_FromSsize_t(word);
-                if (number == NULL || PyList_Append(words, number) < 0) {
-                    Py_CLEAR(words);
-                }
-                Py_XDECREF(number);
-            }
+            PyList_SetItem(found, at, words);
         }
         free(bounds.at);
     }
     PyBuffer_Release(&packed);
-    return words;
+    return found;
 }
 
 PyMethodDef posting_methods[] = {
@@ -277,6 +292,6 @@ PyMethodDef posting_methods[] = {
     {"count_living", (PyCFunction)(void (*)(void))count_living, METH_FASTCALL,
      "count_living(postings, bounds, living): the number of each word's postings of living memories."},
     {"words_at", (PyCFunction)(void (*)(void))words_at, METH_FASTCALL,
-     "words_at(postings, bounds, position): the numbers of the words that a memory holds."},
+     "words_at(postings, bounds, positions): the numbers of the words that each memory holds."},
     {NULL, NULL, 0, NULL},
 };

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,4 +49,4 @@ def to_int8_one_pure(vector: NDArray[np.float32]) -> tuple[NDArray[np.int8], flo
     scale = np.float32(127 / peak) if peak > 0 else np.float32(0)
     code: NDArray[np.int8] = np.rint(vector * scale).astype(np.int8)
     wide = code.astype(np.int64)
-    return code, float(wide @ wide) ** 0.5
+    return code, math.sqrt(int(wide @ wide))

@@ -38,9 +38,7 @@ def find_postings_pure(terms: Packed, starts: NDArray[np.int64], wanted: list[in
     return list(map(int, bounds))
 
 
-def find_in_tail(
-    tail: Mapping[int, Sequence[int]], wanted: list[int], most: int
-) -> tuple[Packed, Bounds]:
+def find_in_tail(tail: Mapping[int, Sequence[int]], wanted: list[int], most: int) -> tuple[Packed, Bounds]:
     """Return the postings below `most` of the wanted terms, and their bounds.
 
     tail: by term: ascending postings, in a list or an array of 32-bit numbers
@@ -82,18 +80,21 @@ def count_living_pure(packed: Packed, bounds: Bounds, living: NDArray[np.bool_])
     ]
 
 
-def words_at(packed: Packed, bounds: Bounds, position: int) -> list[int]:
-    """Return the numbers of the words that the memory at a position holds."""
+def words_at(packed: Packed, bounds: Bounds, positions: list[int]) -> list[list[int]]:
+    """Return the numbers of the words that the memory at each position holds."""
     if core is None:
-        return words_at_pure(packed, bounds, position)
-    return core.words_at(packed, bounds, position)
+        return words_at_pure(packed, bounds, positions)
+    return core.words_at(packed, bounds, positions)
 
 
-def words_at_pure(packed: Packed, bounds: Bounds, position: int) -> list[int]:
-    lowest = position << 8
-    held = []
-    for number, (start, end) in enumerate(zip(bounds[::2], bounds[1::2], strict=True)):
-        at = bisect_left(packed, lowest, start, end)
-        if at < end and int(packed[at]) - lowest <= _MAX_COUNT:
-            held.append(number)
-    return held
+def words_at_pure(packed: Packed, bounds: Bounds, positions: list[int]) -> list[list[int]]:
+    found = []
+    for position in positions:
+        lowest = position << 8
+        held = []
+        for number, (start, end) in enumerate(zip(bounds[::2], bounds[1::2], strict=True)):
+            at = bisect_left(packed, lowest, start, end)
+            if at < end and int(packed[at]) - lowest <= _MAX_COUNT:
+                held.append(number)
+        found.append(held)
+    return found

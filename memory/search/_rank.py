@@ -34,7 +34,12 @@ class Best(NamedTuple):
 
 
 def rank(
-    index: AgentIndex, k: int, query: Query, matches: WordMatches, bonus: Floats | None, allowed: Mask | None
+    index: AgentIndex,
+    k: int,
+    query: Query,
+    matches: WordMatches,
+    bonus: Floats | None,
+    allowed: Mask | None,
 ) -> Best:
     """Return the k best memories, of equal ones the newer first.
 
@@ -60,7 +65,12 @@ def rank(
 
 
 def rank_pure(
-    index: AgentIndex, k: int, query: Query, matches: WordMatches, bonus: Floats | None, allowed: Mask | None
+    index: AgentIndex,
+    k: int,
+    query: Query,
+    matches: WordMatches,
+    bonus: Floats | None,
+    allowed: Mask | None,
 ) -> Best:
     """Do what `rank` does, without the compiled core, or with an index of several blocks."""
     own, cosines = exact_scores(index, query, matches.scores() if matches else None, index.living)

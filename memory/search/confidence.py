@@ -73,12 +73,29 @@ class Evidence(NamedTuple):
             1.0, covered / words, known, nearest, self.best - score, math.log1p(rank), size, known * size
         )
 
-    def confidence(self, rank: int, score: float, covered: int) -> float:
-        """Return the chance that the hit with these features is relevant."""
-        return confidence(self.features(rank, score, covered))
+    def confidences(self, start: int, scores: Sequence[float], covered: Sequence[int]) -> list[float]:
+        """Return the confidence of the hits from rank `start`, as `confidence` does from their features.
+
+        What is the same for all of them is computed once: every search calls this."""
+        of_all = self.features(0, self.best, 0)
+        total = sum([each * weight for each, weight in zip(of_all, COEFFICIENTS, strict=True)])
+        of_word = COEFFICIENTS.covered / max(self.words, 1)
+        return [
+            _logistic(
+                total
+                + of_word * words
+                + COEFFICIENTS.behind * (self.best - score)
+                + COEFFICIENTS.rank * math.log1p(rank)
+            )
+            for rank, (score, words) in enumerate(zip(scores, covered, strict=True), start)
+        ]
 
 
 def confidence(features: Sequence[float]) -> float:
     """Return the chance that a hit is relevant."""
     total = sum([each * weight for each, weight in zip(features, COEFFICIENTS, strict=True)])
+    return _logistic(total)
+
+
+def _logistic(total: float) -> float:
     return 1 / (1 + math.exp(-total)) if total > -700 else 0.0

@@ -11,12 +11,12 @@ only once it is known to cohere. Memories with a session count until enough of t
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memory._base.copies import shallow_copy
 from memory.search.growing import capacity, grown
 from memory.search.saved import Parts, below, held, under
 from memory.search.turn_links import OWN_SHARE, Floats, TurnLinks
@@ -107,7 +107,7 @@ class Conversations:
 
     def view(self) -> Conversations:
         """Return a copy that later memories do not change."""
-        view = copy.copy(self)
+        view = shallow_copy(self)
         view._links = self._links.view()
         return view
 

@@ -65,12 +65,20 @@ _RELATIVE = re.compile(
     + r"|)(?P<recent_units>day|week|month|year)s?)\b",
     re.IGNORECASE,
 )
-_HINT = re.compile(
-    r"\d{4}|ago\b|last |past |this |today|yesterday|tonight|" + "|".join({name[:3] for name in _MONTHS}),
-    re.IGNORECASE,
+_HINTS = (
+    "ago",
+    "last ",
+    "past ",
+    "this ",
+    "today",
+    "yesterday",
+    "tonight",
+    *{name[:3] for name in _MONTHS},
 )
-"""Finds every text that one of the patterns could match, in a tenth of their time."""
+"""One of these, or a year, is in every lower-case text that one of the patterns could match."""
+_YEAR_HINT = re.compile(r"\d{4}")
 _ORDINAL = re.compile(r"\d+(?=(?:st|nd|rd|th)$)")
+_ORDINAL_ENDINGS = frozenset(("st", "nd", "rd", "th"))
 _UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
 
@@ -85,7 +93,7 @@ class Span(NamedTuple):
 
 def spans_in(text: str, now: float) -> list[Span]:
     """Return the times that a text mentions. `now` is in seconds since 1970."""
-    if _HINT.search(text) is None:
+    if not _may_mention_time(text):
         return []
     spans: list[Span] = []
     used: list[tuple[int, int]] = []
@@ -105,6 +113,15 @@ def spans_in(text: str, now: float) -> list[Span]:
             except (OverflowError, ValueError):
                 continue  # before the first year of the calendar
     return spans
+
+
+def _may_mention_time(text: str) -> bool:
+    """Return False only if none of the patterns can match, in a hundredth of their time."""
+    # Outside of ASCII, patterns match letters that `lower` does not change.
+    if not text.isascii():
+        return True
+    lower = text.lower()
+    return any([hint in lower for hint in _HINTS]) or _YEAR_HINT.search(lower) is not None
 
 
 def closeness(spans: list[Span], created_at: NDArray[np.float64]) -> NDArray[np.float32] | None:
@@ -130,7 +147,12 @@ def closeness(spans: list[Span], created_at: NDArray[np.float64]) -> NDArray[np.
 
 def without_ordinals(words: list[str]) -> list[str]:
     """Return the words, with "11" after every "11th": dates are stored with plain numbers."""
-    return [form for word in words for form in (word, *_ORDINAL.findall(word))]
+    forms: list[str] = []
+    for word in words:
+        forms.append(word)
+        if word[-2:] in _ORDINAL_ENDINGS:
+            forms += _ORDINAL.findall(word)
+    return forms
 
 
 def _seconds(spans: list[Span], first: int, last: int) -> Iterator[tuple[float, float]]:

@@ -9,7 +9,6 @@ agent does not fit into the cache, the blocks that do not fit are read again for
 
 from __future__ import annotations
 
-import copy
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from memory._base.copies import shallow_copy
 from memory.entry import ALL_TIERS, Tier
 from memory.search.conversations import Conversations
 from memory.search.growing import capacity, grown
@@ -76,7 +76,7 @@ class Block:
 
     def view(self, count: int) -> Block:
         """Return a copy of the first `count` memories that later ones do not change."""
-        view = copy.copy(self)
+        view = shallow_copy(self)
         view.vectors, view.postings = self.vectors.view(count), self.postings.view(count)
         return view
 
@@ -191,8 +191,8 @@ class AgentIndex:
 
         It shares the arrays: new memories are written behind those that the copy knows of."""
         if self._view is None:
-            view = copy.copy(self)
-            view.columns = copy.copy(self.columns)
+            view = shallow_copy(self)
+            view.columns = shallow_copy(self.columns)
             view.conversations = self.conversations.view()
             view._blocks = [
                 None if block is None else block.view(min(self.count - number * BLOCK, BLOCK))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, islice
-from operator import add, sub
+from operator import add, and_, sub
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,6 +53,17 @@ class _Part(NamedTuple):
         """Return the positions that hold one of the terms."""
         start, end = self.bounds[2 * number : 2 * number + 2]
         return positions_of(self.packed[start:end]) + self.base
+
+
+class Held(NamedTuple):
+    """The words of a query that a memory holds."""
+
+    words: tuple[str, ...]
+    content_words: int
+    """How many of them are no function words."""
+
+
+NO_WORDS = Held((), 0)
 
 
 class AttributeMatches:
@@ -112,24 +123,18 @@ class WordMatches:
         self._average_length = max(index.word_count / self._memories, 1.0)
         function_words, memories = function_terms(), self._memories
         self._idfs = {}
-        self.content_words = self.known_words = 0
-        for term, frequency in zip(terms, frequencies, strict=True):
+        self._is_content = [term not in function_words for term in terms]
+        for term, frequency, is_content in zip(terms, frequencies, self._is_content, strict=True):
             idf = _idf(frequency, memories)
-            if term in function_words:
-                self._idfs[term] = idf * FUNCTION_SHARE
-            else:
-                self._idfs[term] = idf
-                self.content_words += 1
-                self.known_words += frequency > 0
+            self._idfs[term] = idf if is_content else idf * FUNCTION_SHARE
+        self.content_words = sum(self._is_content)
+        """The number of distinct words of the query, without function words."""
+        self.known_words = sum(map(and_, self._is_content, map(bool, frequencies)))
+        """How many of these are in some memory."""
         self._unknown = _idf(0, memories)
         self._idf_of_words = {
             word: self._idfs.get(term, self._unknown) for word, term in term_of_word.items()
         }
-
-    content_words: int
-    """The number of distinct words of the query, without function words."""
-    known_words: int
-    """How many of these are in some memory."""
 
     def __bool__(self) -> bool:
         return self._found > 0
@@ -174,19 +179,25 @@ class WordMatches:
         b = SHORT_B + (LONG_B - SHORT_B) * min(max(length, 0.0), 1.0)
         return K1 * b / self._average_length, K1 * (1 - b)
 
-    def words_at(self, positions: Sequence[int]) -> list[tuple[str, ...]]:
-        """Return the words of the query that each of these memories holds."""
+    def held_at(self, positions: list[int]) -> list[Held]:
+        """Return which words of the query each of these memories holds."""
         if not self:
-            return [()] * len(positions)
-        words = list(self._words.values())
-        return [tuple([words[number] for number in self._words_at(at)]) for at in positions]
+            return [NO_WORDS] * len(positions)
+        words = [*self._words.values()]
+        is_content = self._is_content
+        return [
+            Held(tuple([words[number] for number in numbers]), sum([is_content[at] for at in numbers]))
+            for numbers in self._numbers_at(positions)
+        ]
 
-    def _words_at(self, position: int) -> list[int]:
-        """Return the numbers of the words that a memory holds."""
-        held: list[int] = []
+    def _numbers_at(self, positions: list[int]) -> list[list[int]]:
+        """Return the numbers of the words that each of these memories holds."""
+        held: list[list[int]] = [[] for _ in positions]
         for base, count, packed, bounds in self._parts:
-            if base <= position < base + count and not held:  # no memory is in both parts of a block
-                held = words_at(packed, bounds, position - base)
+            places = [at for at, position in enumerate(positions) if base <= position < base + count]
+            numbers = words_at(packed, bounds, [positions[place] - base for place in places])
+            for place, found in zip(places, numbers, strict=True):
+                held[place] += found  # a memory is in one part only
         return held
 
 

@@ -56,7 +56,7 @@ class Scale(NamedTuple):
         count = len(counted)
         if count == 0:
             return cls(0.0, 0.0)
-        # The sum has an order that a loop in C can follow: one for each of 16 lanes, then that of the lanes.
+        # The sum has an order that a loop in C can follow: one for each of 16 lanes, then the lanes.
         wide = np.zeros(-(-count // _LANES) * _LANES)
         wide[:count] = counted
         total = _sum(np.add.reduce(wide.reshape(-1, _LANES), axis=0))

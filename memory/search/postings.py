@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from array import array
 from collections import Counter
 from collections.abc import MutableSequence, Sequence
@@ -10,6 +9,7 @@ from collections.abc import MutableSequence, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from memory._base.copies import shallow_copy
 from memory.search._lookups import Bounds, find_in_tail, find_postings
 from memory.search.saved import Parts, held
 from memory.search.terms import ATTRIBUTE_BIT
@@ -49,7 +49,7 @@ class Postings:
 
     def view(self, count: int) -> Postings:
         """Return a copy of the first `count` memories that later ones do not change."""
-        view = copy.copy(self)
+        view = shallow_copy(self)
         view._most = count << _COUNT_BITS
         return view
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from itertools import count
 
 import msgspec
 import numpy as np
@@ -25,7 +24,7 @@ from memory.search.index import AgentIndex
 from memory.search.lexical import WordMatches
 from memory.search.own_scores import EstimatedScores
 from memory.search.people import Person
-from memory.search.terms import function_terms, term_of, words_of
+from memory.search.terms import words_of
 from memory.search.turn_links import OWN_SHARE
 from memory.search.vectors import Query
 
@@ -115,7 +114,7 @@ class Ranking:
     def matches(self, start: int = 0, stop: int | None = None) -> list[Match]:
         """Return the matches from rank `start` to rank `stop` - 1."""
         part = slice(start, stop)
-        words = self._words.words_at(self._best.positions[part])
+        held = self._words.held_at(self._best.positions[part])
         scores = self._best.scores[part]
         return [
             Match(*fields)
@@ -124,26 +123,21 @@ class Ranking:
                 self._tiers[part],
                 scores,
                 self._best.cosines[part],
-                words,
+                [each.words for each in held],
                 self._context[part],
                 self._bonus[part],
-                map(self._evidence.confidence, count(start), scores, map(_content_words, words)),
-                strict=False,  # the ranks have no end
+                self._evidence.confidences(start, scores, [each.content_words for each in held]),
+                strict=True,
             )
         ]
 
-    def features(self, start: int, words: list[tuple[str, ...]]) -> list[Features]:
-        """Return what the confidence of hits depends on, from rank `start`, given the words they hold."""
+    def features(self, start: int, stop: int | None = None) -> list[Features]:
+        """Return what the confidence of the hits from rank `start` to rank `stop` - 1 depends on."""
+        held = self._words.held_at(self._best.positions[start:stop])
         return [
-            self._evidence.features(rank, self._best.scores[rank], _content_words(held))
-            for rank, held in enumerate(words, start)
+            self._evidence.features(rank, self._best.scores[rank], each.content_words)
+            for rank, each in enumerate(held, start)
         ]
-
-
-def _content_words(words: tuple[str, ...]) -> int:
-    """Return how many of the words are no function words."""
-    function_words = function_terms()
-    return sum([term_of(word) not in function_words for word in words])
 
 
 def by_text(
@@ -169,7 +163,9 @@ def by_text(
     spans = spans_in(text, now)
     living = index.living
     if may_choose(index, k, None if allowed is living else allowed):
-        best = _best_of_candidates(index, k, query, matches, _bonus(index, said, spans, _LONE_BONUS), allowed)
+        best = _best_of_candidates(
+            index, k, query, matches, _bonus(index, said, spans, _LONE_BONUS), allowed
+        )
     else:
         # Without neighbours all scores are smaller by this factor, so the bonus must be too.
         share = BONUS if index.conversations.count_neighbours else _LONE_BONUS

@@ -7,13 +7,13 @@ them. Where two conversations were stored in alternation, the links are kept as 
 
 from __future__ import annotations
 
-import copy
 from array import array
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memory._base.copies import shallow_copy
 from memory.search._scans import add_shares, best_of_turns
 from memory.search.growing import capacity, grown
 from memory.search.saved import Parts, below, held, under
@@ -68,7 +68,7 @@ class _LinksAtDistance:
         self._later, self._earlier = array("i", parts["later"]), array("i", parts["earlier"])
 
     def view(self) -> _LinksAtDistance:
-        view = copy.copy(self)
+        view = shallow_copy(self)
         view._later, view._earlier = self._later[:], self._earlier[:]
         return view
 
@@ -131,7 +131,7 @@ class _Sessions:
 
     def view(self) -> _Sessions:
         self._runs()
-        return copy.copy(self)
+        return shallow_copy(self)
 
     def parts(self) -> Parts:
         return {
@@ -148,8 +148,11 @@ class _Sessions:
 
     def extend(self, sessions: NDArray[np.int64]) -> None:
         """Append memories, given the session number of each."""
-        changes = np.append(True, sessions[1:] != sessions[:-1])[: len(sessions)]
-        for at in changes.nonzero()[0].tolist():
+        if len(sessions) <= _FEW:
+            starts = range(len(sessions))  # a session that goes on starts no run
+        else:
+            starts = [0, *((sessions[1:] != sessions[:-1]).nonzero()[0] + 1).tolist()]
+        for at in starts:
             session = int(sessions[at])
             number = -1
             if session != NO_SESSION:
@@ -244,7 +247,7 @@ class TurnLinks:
 
     def view(self) -> TurnLinks:
         """Return a copy that does not change, except for the links of its last turns to later ones."""
-        view = copy.copy(self)
+        view = shallow_copy(self)
         view._near, view._far, view._sessions = self._near.view(), self._far.view(), self._sessions.view()
         return view
 

@@ -7,13 +7,13 @@ direction, scaled by its largest component). The first scan by bits also makes 2
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memory._base.copies import shallow_copy
 from memory.compression.quantise import to_int8_one
 from memory.search._scans import cosines, differing_signs
 from memory.search.best import top
@@ -29,6 +29,7 @@ _DEVIATIONS = 1.5
 Together with the constants above it gives a recall@10 of 0.995 or more (docs/performance.md)."""
 _ROUNDING = 3  # The rounded query selects this many times k candidates, which the exact query then orders
 _HISTOGRAM_ROWS = 1024  # Rows that are sampled to estimate the distribution of the distances
+_FEW_UNSIGNED = 64  # Rows: the sign bits of so few are made for each scan, not for each new memory
 _SIGN_ROWS = 4096  # Rows whose sign bits are made in one step: a bound on the temporary arrays, here 1 MB
 
 
@@ -98,9 +99,9 @@ class VectorBlock:
 
     def view(self, count: int) -> VectorBlock:
         """Return a copy of the first `count` vectors that later ones do not change."""
-        if count > FULL_SCAN_ROWS:
+        if count > FULL_SCAN_ROWS and count - self._signed > _FEW_UNSIGNED:
             self._sign(count)
-        return copy.copy(self)
+        return shallow_copy(self)
 
     @property
     def arrays(self) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
@@ -248,8 +249,15 @@ class VectorBlock:
 
     def count_differing(self, query: Query, out: NDArray[np.uint16]) -> None:
         """Write into `out` in how many signs each of the first vectors differs from the query."""
-        self._sign(len(out))
-        differing_signs(self._bits, query.signs, out)
+        unsigned = len(out) - self._signed
+        if unsigned > _FEW_UNSIGNED:
+            self._sign(len(out))
+            unsigned = 0
+        signed = len(out) - max(unsigned, 0)
+        differing_signs(self._bits, query.signs, out[:signed])
+        if unsigned > 0:  # not stored: this may be a view, whose arrays others write to
+            late = self._to_bits(self._codes[signed : len(out)])
+            differing_signs(late, query.signs, out[signed:])
 
     def _sign(self, count: int) -> None:
         """Make the sign bits of those of the first `count` vectors that have none yet."""
