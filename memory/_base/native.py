@@ -148,7 +148,9 @@ class Core(Protocol):
 
     def words_at(self, packed: Any, bounds: list[int], positions: list[int], /) -> list[list[int]]: ...
 
-    # memory/search/own_scores.py and ranking.py say what these do.
+    # memory/search/dates.py, own_scores.py and _rank.py say what these do.
+
+    def closeness(self, times: Any, spans: Any, table: Any, steps: float, out: Any, /) -> float: ...
 
     def scale_of(self, scores: Any, living: Any, /) -> tuple[float, float]: ...
 

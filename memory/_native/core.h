@@ -70,6 +70,7 @@ extern PyMethodDef leaf_methods[];
 extern PyMethodDef quantise_methods[];
 extern PyMethodDef token_vector_methods[];
 extern PyMethodDef search_methods[];
+extern PyMethodDef date_methods[];
 extern PyMethodDef posting_methods[];
 extern PyMethodDef rank_methods[];
 extern PyMethodDef neighbour_methods[];

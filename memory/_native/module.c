@@ -2,8 +2,8 @@
 #include "core.h"
 
 static PyMethodDef *const tables[] = {
-    attribute_methods, leaf_methods, neighbour_methods, posting_methods,
-    quantise_methods,  rank_methods, search_methods,    token_vector_methods,
+    attribute_methods, date_methods,     leaf_methods, neighbour_methods,    posting_methods,
+    quantise_methods,  rank_methods,     search_methods, token_vector_methods,
 };
 static PyType_Spec *const types[] = {&term_cache_spec, &text_preparer_spec, &tokenizer_spec};
 

@@ -14,7 +14,7 @@ from small_embedder import small_embedder
 from memory import AgentMemorySystem
 from memory._base.native import core
 from memory.compression.quantise import to_int8_one, to_int8_one_pure
-from memory.search import _lookups
+from memory.search import _lookups, dates
 from memory.search._rank import rank, rank_pure
 from memory.search.index import AgentIndex
 from memory.search.lexical import WordMatches
@@ -130,6 +130,26 @@ def test_words_are_looked_up_alike() -> None:
             find(tail, [2, 9, 1, 3], most) for find in (_lookups.find_in_tail, _lookups.find_in_tail_pure)
         )
         assert (ours[0].tolist(), ours[1]) == (theirs[0].tolist(), theirs[1])
+
+
+@needs_core
+@pytest.mark.parametrize("spans", [1, 3])
+def test_times_are_as_close(spans: int) -> None:
+    assert core is not None
+    rng = np.random.default_rng(spans)
+    times = 1.6e9 + rng.random(5000) * 1e7
+    starts = 1.6e9 + rng.random(spans) * 1e7
+    bounds = np.stack((starts, starts + 86_400 * rng.integers(1, 40, spans)), axis=1)
+    ours, theirs = np.empty(5000, np.float32), np.empty(5000, np.float32)
+    table, steps = dates._CLOSENESS, dates._STEPS_A_SECOND
+    nearest = core.closeness(times, bounds, table, steps, ours)
+    assert nearest == dates.closeness_pure(times, bounds, theirs)
+    assert ours.tobytes() == theirs.tobytes()
+    outside = np.maximum(bounds[:, 0] - times[:, None], times[:, None] - bounds[:, 1]).min(axis=1)
+    expected = np.exp2(-np.maximum(outside, 0) / (dates.HALF_LIFE_DAYS * dates.DAY))
+    assert np.allclose(ours, expected, atol=3e-5)
+    with pytest.raises(ValueError, match="do not fit"):
+        core.closeness(times[:-1], bounds, table, steps, ours)
 
 
 @needs_core
