@@ -43,7 +43,7 @@ class _Part(NamedTuple):
 
     base: int
     """The first position of the block."""
-    count: int
+    memories: int
     """The number of memories of the block."""
     packed: Packed
     bounds: Bounds

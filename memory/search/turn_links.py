@@ -8,6 +8,7 @@ them. Where two conversations were stored in alternation, the links are kept as 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -149,7 +150,7 @@ class _Sessions:
     def extend(self, sessions: NDArray[np.int64]) -> None:
         """Append memories, given the session number of each."""
         if len(sessions) <= _FEW:
-            starts = range(len(sessions))  # a session that goes on starts no run
+            starts: Iterable[int] = range(len(sessions))  # a session that goes on starts no run
         else:
             starts = [0, *((sessions[1:] != sessions[:-1]).nonzero()[0] + 1).tolist()]
         for at in starts:
@@ -184,7 +185,7 @@ class _Sessions:
             of_sessions = np.full(runs.sessions + 1, -np.inf, np.float32)
             np.maximum.at(of_sessions, runs.numbers, of_runs)
             of_runs = of_sessions[runs.numbers]
-        lengths = np.diff(runs.starts, append=runs.count)
+        lengths = np.diff(runs.starts, append=runs.memories)
         peaks: Floats = of_runs.repeat(lengths)
         none = runs.numbers == -1
         return np.where(none.repeat(lengths), otherwise, peaks) if none.any() else peaks
@@ -195,7 +196,7 @@ class _Runs(NamedTuple):
 
     starts: NDArray[np.int64]
     numbers: NDArray[np.int64]
-    count: int
+    memories: int
     """The number of memories."""
     sessions: int
     """The number of sessions."""
