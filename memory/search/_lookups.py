@@ -59,7 +59,8 @@ def find_in_tail_pure(
         start = end
         postings = tail.get(term)
         if postings is not None:
-            found = np.array(postings, np.uint32)
+            # A copy, made in one step: while NumPy reads an array, another thread could not append to it.
+            found = np.array(postings[:], np.uint32)
             parts.append(found[: found.searchsorted(most)])
             end += len(parts[-1])
         bounds += (start, end)

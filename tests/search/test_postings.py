@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import random
+import sys
 from array import array
 from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory.search import postings as postings_module
+from memory.search._lookups import find_in_tail, find_in_tail_pure
 from memory.search.postings import Postings
 from memory.search.terms import ATTRIBUTE_BIT
 
@@ -139,3 +144,18 @@ def test_empty_postings_find_nothing() -> None:
     assert postings.add(np.empty(0, np.int64), []).tolist() == []
     for terms in ([1, 2], []):
         assert postings.find_words(terms) == []
+
+
+@pytest.mark.parametrize("find", [find_in_tail, find_in_tail_pure])
+def test_a_tail_can_be_read_while_another_thread_appends(find: Callable[..., Any]) -> None:
+    tail = {1: array("I", range(0, 20_000 << 8, 256))}
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(lambda: [len(find(tail, [1], 1 << 24)[0]) for _ in range(1500)])
+            while not reading.done():
+                tail[1].append(20_000 << 8)  # raises BufferError while the array is read in place
+        assert min(reading.result()) >= 20_000
+    finally:
+        sys.setswitchinterval(interval)
