@@ -441,7 +441,9 @@ def test_closing_waits_for_one_batch_only(open_small: OpenMemory, clock: ManualC
 
 
 def _maintenance_threads() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name == "agentmemory-maintenance"}
+    # `enumerate` also has threads that are about to start, which can't be joined.
+    threads = (thread for thread in threading.enumerate() if thread.is_alive())
+    return {thread for thread in threads if thread.name == "agentmemory-maintenance"}
 
 
 def test_a_memory_collected_in_its_maintenance_thread_is_closed(tmp_path: Path) -> None:
