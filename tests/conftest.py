@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -28,6 +29,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items if SERVER_URL else ():
         if item.get_closest_marker("reads_the_file"):
             item.add_marker(pytest.mark.skip(reason="the memory is on a server"))
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector away from the modules and tests.
+
+    Each measurement collects garbage first. Among the objects of thousands of tests that takes a tenth of a
+    second, and a test can make hundreds of measurements.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -328,10 +328,14 @@ def test_a_real_operation_has_all_its_figures() -> None:
 @pytest.fixture
 def collector() -> Iterator[None]:
     """Restore the garbage collector's state after a test."""
-    was_on = gc.isenabled()
+    was_on, were_frozen = gc.isenabled(), gc.get_freeze_count() > 0
+    gc.unfreeze()
     yield
     gc.unfreeze()
     (gc.enable if was_on else gc.disable)()
+    if were_frozen:
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.mark.usefixtures("collector")
