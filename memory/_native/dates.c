@@ -30,7 +30,7 @@ static PyObject *closeness(PyObject *module, PyObject *const *arguments, Py_ssiz
     bool fits = count == count_of(&times) && bounds >= 2 && bounds % 2 == 0 && last > 0;
     double nearest = (double)INFINITY;
     if (fits) {
-        PyThreadState *state = count > FEW_ELEMENTS ? PyEval_SaveThread() : NULL;
+        PyThreadState *state = count * bounds > 2 * FEW_ELEMENTS ? PyEval_SaveThread() : NULL;
         const double *time = times.buf, *span = spans.buf;
         const float *value = table.buf;
         float *close = out.buf;

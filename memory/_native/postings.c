@@ -1,6 +1,6 @@
 /* Look up words in postings; the twins are in memory/search/_lookups.py.
  *
- * The calls take a few microseconds each, so they keep the GIL. */
+ * Most calls take a few microseconds, so they keep the GIL. `count_living` reads all postings of the words. */
 #include "bounds.h"
 #include "scans.h"
 
@@ -200,21 +200,33 @@ static PyObject *count_living(PyObject *module, PyObject *const *arguments, Py_s
     }
     PyObject *counts = NULL;
     if (read_bounds(arguments[1], count_of(&packed), -1, &bounds)) {
-        counts = PyList_New(bounds.words);
         const uint32_t *postings = packed.buf;
         const uint8_t *lives = living.buf;
-        Py_ssize_t rows = count_of(&living);
-        for (Py_ssize_t word = 0; counts != NULL && word < bounds.words; word++) {
+        Py_ssize_t rows = count_of(&living), total = 0;
+        for (Py_ssize_t word = 0; word < bounds.words; word++) {
+            total += bounds.at[2 * word + 1] - bounds.at[2 * word];
+        }
+        bool fits = true;
+        PyThreadState *state = total > FEW_ELEMENTS ? PyEval_SaveThread() : NULL;
+        for (Py_ssize_t word = 0; fits && word < bounds.words; word++) {
             Py_ssize_t start = bounds.at[2 * word], end = bounds.at[2 * word + 1], found = 0;
-            bool fits = check_postings(postings + start, end - start, rows);
+            fits = check_postings(postings + start, end - start, rows);
             for (Py_ssize_t at = start; fits && at < end; at++) {
                 found += lives[postings[at] >> COUNT_BITS] != 0;
             }
-            PyObject *number = fits ? PyLong_FromSsize_t(found) : NULL;
+            bounds.at[word] = found; /* in the place of bounds that were read */
+        }
+        if (state) {
+            PyEval_RestoreThread(state);
+        }
+        if (fits) {
+            counts = PyList_New(bounds.words);
+        } else {
+            PyErr_Format(PyExc_ValueError, "a posting is outside of %zd memories", rows);
+        }
+        for (Py_ssize_t word = 0; counts != NULL && word < bounds.words; word++) {
+            PyObject *number = PyLong_FromSsize_t(bounds.at[word]);
             if (number == NULL) {
-                if (!fits) {
-                    PyErr_Format(PyExc_ValueError, "a posting is outside of %zd memories", rows);
-                }
                 Py_CLEAR(counts);
                 break;
             }

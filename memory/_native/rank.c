@@ -444,7 +444,7 @@ typedef struct {
 } Request;
 
 typedef struct {
-    float *cosines, *own, *context, *total;
+    float *cosines, *context;
     Ranked *best;
     Py_ssize_t found;
     float best_cosine;
@@ -468,9 +468,9 @@ static void rank_all(const Request *request, float *memory, float *of_sessions, 
     float *peaks = total + count;
     write_cosines(request->codes, request->norms, request->query, request->dimensions, NULL, count,
                   request->scale, cosines);
-    float best_cosine = cosines[0];
-    for (Py_ssize_t at = 1; at < count; at++) {
-        best_cosine = larger(best_cosine, cosines[at]);
+    float best_cosine = -__builtin_inff();
+    for (Py_ssize_t at = 0; at < count; at++) {
+        best_cosine = request->living == NULL || request->living[at] ? larger(best_cosine, cosines[at]) : best_cosine;
     }
     Scale scale = scale_of(cosines, count, request->living);
     for (Py_ssize_t at = 0; at < count; at++) {

@@ -62,7 +62,7 @@ static bool keep(TermCache *cache, const char *key, size_t length, const char *t
         table_clear(&cache->parts);
         cache->used = 0;
     }
-    if (cache->size - cache->used < count) {
+    if (cache->terms == NULL || cache->size - cache->used < count) { /* never NULL, also without terms */
         size_t size = 2 * (cache->size + count) + 1024;
         uint32_t *larger = realloc(cache->terms, size * sizeof *larger);
         if (larger == NULL) {

@@ -1,8 +1,9 @@
 """Score all memories of an index and choose the best ones.
 
-For an index of one block, which is up to 65,536 memories, this is one call of the compiled core that
-releases the interpreter's lock. Many small calls would be slower, and threads that search at once would
-wait for each other before each of them. The twin in NumPy gives the same results bit for bit.
+For an index of one block, which is up to 65,536 memories, this is one call of the compiled core that,
+from 2,048 memories on, releases the interpreter's lock. Many small calls would be slower, and threads that
+search at once would wait for each other before each of them. The twin in NumPy gives the same results bit
+for bit.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Best(NamedTuple):
     """What the neighbours added; None if no neighbours count."""
     bonus: list[float] | None
     best_cosine: float
-    """The largest cosine of all memories."""
+    """The largest cosine of all memories that are not deleted; minus infinity if all are."""
 
 
 def rank(
@@ -73,8 +74,11 @@ def rank_pure(
     allowed: Mask | None,
 ) -> Best:
     """Do what `rank` does, without the compiled core, or with an index of several blocks."""
-    own, cosines = exact_scores(index, query, matches.scores() if matches else None, index.living)
-    return choose(None, own, cosines, index.conversations.context(own), bonus, allowed, k)
+    living = index.living
+    own, cosines = exact_scores(index, query, matches.scores() if matches else None, living)
+    of_living = cosines if living is None else cosines[living]
+    best_cosine = float(np.maximum.reduce(of_living, initial=-np.inf))
+    return choose(None, own, cosines, index.conversations.context(own), bonus, allowed, k, best_cosine)
 
 
 def choose(
@@ -85,12 +89,12 @@ def choose(
     bonus: Floats | None,
     allowed: Mask | None,
     k: int,
-    best_cosine: float | None = None,
+    best_cosine: float,
 ) -> Best:
     """Return the best of some memories, given what their scores are made of.
 
     positions: to which memories the elements of the arrays belong; None for all memories
-    best_cosine: the largest cosine of all memories, if not all are here
+    best_cosine: the largest cosine of all memories that are not deleted
     """
     total = own if context is None else own + context
     if bonus is not None:
@@ -107,5 +111,5 @@ def choose(
         cosines[best].tolist(),
         None if context is None else context[best].tolist(),
         None if bonus is None else bonus[best].tolist(),
-        float(np.maximum.reduce(cosines)) if best_cosine is None else best_cosine,
+        best_cosine,
     )

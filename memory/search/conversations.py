@@ -44,14 +44,14 @@ class _Similarity:
         """Add pairs of consecutive unit vectors (`before`, `after`), and all `vectors` of the batch."""
         self._pair_cosines += float(np.einsum("ij,ij->", before, after))
         self._pairs += len(after)
-        self._vector_sum += vectors.sum(axis=0)
+        self._vector_sum = self._vector_sum + vectors.sum(axis=0)  # a view keeps the old one
         self._vectors += len(vectors)
 
     def parts(self) -> Parts:
         return {
             "pairs": self._pairs,
             "pair_cosines": self._pair_cosines,
-            "vector_sum": self._vector_sum.copy(),
+            "vector_sum": self._vector_sum,
             "vectors": self._vectors,
         }
 
@@ -109,6 +109,9 @@ class Conversations:
         """Return a copy that later memories do not change."""
         view = shallow_copy(self)
         view._links = self._links.view()
+        # Else the neighbours of a view could begin to count in the middle of a search.
+        view._sessionless_similarity = shallow_copy(self._sessionless_similarity)
+        view._session_similarity = shallow_copy(self._session_similarity)
         return view
 
     def extend(self, sessions: NDArray[np.int64]) -> None:

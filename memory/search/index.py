@@ -153,6 +153,8 @@ class AgentIndex:
         self._view: AgentIndex | None = None
         self.count = 0
         self.deleted_count = 0
+        self._living: tuple[NDArray[np.uint8], NDArray[np.bool_]] | None = None
+        """The tiers that `living` was made of, and its mask."""
         self.columns = Columns()
         self._blocks: list[Block | None] = []
         self.conversations = Conversations(self._dimensions)
@@ -433,8 +435,16 @@ class AgentIndex:
 
     @property
     def living(self) -> NDArray[np.bool_] | None:
-        """Return a mask of the positions whose memory is not deleted; None if none is deleted."""
-        return self.columns.tier[: self.count] != DELETED if self.deleted_count else None
+        """Return a mask of the positions whose memory is not deleted; None if none is deleted.
+
+        Two calls return the same array while nothing has changed. Do not write to it."""
+        if not self.deleted_count:
+            return None
+        tier, known = self.columns.tier, self._living
+        # Changed tiers are another array, so the same array with the same length has the same mask.
+        if known is None or known[0] is not tier or len(known[1]) != self.count:
+            known = self._living = tier, tier[: self.count] != DELETED
+        return known[1]
 
     def allowed(self, tiers: frozenset[Tier]) -> NDArray[np.bool_] | None:
         """Return a mask of the positions that a search of these tiers may return; None for all."""

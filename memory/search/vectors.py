@@ -261,15 +261,17 @@ class VectorBlock:
 
     def _sign(self, count: int) -> None:
         """Make the sign bits of those of the first `count` vectors that have none yet."""
-        if self._signed >= count:
+        signed, bits = self._signed, self._bits
+        if signed >= count:
             return
-        if count > self._bits.shape[1]:
-            grown = np.zeros((self._words, len(self._codes)), np.uint64)
-            grown[:, : self._signed] = self._bits[:, : self._signed]
-            self._bits = grown
-        for start in range(self._signed, count, _SIGN_ROWS):
+        if count > bits.shape[1]:
+            bits = np.zeros((self._words, len(self._codes)), np.uint64)
+            bits[:, :signed] = self._bits[:, :signed]
+        for start in range(signed, count, _SIGN_ROWS):
             run = slice(start, min(start + _SIGN_ROWS, count))
-            self._bits[:, run] = self._to_bits(self._codes[run])
+            bits[:, run] = self._to_bits(self._codes[run])
+        # Only complete bits become visible: two searches of one view may be here at the same time.
+        self._bits = bits
         self._signed = count
 
     def _to_bits(self, vectors: NDArray[np.int8]) -> NDArray[np.uint64]:

@@ -218,3 +218,11 @@ def test_an_error_of_the_functions_is_raised_and_the_cache_stays_usable() -> Non
         cache.of_text("one two")
     assert cache.of_text("one two") == b"abcdabcd"
     assert calls == ["one", "one", "two"]
+
+
+def test_a_first_part_without_terms_is_kept() -> None:
+    # `make native-sanitize` refuses to copy nothing to no memory.
+    assert core is not None
+    cache = core.TermCache(lambda part: b"", terms._words_of_value, 10, 8)
+    assert cache.of_text("_ _") == b""
+    assert len(cache) == 1

@@ -12,6 +12,7 @@ from small_embedder import small_embedder
 
 from memory import AgentMemorySystem
 from memory.search import candidates as candidates_module
+from memory.search import ranking
 from memory.search.conversations import Conversations
 from memory.search.turn_links import TurnLinks
 from memory.storage import NO_SESSION
@@ -89,6 +90,20 @@ def test_no_deleted_or_excluded_memory_is_a_hit(
         assert deleted.isdisjoint(hit.id for hit in memory.search("ann", question, 30))
         found = memory.search("ann", question, filters={"speaker": "Bob"})
         assert [hit.entry.metadata["speaker"] for hit in found] == ["Bob"] * 10
+
+
+def test_a_deletion_does_not_make_a_search_score_all_memories(
+    memory: AgentMemorySystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates_module, "EXACT_ROWS", 1000)
+    ids = fill(memory, 6000, 1)
+    memory.search("ann", "w1 w2")  # an index that is read later has no deleted memories
+    memory.delete_many("ann", ids[:3])
+    scored: list[int] = []
+    monkeypatch.setattr(ranking, "rank", lambda index, *_: scored.append(index.count))
+    assert memory.search("ann", "w1 w2")
+    assert list(memory.iter_search("ann", "w1 w2", most=5))
+    assert not scored
 
 
 @pytest.mark.parametrize("interleaved", [1, 2, 5])

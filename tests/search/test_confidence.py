@@ -14,6 +14,7 @@ from memory import AgentMemorySystem
 from memory.benchmarking.measure.ranking import separation
 from memory.benchmarking.workloads.conversations import synthetic_collections
 from memory.errors import InvalidMemory
+from memory.search import _rank
 from memory.search.confidence import Evidence, Features, confidence
 
 Open = Callable[..., AgentMemorySystem]
@@ -52,6 +53,20 @@ def test_min_confidence_leaves_out_what_is_below_it(memory: AgentMemorySystem) -
     for wrong in ("high", math.nan, None):
         with pytest.raises(InvalidMemory, match="min_confidence"):
             memory.search("ann", "dog", min_confidence=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("is_native", [True, False])
+def test_a_deleted_memory_does_not_change_the_confidence(
+    memory: AgentMemorySystem, monkeypatch: pytest.MonkeyPatch, is_native: bool
+) -> None:
+    if not is_native:
+        monkeypatch.setattr(_rank, "core", None)
+    question = "what is the capital of Mongolia?"
+    before = [hit.confidence for hit in memory.search("ann", question)]
+    memory.add("ann", "The capital of Mongolia is Ulaanbaatar.", id="deleted")
+    assert memory.search("ann", question)[0].id == "deleted"
+    memory.delete_many("ann", ["deleted"])
+    assert [hit.confidence for hit in memory.search("ann", question)] == pytest.approx(before)
 
 
 def test_hits_have_the_same_confidence_one_by_one_and_together(memory: AgentMemorySystem) -> None:

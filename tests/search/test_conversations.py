@@ -175,3 +175,21 @@ def test_unrelated_notes_get_no_context_while_a_conversation_in_sessions_does() 
     assert context is not None
     assert context[101] == 0
     assert context[301] > 0
+
+
+def test_later_memories_do_not_change_whether_the_neighbours_of_a_view_count() -> None:
+    conversations = Conversations(2)
+    units = np.eye(2, dtype=np.float32)[np.arange(2 * COHERENCE_PAIRS) // COHERENCE_PAIRS]
+
+    def add(first: int, end: int) -> None:
+        positions = np.arange(first, end)
+        conversations.extend(np.full(end - first, NO_SESSION))
+        before = conversations.before(positions)
+        conversations.observe(positions, units[positions], before, units[before])
+
+    add(0, COHERENCE_PAIRS)
+    view = conversations.view()
+    assert not view.count_neighbours
+    add(COHERENCE_PAIRS, 2 * COHERENCE_PAIRS)
+    assert conversations.count_neighbours
+    assert not view.count_neighbours
