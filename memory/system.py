@@ -747,7 +747,7 @@ class AgentMemorySystem:
             )
         if damaged:
             raise ExportIncomplete(
-                f"{path} has {count:,} memories, but {len(damaged):,} could not be read; "
+                f"{path} has {count:,} memories, but not all of the memory: {len(damaged):,} problems; "
                 f"check() lists all of them; the first: {damaged[0]}"
             )
         return count

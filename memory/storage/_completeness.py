@@ -53,24 +53,31 @@ class Completeness:
         self._are_agents_whole = path is None
         self._whole_agents: set[int | None] = set()
         self._damage: str | None = None
+        """What is wrong with a small file, or with the table of agents."""
+        self._damaged_agents: dict[int | None, str] = {}
+        """What is wrong with an agent of a larger file, by its number; None is for all agents together."""
 
     def confirm(self, agent_no: int | None = None) -> None:
         """Raise StoreCorrupt if memories may be hidden: of one agent, or of any if None is given."""
         if self._is_whole or agent_no in self._whole_agents:
             return
-        if self._damage is not None:
-            raise self._error(self._damage)
+        if damage := self._damage or self._damaged_agents.get(agent_no):
+            raise self._error(damage)
         try:
             if self._is_small():
                 self._refuse(self.structure_problems(1) + self.table_problems())
                 self._is_whole = True
-            else:
-                self.confirm_agents()
-                self._refuse(self._connections.read(lambda connection: _compare(connection, agent_no)))
-                self._whole_agents.add(agent_no)
+                return
+            self.confirm_agents()
         except StoreCorrupt as problem:
-            self._damage = self._damage or str(problem)
+            self._damage = str(problem)
             raise
+        try:
+            self._refuse(self._connections.read(lambda connection: _compare(connection, agent_no)))
+        except StoreCorrupt as problem:
+            self._damaged_agents[agent_no] = str(problem)
+            raise
+        self._whole_agents.add(agent_no)
 
     def compare(self, connection: sqlite3.Connection, agent_no: int, seqs: NDArray[np.int64]) -> None:
         """Raise StoreCorrupt if these are not the seqs of all rows of an agent, by the index of the times.

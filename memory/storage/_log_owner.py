@@ -79,7 +79,7 @@ def has_foreign_log(path: Path) -> bool:
 def _look(path: Path) -> tuple[bytes, int, str, bool] | None:
     """Return the log's header and size, the file's stamp, and whether the log is foreign.
 
-    None if this is unknown: there is no log, or the file is damaged."""
+    None if this is unknown: there is no log, it changes while it is read, or a file is damaged."""
     try:
         with open(f"{path}-wal", "rb") as log:
             header = log.read(_LOG_HEADER.size)
@@ -88,7 +88,8 @@ def _look(path: Path) -> tuple[bytes, int, str, bool] | None:
                 return None
             own, root = _stamp_of_file(path)
             stamps = set(_stamps_in_log(log.fileno(), header, size, root))
-    except (OSError, sqlite3.Error):
+    except (OSError, sqlite3.Error, struct.error, IndexError):
+        # Another process truncates the log or starts it again just now, or a page in it is damaged.
         return None
     return header, size, own, bool(stamps) and own not in stamps
 

@@ -235,11 +235,14 @@ def _save_schema(connection: sqlite3.Connection) -> None:
 def check_schema(connection: sqlite3.Connection, path: Path | None) -> None:
     """Raise StoreCorrupt if a definition of a table or an index, or the number of the format, has changed.
 
-    A changed byte there could make an index or a default value mean something else."""
+    A changed byte there could make an index or a default value mean something else. Raises StoreTooNew for
+    a newer format, which has other definitions: `check_file` does not see a format that is in the log."""
+    version = format_of(connection)
+    if version > FORMAT_VERSION:
+        raise StoreTooNew(too_new(path, version))
     names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     if not {"agents", "memories", "changes", "codecs", "settings"} <= names:
         raise StoreCorrupt(f"{path} lacks tables of an AgentMemory database: restore it from a copy")
-    version = format_of(connection)
     found = connection.execute("SELECT value FROM settings WHERE name = ?", (_SCHEMA,)).fetchone()
     if found is None and version < 4:
         return

@@ -409,7 +409,8 @@ def test_an_export_leaves_out_damaged_memories_and_says_so(open_memory: Open, tm
     connection.close()
     with open_memory(maintenance="manual") as memory:
         with pytest.raises(
-            ExportIncomplete, match=r"has 4 memories, but 2 could not be read.*memory '2' of agent 'ann'"
+            ExportIncomplete,
+            match=r"has 4 memories, but not all of the memory: 2 problems.*memory '2' of agent 'ann'",
         ):
             memory.export_jsonl(export)
         assert memory.export_jsonl(tmp_path / "bob.jsonl", "bob") == 0

@@ -27,6 +27,8 @@ from memory.errors import (
     StoreReplaced,
     TransferFailed,
 )
+from memory.storage._log_owner import has_foreign_log
+from memory.storage.schema import PAGE_SIZE
 from memory.storage.shared_versions import CHECK_SECONDS
 
 OpenMemory = Callable[..., AgentMemorySystem]
@@ -134,6 +136,39 @@ def test_the_log_of_another_database_is_moved_aside(open_small: OpenMemory, path
     with open_small(path=path) as memory:
         assert ids_in(memory) == ["mine"]
         assert memory.check().ok
+
+
+@pytest.mark.parametrize("place", [0, 3, 8])
+def test_a_damaged_page_of_the_settings_in_the_log_does_not_keep_the_file_from_opening(
+    open_small: OpenMemory, path: Path, place: int
+) -> None:
+    crash(path, "+a 5")
+    connection = sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
+    (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'settings'").fetchone()
+    connection.close()
+    log = Path(f"{path}-wal")
+    content = bytearray(log.read_bytes())
+    for start in range(32, len(content), 24 + PAGE_SIZE):
+        if int.from_bytes(content[start : start + 4], "big") == page:
+            content[start + 24 + place] = 0xFF
+    log.write_bytes(content)
+    with open_small(path=path) as memory:
+        memory.add("ann", "after", id="after")
+        assert "after" in ids_in(memory)
+
+
+def test_a_log_that_another_process_truncates_meanwhile_is_not_foreign(path: Path) -> None:
+    crash(path, "+a 5")
+    log = Path(f"{path}-wal")
+
+    class Truncating(type(path)):  # type: ignore[misc]
+        """A path that is truncated between two reads, as a checkpoint of another process does."""
+
+        def as_uri(self) -> str:
+            os.truncate(log, 0)
+            return super().as_uri()
+
+    assert not has_foreign_log(Truncating(path))
 
 
 def test_a_read_only_memory_refuses_a_foreign_log_and_leaves_it(open_small: OpenMemory, path: Path) -> None:

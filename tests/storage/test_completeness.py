@@ -91,6 +91,24 @@ def test_a_large_file_that_hides_a_row_in_an_index_says_so(
     store.close()
 
 
+def test_damage_of_one_agent_of_a_large_file_does_not_stop_another(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_completeness, "SMALL_BYTES", 0)
+    store = SQLiteStore(path)
+    store.add([row("id-1", "bob")])
+    store.close()
+    lose_last_cell(path, "by_time")
+    store = SQLiteStore(path)
+    with pytest.raises(StoreCorrupt):
+        store.get_one("bob", "unknown")  # the last cell is his
+    assert store.get_one("ann", "unknown") is None
+    assert store.delete_agent("ann") == 200
+    with pytest.raises(StoreCorrupt):
+        store.get_one("bob", "unknown")
+    store.close()
+
+
 @pytest.mark.parametrize("read", ["load for a search", "all rows"])
 def test_a_large_file_that_hides_a_row_of_the_table_says_so(
     path: Path, read: str, monkeypatch: pytest.MonkeyPatch

@@ -132,6 +132,16 @@ def test_a_newer_format_is_refused(open_small: OpenMemory, sound: Path, version:
     assert "upgrade" in refuse(open_small, sound, StoreTooNew)
 
 
+def test_a_newer_format_that_is_still_in_the_log_is_refused(open_small: OpenMemory, sound: Path) -> None:
+    connection = sqlite3.connect(sound)
+    connection.execute("ALTER TABLE memories ADD COLUMN later INTEGER")
+    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
+    connection.commit()
+    with pytest.raises(StoreTooNew, match="upgrade"):
+        open_small(path=sound)
+    connection.close()
+
+
 @pytest.mark.parametrize("journal", ["DELETE", "WAL"])
 def test_our_application_id_without_our_tables_is_refused(
     open_small: OpenMemory, tmp_path: Path, journal: str
