@@ -94,5 +94,5 @@ def test_agents_without_search_are_imported() -> None:
 
 def test_lost_memories_of_an_import_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AgentMemoryTarget, "get", lambda self, agent_id, ids: [None] * len(ids))
-    with pytest.raises(LostWrites, match="6 missing of 6"):
+    with pytest.raises(LostWrites, match="200 missing of 200"):
         benchmark_many_agents([2], 3, bench=Bench())
