@@ -223,7 +223,7 @@ def test_a_category_can_be_a_package_with_one_file_for_each_benchmark(
     found = benchmarks_of(import_benchmarks("neighbours"), "neighbours")
     assert [each.full_name for each in found] == ["neighbours.x", "neighbours.y"]
     assert {each.presentation.category for each in found} == {"About the category."}
-    case = Case("neighbours", "y", "light", {}, module="neighbours")
+    case = Case(category="neighbours", benchmark="y", target="light", params={}, module="neighbours")
     assert load_benchmark(case).function is found[1].function
     write(tmp_path / "neighbours" / "third.py", "import nothing_like_it")
     with pytest.raises(BrokenBenchmark, match=r"neighbours\.third can't be loaded: ModuleNotFoundError"):
