@@ -274,6 +274,13 @@ class AgentIndex:
         """Return the state, and everything in the form of `saved.py`, without deleted memories.
 
         What the arrays hold of this state does not change, except for memories that are replaced."""
+        try:
+            return self._state, self._parts()
+        except BaseException:
+            self.reset()  # an interrupt may have left postings that are partly merged, or a partly read block
+            raise
+
+    def _parts(self) -> Parts:
         deleted = self.columns.tier[: self.count] == DELETED if self.deleted_count else None
         parts: Parts = {
             "dimensions": self._dimensions,
@@ -289,7 +296,7 @@ class AgentIndex:
         # After `blocks()`, which reads the lengths of memories in blocks outside of RAM.
         parts |= under("columns", self.columns.parts(self.count, deleted))
         parts |= under("conversations", self.conversations.parts())
-        return self._state, parts
+        return parts
 
     def _restore(self, parts: Parts) -> None:
         self.count, self.deleted_count = parts["count"], parts["deleted_count"]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from small_embedder import small_embedder
 from subprocesses import start_python
@@ -344,3 +345,22 @@ def test_searches_go_on_while_an_index_is_saved(open_small: Open) -> None:
     for thread in threads:
         thread.join()
     assert problems == []
+
+
+def test_an_interrupt_while_an_index_is_saved_leaves_no_partly_merged_postings(
+    open_small: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_small() as memory:
+        fill(memory, 60)
+        answers(memory)
+        memory.add("ann", "a memory whose words are not merged yet")
+        expected = answers(memory)
+
+        def interrupt(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(np, "append", interrupt)  # between the steps of a merge
+            memory.maintain()
+        memory.maintain()
+        assert answers(memory) == expected
