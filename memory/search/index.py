@@ -277,7 +277,7 @@ class AgentIndex:
         try:
             return self._state, self._parts()
         except BaseException:
-            self.reset()  # an interrupt may have left postings that are partly merged, or a partly read block
+            self.reset()  # an interrupt may have left half a merge, or a partly read block
             raise
 
     def _parts(self) -> Parts:
