@@ -32,6 +32,10 @@ class LangGraphPostgresTarget(LangGraphMemoryTarget):
             self.store.setup()
             self._opened = stack.pop_all()
 
+    def maintain(self) -> None:
+        # What the server's autovacuum does by itself, once a minute.
+        self.store.conn.execute("VACUUM (ANALYZE) store, store_vectors")
+
     def close(self) -> None:
         self._opened.close()
 
