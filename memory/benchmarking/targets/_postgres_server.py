@@ -38,6 +38,10 @@ _SETTINGS = {
 }
 _SOCKET = ".s.PGSQL.5432"
 _START_SECONDS = 60.0
+_STOP_SECONDS = 15.0
+"""How long each way of stopping may take. A server with a full disk or damaged files can fail to write its
+last checkpoint again and again, and then never ends by itself. Without the checkpoint it loses nothing: the
+next start recovers from the log."""
 _POLL_SECONDS = 0.01
 
 _guards: list[subprocess.Popen[bytes]] = []
@@ -215,7 +219,18 @@ def _guard(folder: Path, command: list[str]) -> None:
     os.close(1)
     users = _open_file(folder / "users")
     fcntl.flock(users, fcntl.LOCK_EX)
-    server.send_signal(signal.SIGINT)  # "fast shutdown": ends connections, writes a checkpoint
+    _stop(server, _STOP_SECONDS)
+
+
+def _stop(server: subprocess.Popen[bytes], seconds: float) -> None:
+    """Stop the server, each time with a harder signal: with a checkpoint, without one, at once."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
+        server.send_signal(number)
+        try:
+            server.wait(seconds)
+        except subprocess.TimeoutExpired:
+            continue
+        return
     server.wait()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -20,7 +21,7 @@ from urllib.parse import quote
 import pytest
 
 from memory.benchmarking.targets import make_target
-from memory.benchmarking.targets._postgres_server import PostgresServer
+from memory.benchmarking.targets._postgres_server import PostgresServer, _stop
 from memory.benchmarking.targets.base import Item, Target
 
 ANN = "ann"
@@ -86,7 +87,7 @@ class TestThePostgresServer:
         program = """
         import sys, time
         from pathlib import Path
-        from memory.benchmarking.targets._postgres_server import PostgresServer
+        from memory.benchmarking.targets._postgres_server import PostgresServer, _stop
         PostgresServer(Path(sys.argv[1]))
         print("open", flush=True)
         time.sleep(600)
@@ -115,3 +116,22 @@ class TestThePostgresServer:
             assert db.execute("SHOW fsync").fetchone() == ("on",)
         second.close()
         assert not (tmp_path / "postgres" / "postmaster.pid").exists()
+
+
+def test_a_server_that_ignores_its_signals_is_stopped_all_the_same() -> None:
+    program = """
+        import signal, sys
+        for number in (signal.SIGINT, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_IGN)
+        print("ready", flush=True)
+        while True:
+            signal.pause()
+    """
+    server = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", textwrap.dedent(program)], stdout=subprocess.PIPE
+    )
+    assert server.stdout is not None
+    with server.stdout:
+        assert server.stdout.readline() == b"ready\n"
+        _stop(server, seconds=0.05)
+    assert server.returncode == -signal.SIGKILL
