@@ -18,7 +18,10 @@ from memory.benchmarking.model.records import Environment, Source
 
 _PACKAGES = ("numpy", "msgspec", "zstandard", "simsimd", "PyStemmer")
 """Packages that the memory's speed depends on."""
-
+WORKLOADS_VERSION = "2"
+"""The version of the generated data (`workloads/`). Raise it with every change of the data: figures of
+other data can't be compared, so the version is part of the fingerprint. Runs without one used templates of
+660 words; 2 is texts with the vocabulary of real text."""
 
 CURRENT_FOLDER, MEMBENCH = "current folder", "membench"
 
@@ -40,7 +43,12 @@ def describe(
         "memory_gb": _memory_gb(),
         "os": f"{platform.system()} {platform.machine()}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "packages": {**_versions(), "sqlite": sqlite3.sqlite_version, "core": CORE_KIND},
+        "packages": {
+            **_versions(),
+            "sqlite": sqlite3.sqlite_version,
+            "core": CORE_KIND,
+            "generated data": WORKLOADS_VERSION,
+        },
         "file_system": _file_system(scratch),
         **({"embedder": embedder} if embedder else {}),
     }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import subprocess
 import sys
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -13,7 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory.benchmarking.errors import InvalidBenchmarkConfig
+from memory.benchmarking.model.environment import WORKLOADS_VERSION
 from memory.benchmarking.workloads import agent_states, generate_test_state
+from memory.benchmarking.workloads.contents import mixed_contents
+from memory.benchmarking.workloads.conversations import synthetic_collections
+from memory.benchmarking.workloads.natural_texts import document_texts, memory_texts, question_texts
 
 
 @settings(deadline=None)
@@ -67,3 +73,17 @@ def test_another_process_generates_the_same_states() -> None:
 def test_an_invalid_complexity_is_refused(complexity: Any) -> None:
     with pytest.raises(InvalidBenchmarkConfig, match=r"complexity is .*: use a whole number ≥ 1"):
         generate_test_state(complexity)
+
+
+def test_changed_data_needs_another_version_of_the_workloads() -> None:
+    """Runs with other data must not be compared. So this digest changes only with WORKLOADS_VERSION."""
+    data = [
+        *agent_states(20, 3, seed=5),
+        *mixed_contents(60, seed=5),
+        *islice(memory_texts(5), 50),
+        *islice(question_texts(5), 50),
+        *islice(document_texts(5), 20),
+        *(passage.text for one in synthetic_collections(1, 3, seed=5) for passage in one.passages),
+    ]
+    digest = hashlib.sha256(json.dumps(data).encode()).hexdigest()[:16]
+    assert (WORKLOADS_VERSION, digest) == ("2", "282096f7f29a5f9e")
