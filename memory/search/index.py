@@ -262,6 +262,12 @@ class AgentIndex:
             parts = read(saved.data, saved.token)
             if parts["dimensions"] != self._dimensions or parts["block"] != BLOCK:
                 raise SavedIndexDamaged("it was made with other settings")
+            if not saved.is_mapped:
+                # Each array on its own, so that its RAM is counted, and is free when a block is dropped.
+                parts = {
+                    name: part.copy() if isinstance(part, np.ndarray) else part
+                    for name, part in parts.items()
+                }
             self._restore(parts)
         except (SavedIndexDamaged, KeyError, ValueError, TypeError) as problem:
             _log.warning("the saved search index of an agent is not used, and is made again: %s", problem)

@@ -177,6 +177,8 @@ class SavedIndex(msgspec.Struct, frozen=True):
     state: AgentState
     data: memoryview
     """What was written, maybe damaged since. A change of it does not reach the store."""
+    is_mapped: bool = True
+    """Whether the data lies in a mapped file, which takes no RAM of its own."""
 
 
 class MemoryStore(Protocol):
