@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 from chromium import NO_BROWSER
+from postgres_servers import MISSING, Server, programs, running_server
 
 from memory import AgentMemorySystem, ManualClock, MemoryConfig
 
@@ -86,6 +87,22 @@ def open_memory(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., Ag
 @pytest.fixture
 def memory(open_memory: Callable[..., AgentMemorySystem]) -> AgentMemorySystem:
     return open_memory()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """Start one server for all tests of a run; `make test-postgres` chooses it."""
+    version = os.environ.get("AGENTMEMORY_TEST_POSTGRES", "wheel")
+    if programs(version) is None:
+        pytest.fail(f"{MISSING} (wanted: {version})")
+    with running_server(version) as started:
+        yield started
+
+
+@pytest.fixture
+def url(server: Server) -> str:
+    """Return the URL of a new, empty schema on that server."""
+    return server.url(f"t_{uuid4().hex}")
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,18 +1,21 @@
-"""The lasting index: a copy of what the store holds, used only if it is exactly that."""
+"""The lasting index: a copy of what the store holds, used only if it is exactly that.
+
+These tests run on both stores: `Place` is where a store keeps saved indexes."""
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import psycopg
 import pytest
+from postgres_servers import Server
 from small_embedder import small_embedder
 from subprocesses import start_python
 
@@ -20,6 +23,7 @@ from memory import AgentMemorySystem, Hit
 from memory.search import cache as cache_module
 from memory.search import index as index_module
 from memory.search.index import AgentIndex
+from memory.storage.postgres.saved_indexes import PART_BYTES
 
 Open = Callable[..., AgentMemorySystem]
 QUESTIONS = [f"word{number} word{number * 7 % 90} about" for number in range(25)]
@@ -30,10 +34,99 @@ def _save_small_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_module, "LEAST_SAVED", 50)
 
 
+class Place(Protocol):
+    """Where a store keeps the saved indexes of the test's memory."""
+
+    memory: str
+    """The path or the URL of the memory."""
+
+    def indexes(self) -> list[bytes]:
+        """Return the data of all saved indexes."""
+
+    def overwrite(self, data: bytes) -> None:
+        """Replace the data of the only saved index."""
+
+    def remove(self) -> None:
+        """Remove all saved indexes."""
+
+
+class Files:
+    """Beside the file of the memory."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.memory = str(tmp_path / "memory.db")
+        self._folder = tmp_path / "memory.db-index"
+
+    def indexes(self) -> list[bytes]:
+        return [file.read_bytes() for file in files_in(self._folder)]
+
+    def overwrite(self, data: bytes) -> None:
+        (file,) = files_in(self._folder)
+        file.write_bytes(data)
+
+    def remove(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class Tables:
+    """In two tables of a server."""
+
+    def __init__(self, url: str, server: Server) -> None:
+        self.memory = url
+        self._schema = url.partition("schema=")[2]
+        self._db = psycopg.connect(f"host={server.folder} user=postgres dbname=postgres", autocommit=True)
+
+    def close(self) -> None:
+        self._db.close()
+
+    def indexes(self) -> list[bytes]:
+        if self._db.execute("SELECT to_regnamespace(%s)", (self._schema,)).fetchone() == (None,):
+            return []
+        found = self._db.execute(
+            f"SELECT string_agg(data, ''::bytea ORDER BY part) FROM {self._schema}.index_parts"
+            f" JOIN {self._schema}.indexes USING (agent) GROUP BY agent ORDER BY agent"
+        )
+        return [data for (data,) in found]
+
+    def overwrite(self, data: bytes) -> None:
+        ((agent,),) = self._db.execute(f"SELECT agent FROM {self._schema}.indexes").fetchall()
+        with self._db.transaction():
+            self._db.execute(f"DELETE FROM {self._schema}.index_parts")
+            for part, start in enumerate(range(0, len(data), PART_BYTES)):
+                self._db.execute(
+                    f"INSERT INTO {self._schema}.index_parts VALUES (%s, %s, %s)",
+                    (agent, part, data[start : start + PART_BYTES]),
+                )
+
+    def remove(self) -> None:
+        self._db.execute(f"TRUNCATE {self._schema}.indexes, {self._schema}.index_parts")
+
+
+@pytest.fixture(params=["file", "server"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param == "file":
+        yield Files(tmp_path)
+    else:
+        tables = Tables(request.getfixturevalue("url"), request.getfixturevalue("server"))
+        yield tables
+        tables.close()
+
+
 @pytest.fixture
-def open_small(open_memory: Open) -> Open:
+def open_small(open_memory: Open, place: Place) -> Open:
     def open_one(**settings: Any) -> AgentMemorySystem:
-        return open_memory(embedder=small_embedder(), **settings)
+        return open_memory(**{"embedder": small_embedder(), "path": place.memory, **settings})
+
+    return open_one
+
+
+@pytest.fixture
+def open_file(open_memory: Open, tmp_path: Path) -> Open:
+    """Return a function that opens a memory in a file, for tests of the files themselves."""
+
+    def open_one(**settings: Any) -> AgentMemorySystem:
+        path = tmp_path / "memory.db"
+        return open_memory(**{"embedder": small_embedder(), "path": path, **settings})
 
     return open_one
 
@@ -62,9 +155,12 @@ def answers(memory: AgentMemorySystem, agent: str = "ann") -> list[Any]:
     return found
 
 
-def files_of(tmp_path: Path) -> list[Path]:
-    folder = tmp_path / "memory.db-index"
+def files_in(folder: Path) -> list[Path]:
     return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def files_of(tmp_path: Path) -> list[Path]:
+    return files_in(tmp_path / "memory.db-index")
 
 
 @pytest.fixture
@@ -83,14 +179,14 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 @pytest.mark.parametrize("block", [1 << 16, 128])
 def test_a_saved_index_answers_as_the_one_that_is_read_from_the_store(
-    open_small: Open, tmp_path: Path, loads: list[bool], monkeypatch: pytest.MonkeyPatch, block: int
+    open_small: Open, place: Place, loads: list[bool], monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     monkeypatch.setattr(index_module, "BLOCK", block)
     memory = open_small()
     fill(memory, 400)
     expected = answers(memory)
     memory.maintain()
-    assert [file.name for file in files_of(tmp_path)] == ["1.index"]
+    assert len(place.indexes()) == 1
     assert answers(memory) == expected  # by the saved one, which took the place of the one in RAM
     memory.close()
     memory = open_small()
@@ -98,9 +194,7 @@ def test_a_saved_index_answers_as_the_one_that_is_read_from_the_store(
     assert loads == [False, True, True]
 
 
-def test_what_came_after_the_saving_is_found_too(
-    open_small: Open, tmp_path: Path, loads: list[bool]
-) -> None:
+def test_what_came_after_the_saving_is_found_too(open_small: Open, place: Place, loads: list[bool]) -> None:
     memory = open_small()
     ids = fill(memory, 300)
     memory.maintain()
@@ -112,7 +206,7 @@ def test_what_came_after_the_saving_is_found_too(
     memory = open_small()
     found = answers(memory)
     assert loads[-1] is True
-    shutil.rmtree(tmp_path / "memory.db-index")
+    place.remove()
     memory.close()
     memory = open_small()
     assert {hit[0] for hits in found[:-1] for hit in hits}.isdisjoint(ids[10:14])
@@ -123,19 +217,18 @@ def test_what_came_after_the_saving_is_found_too(
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_flipped_byte_is_never_used(
-    open_small: Open, tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture, loads: list[bool]
+    open_small: Open, place: Place, seed: int, caplog: pytest.LogCaptureFixture, loads: list[bool]
 ) -> None:
     memory = open_small()
     fill(memory, 120)
     expected = answers(memory)
     memory.maintain()
     memory.close()
-    (file,) = files_of(tmp_path)
-    data = bytearray(file.read_bytes())
+    data = bytearray(*place.indexes())
     # Zeros between the arrays belong to nothing: choose among the bytes that are not 0.
-    place = random.Random(seed).choice([at for at, byte in enumerate(data) if byte])
-    data[place] ^= 1 << seed % 8
-    file.write_bytes(data)
+    changed = random.Random(seed).choice([at for at, byte in enumerate(data) if byte])
+    data[changed] ^= 1 << seed % 8
+    place.overwrite(bytes(data))
     memory = open_small()
     assert answers(memory) == expected
     assert loads[-1] is False
@@ -143,23 +236,25 @@ def test_a_flipped_byte_is_never_used(
 
 
 @pytest.mark.parametrize("size", [0, 1, 40, 5000, -1])
-def test_a_truncated_file_is_never_used(
-    open_small: Open, tmp_path: Path, size: int, loads: list[bool]
+def test_a_truncated_index_is_never_used(
+    open_small: Open, place: Place, size: int, loads: list[bool]
 ) -> None:
     memory = open_small()
     fill(memory, 120)
     expected = answers(memory)
     memory.maintain()
     memory.close()
-    (file,) = files_of(tmp_path)
-    os.truncate(file, size if size >= 0 else file.stat().st_size - 1)
+    (data,) = place.indexes()
+    place.overwrite(data[:size])
     memory = open_small()
     assert answers(memory) == expected
     assert not loads[-1]
 
 
-def test_the_index_of_another_database_is_never_used(open_small: Open, tmp_path: Path) -> None:
-    other = open_small(path=tmp_path / "other.db")
+def test_the_index_of_another_database_is_never_used(
+    open_small: Open, open_file: Open, place: Place, tmp_path: Path
+) -> None:
+    other = open_file(path=tmp_path / "other.db")
     fill(other, 120, start=1000)
     other.maintain()
     memory = open_small()
@@ -167,26 +262,26 @@ def test_the_index_of_another_database_is_never_used(open_small: Open, tmp_path:
     expected = answers(memory)
     memory.maintain()
     memory.close()
-    shutil.copy(tmp_path / "other.db-index" / "1.index", files_of(tmp_path)[0])
+    place.overwrite((tmp_path / "other.db-index" / "1.index").read_bytes())
     assert answers(open_small()) == expected
 
 
 def test_a_restored_backup_does_not_use_the_index_of_what_came_after_it(
-    open_small: Open, tmp_path: Path
+    open_file: Open, tmp_path: Path
 ) -> None:
-    memory = open_small()
+    memory = open_file()
     fill(memory, 120)
     memory.backup(tmp_path / "copy.db")
     fill(memory, 60, start=500)
     memory.maintain()  # saves an index of 180 memories
     memory.close()
     shutil.copy(tmp_path / "copy.db", tmp_path / "memory.db")
-    memory = open_small()
+    memory = open_file()
     fill(memory, 60, start=900)  # others under the same numbers
     found = answers(memory)
     memory.close()
     shutil.rmtree(tmp_path / "memory.db-index")
-    assert answers(open_small()) == found
+    assert answers(open_file()) == found
 
 
 def secret_terms(text: str) -> list[bytes]:
@@ -197,14 +292,14 @@ def secret_terms(text: str) -> list[bytes]:
 
 @pytest.mark.parametrize("way", ["maintain", "erase", "update", "agent"])
 def test_deleted_content_is_gone_from_the_index_after_one_maintenance(
-    open_small: Open, tmp_path: Path, way: str
+    open_small: Open, place: Place, way: str
 ) -> None:
     memory = open_small()
     fill(memory, 120)
     id_ = memory.add("ann", "zyzzyva quokka axolotl")
     memory.maintain()
     terms = secret_terms("zyzzyva quokka axolotl")
-    assert all(term in files_of(tmp_path)[0].read_bytes() for term in terms)
+    assert all(term in place.indexes()[0] for term in terms)
     if way == "update":
         memory.update("ann", id_, content="other words", erase=True)
     elif way == "agent":
@@ -214,19 +309,17 @@ def test_deleted_content_is_gone_from_the_index_after_one_maintenance(
         memory.delete("ann", id_, erase=way == "erase")
         if way == "maintain":
             memory.maintain()
-    for file in files_of(tmp_path):
-        data = file.read_bytes()
+    for data in place.indexes():
         assert not any(term in data for term in terms)
     memory.maintain()
     if way != "agent":  # maintenance saves what is left
-        (file,) = files_of(tmp_path)
-        data = file.read_bytes()
+        (data,) = place.indexes()
         assert not any(term in data for term in terms)
         memory.close()
         assert len(open_small().search("ann", "word1")) == 10
 
 
-def test_an_index_of_deleted_content_is_not_published(open_small: Open, tmp_path: Path) -> None:
+def test_an_index_of_deleted_content_is_not_published(open_small: Open, place: Place) -> None:
     memory = open_small()
     ids = fill(memory, 120)
     store = memory._store
@@ -236,11 +329,11 @@ def test_an_index_of_deleted_content_is_not_published(open_small: Open, tmp_path
         memory.delete("ann", ids[0])
 
     assert store.save_index("ann", store.state("ann"), delete_meanwhile) is False
-    assert files_of(tmp_path) == []
+    assert place.indexes() == []
 
 
-def test_files_belong_to_their_owner_and_nobody_else(open_small: Open, tmp_path: Path) -> None:
-    memory = open_small()
+def test_files_belong_to_their_owner_and_nobody_else(open_file: Open, tmp_path: Path) -> None:
+    memory = open_file()
     fill(memory, 120)
     memory.maintain()
     (file,) = files_of(tmp_path)
@@ -250,21 +343,21 @@ def test_files_belong_to_their_owner_and_nobody_else(open_small: Open, tmp_path:
 
 
 def test_small_agents_and_memories_in_ram_and_read_only_ones_save_nothing(
-    open_small: Open, tmp_path: Path, loads: list[bool]
+    open_small: Open, place: Place, loads: list[bool]
 ) -> None:
     memory = open_small()
     fill(memory, 40)
     memory.maintain()
-    assert files_of(tmp_path) == []
+    assert place.indexes() == []
     fill(memory, 100, start=40)
     expected = answers(memory)
     memory.maintain()
-    before = [(file, file.stat().st_mtime_ns, file.stat().st_ino) for file in files_of(tmp_path)]
+    before = place.indexes()
     memory.close()
     reader = open_small(read_only=True)
     assert answers(reader) == expected
     assert loads[-1] is True
-    assert [(file, file.stat().st_mtime_ns, file.stat().st_ino) for file in files_of(tmp_path)] == before
+    assert place.indexes() == before  # with the same random token
     in_ram = open_small(path=":memory:")
     fill(in_ram, 120)
     in_ram.maintain()
@@ -272,9 +365,9 @@ def test_small_agents_and_memories_in_ram_and_read_only_ones_save_nothing(
 
 
 def test_a_draft_of_a_killed_process_is_removed_by_the_next_erasure(
-    open_small: Open, tmp_path: Path
+    open_file: Open, tmp_path: Path
 ) -> None:
-    memory = open_small()
+    memory = open_file()
     ids = fill(memory, 120)
     memory.maintain()
     draft = tmp_path / "memory.db-index" / "1.index.new-1-00000000"
@@ -295,9 +388,9 @@ while True:
 """
 
 
-def killed_while_saving(path: Path, memories: int) -> list[str]:
+def killed_while_saving(place: str, memories: int) -> list[str]:
     """Store and save in another process, kill it after some memories; return their ids."""
-    process = start_python(_SAVE_FOR_EVER, path)
+    process = start_python(_SAVE_FOR_EVER, place)
     assert process.stdout is not None
     ids = [process.stdout.readline().strip() for _ in range(memories)]
     process.kill()
@@ -306,19 +399,18 @@ def killed_while_saving(path: Path, memories: int) -> list[str]:
     return ids
 
 
-def test_a_kill_while_an_index_is_written_loses_nothing(open_small: Open, tmp_path: Path) -> None:
+def test_a_kill_while_an_index_is_written_loses_nothing(open_small: Open, place: Place) -> None:
     memory = open_small()
     fill(memory, 200)
     memory.close()
     acknowledged: list[str] = []
     for seed in range(6):
-        acknowledged += killed_while_saving(tmp_path / "memory.db", 3 + 2 * seed)
+        acknowledged += killed_while_saving(place.memory, 3 + 2 * seed)
         memory = open_small()
         found = answers(memory)
         assert all(entry is not None for entry in memory.get_many("ann", acknowledged))
         memory.close()
-        for file in files_of(tmp_path):
-            file.unlink()
+        place.remove()
         memory = open_small()
         assert answers(memory) == found
         memory.close()

@@ -110,7 +110,12 @@ def key_of(agent: str) -> bytes:
 def state_of(values: Sequence[Any]) -> tuple[AgentState, int]:
     """Return the state and the version for values of STATE_COLUMNS."""
     last_seq, last_change, version, started_at, table = values
-    return AgentState(last_seq, last_change, started_at ^ table << 20), version
+    return AgentState(last_seq, last_change, epoch_of(started_at, table)), version
+
+
+def epoch_of(started_at: int, table: int) -> int:
+    """Return the epoch for the start time of the server and the number of the table of agents."""
+    return started_at ^ table << 20
 
 
 class PostgresReader:
@@ -256,7 +261,8 @@ class PostgresReader:
             else FEATURE_COLUMNS.replace("vector, terms, fine", "''::bytea, ''::bytea, NULL::bytea")
         )
         found = wire.copy_out(
-            f"SELECT {columns} FROM @memories WHERE agent = {_literal_no(agent)} AND seq > {after_seq:d}"
+            f"SELECT {columns} FROM @memories WHERE agent = {agent_number_sql(agent)}"
+            f" AND seq > {after_seq:d}"
         )
         return copied_columns(agent, found, with_features=not many)
 
@@ -265,7 +271,7 @@ class PostgresReader:
         if not wanted:
             return no_columns()
         query = (
-            f"SELECT {FEATURE_COLUMNS} FROM @memories WHERE agent = {_literal_no(agent)}"
+            f"SELECT {FEATURE_COLUMNS} FROM @memories WHERE agent = {agent_number_sql(agent)}"
             f" AND seq IN ({wanted})"
         )
         return copied_columns(agent, self._copy(query))
@@ -274,7 +280,7 @@ class PostgresReader:
         after = first_seq - 1
         while True:
             query = (
-                f"SELECT {FEATURE_COLUMNS} FROM @memories WHERE agent = {_literal_no(agent)}"
+                f"SELECT {FEATURE_COLUMNS} FROM @memories WHERE agent = {agent_number_sql(agent)}"
                 f" AND seq > {after:d} AND seq <= {last_seq:d} ORDER BY seq LIMIT {_AT_ONCE}"
             )
             part = copied_features(agent, self._copy(query))
@@ -318,7 +324,7 @@ class PostgresReader:
 _FETCH = Statement(f"FETCH {_CURSOR_ROWS} FROM all_rows")
 
 
-def _literal_no(agent: str) -> str:
+def agent_number_sql(agent: str) -> str:
     """Return an expression for the agent's number. COPY takes no parameters."""
     return f"(SELECT no FROM @agents WHERE key = '\\x{key_of(agent).hex()}'::bytea)"
 

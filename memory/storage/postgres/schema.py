@@ -92,6 +92,22 @@ CREATE TABLE @samples (                       -- the memories that a codec was t
     PRIMARY KEY (agent, seq, codec)
 );
 """
+_INDEXES = """
+CREATE TABLE @indexes (                       -- saved search indexes
+    agent integer PRIMARY KEY,
+    token text COLLATE "C" NOT NULL,          -- the one that the data begins with
+    last_seq bigint NOT NULL,                 -- the state of the agent that the data holds
+    last_change bigint NOT NULL,
+    checksum integer NOT NULL                 -- of the three columns above
+);
+CREATE TABLE @index_parts (                   -- their data; one part fills one page
+    agent integer NOT NULL,
+    part integer NOT NULL,
+    data bytea NOT NULL,
+    PRIMARY KEY (agent, part)
+) WITH (toast_tuple_target = 8160);
+ALTER TABLE @index_parts ALTER COLUMN data SET STORAGE EXTERNAL;
+"""
 # Content is compressed already. PostgreSQL 13 to 15 can set the storage only after the table was made.
 _STORAGE = "".join(
     f"ALTER TABLE @{table} ALTER COLUMN {column} SET STORAGE EXTERNAL;\n"
@@ -114,13 +130,33 @@ class Layout:
         return len(self.steps)
 
 
-MEMORIES = Layout("agentmemory", (_CREATE + _STORAGE,))
-TABLES = ("settings", "agents", "memories", "changes", "uses", "codecs", "samples")
+MEMORIES = Layout("agentmemory", (_CREATE + _STORAGE, _INDEXES))
+TABLES = (
+    "settings",
+    "agents",
+    "memories",
+    "changes",
+    "uses",
+    "codecs",
+    "samples",
+    "indexes",
+    "index_parts",
+)
 
 _LOOK = Statement(
     "SELECT to_regnamespace($1) IS NOT NULL,"
     " (SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace($1)),"
     " to_regclass($1 || '.settings') IS NOT NULL",
+    "t",
+)
+_TABLE_NAMES = Statement(
+    "SELECT relname::text FROM pg_class WHERE relnamespace = to_regnamespace($1) AND relkind = 'r'", "t"
+)
+_RIGHTS = Statement(
+    "SELECT DISTINCT r.privilege_type,"
+    " CASE r.grantee WHEN 0 THEN 'PUBLIC' ELSE r.grantee::regrole::text END"
+    " FROM pg_class c, aclexplode(c.relacl) r"
+    " WHERE c.oid = to_regclass($1 || '.settings') AND r.grantee <> c.relowner",
     "t",
 )
 _MARKS = Statement("SELECT name, value FROM @settings WHERE name IN ('application', 'format')")
@@ -154,10 +190,13 @@ def prepare(wire: Wire, address: Address, *, read_only: bool, layout: Layout = M
         version = _format_of(wire, address, layout)  # another host may have done it meanwhile
         if version == 0 and not rows_of(wire.run(_LOOK, address.quoted_schema), "?q?")[0][0]:
             wire.command(f"CREATE SCHEMA {address.quoted_schema}")
+        before = _tables(wire, address)
         for step in layout.steps[version:]:
             for statement in step.split(";\n"):
                 if statement.strip():
                     wire.command(statement)
+        if version:
+            _share_rights(wire, address, _tables(wire, address) - before)
         if version == 0:
             wire.run(_SAVE, "application", layout.application)
             wire.run(_SAVE, "identity", os.urandom(16).hex())
@@ -175,6 +214,17 @@ def prepare(wire: Wire, address: Address, *, read_only: bool, layout: Layout = M
         if not wire.is_broken:
             wire.command("ROLLBACK")
         raise
+
+
+def _tables(wire: Wire, address: Address) -> set[str]:
+    return {name for (name,) in rows_of(wire.run(_TABLE_NAMES, address.quoted_schema), "t")}
+
+
+def _share_rights(wire: Wire, address: Address, tables: set[str]) -> None:
+    """Grant on new tables what is granted on the table of settings, so that other roles can go on."""
+    for right, role in rows_of(wire.run(_RIGHTS, address.quoted_schema), "tt"):
+        for table in sorted(tables):
+            wire.command(f"GRANT {right} ON @{table} TO {role}")
 
 
 def _format_of(wire: Wire, address: Address, layout: Layout) -> int:

@@ -6,17 +6,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 from memory._base.weak_list import WeakList
 from memory.errors import EraseIncomplete, StoreError
-from memory.storage.base import AgentState, SavedIndex
 from memory.storage.postgres.address import parse
 from memory.storage.postgres.changes import PostgresChanges
 from memory.storage.postgres.checker import Checker
 from memory.storage.postgres.known_states import KnownStates
 from memory.storage.postgres.pool import Pool
 from memory.storage.postgres.reader import PostgresReader
+from memory.storage.postgres.saved_indexes import SavedIndexes
 from memory.storage.postgres.schema import TABLES, lock_number, prepare
 from memory.storage.postgres.wire import ServerError, Statement, rows_of
 from memory.storage.postgres.writer import PostgresWriter
@@ -106,6 +105,13 @@ class PostgresStore:
         self.move = changes.move
         self.evict = changes.evict
 
+        self._saved = saved = SavedIndexes(pool, read_only=read_only)
+        self.saved_index = saved.saved_index
+        self.saved_index_state = saved.saved_index_state
+        self.save_index = saved.save_index
+        self.drop_saved_index = saved.drop_saved_index
+        self.agents_above = saved.agents_above
+
         self.is_writing = pool.is_writing
         self.is_fresh = states.is_fresh
         self.recent_rows = writer.recent.take
@@ -124,23 +130,6 @@ class PostgresStore:
     def watch(self, agent: str, *, new_rows: bool = False) -> Callable[[], int] | None:
         # For new rows the search index asks for the state, which costs the same round trip.
         return None if new_rows else self._states.watch(agent)
-
-    # Indexes are not saved on a server: every process reads the rows when it first searches an agent.
-
-    def saved_index(self, agent: str) -> SavedIndex | None:
-        return None
-
-    def saved_index_state(self, agent: str) -> AgentState | None:
-        return None
-
-    def save_index(self, agent: str, state: AgentState, write: Callable[[BinaryIO, str], None]) -> bool:
-        return False
-
-    def drop_saved_index(self, agent: str) -> None:
-        return None
-
-    def agents_above(self, memories: int) -> list[str]:
-        return []
 
     @contextmanager
     def maintaining(self, wait_seconds: float) -> Iterator[bool]:
@@ -167,6 +156,7 @@ class PostgresStore:
         return iter(())
 
     def erase(self, wait_seconds: float) -> None:
+        self._saved.erase_indexes()
         with self._pool.hold() as wire:
             may_set = wire.may_prepare  # not behind a pooler, where the setting could stay for others
             try:
@@ -184,8 +174,7 @@ class PostgresStore:
                     wire.command("RESET lock_timeout")
 
     def erase_in_maintenance(self, *, in_background: bool = False) -> None:
-        # The server's autovacuum does it.
-        self._pool.read(lambda wire: None)
+        self._saved.erase_indexes()
 
     def _start_in_child(self) -> None:
         self._states.start_empty()

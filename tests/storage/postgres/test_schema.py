@@ -106,6 +106,35 @@ def test_the_rights_of_the_documentation_are_enough(
         PostgresStore(refused.replace(schema, f"t_{uuid4().hex}"))
 
 
+def test_an_upgrade_adds_the_tables_of_saved_indexes_with_the_rights_of_the_others(
+    url: str, db: psycopg.Connection
+) -> None:
+    store = PostgresStore(url)
+    stored = add(store, [row("1")])
+    store.close()
+    schema, role = schema_of(url), f"role_{uuid4().hex}"
+    db.execute(f'CREATE ROLE "{role}-2" LOGIN; CREATE ROLE {role} LOGIN')
+    db.execute(f"DROP TABLE {schema}.indexes, {schema}.index_parts")
+    db.execute(f"UPDATE {schema}.settings SET value = '1' WHERE name = 'format'")
+    for name in (f'"{role}-2"', role):
+        db.execute(f"GRANT USAGE ON SCHEMA {schema} TO {name}")
+        db.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {name}")
+    as_role = url.replace("//postgres:", f"//{role}:")
+    with pytest.raises(StoreReadOnly, match="may not create"):
+        PostgresStore(as_role)
+    PostgresStore(url).close()  # by the owner
+    for user in (role, f"{role}-2"):
+        store = PostgresStore(url.replace("//postgres:", f"//{user}:"))
+        assert everything(store) == stored
+        assert store.save_index("ann", store.state("ann"), lambda file, token: file.write(token.encode()))
+        saved = store.saved_index("ann")
+        assert saved is not None
+        assert bytes(saved.data) == saved.token.encode()
+        store.drop_saved_index("ann")
+        assert store.saved_index("ann") is None
+        store.close()
+
+
 def test_a_memory_that_is_opened_to_read_only_refuses_writes(url: str) -> None:
     with pytest.raises(StoreReadOnly, match="has no memory"):
         PostgresStore(url, read_only=True)
