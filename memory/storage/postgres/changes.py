@@ -121,6 +121,9 @@ class PostgresChanges:
         self._known_codecs = known_codecs
         self._pool = pool
         self._states = states
+        self.changed_rows = 0
+        """Rows that this process has changed or deleted since it last vacuumed. Threads may miscount it a
+        little: it only decides when to vacuum."""
 
     def replace(self, old: Row, new: Row) -> bool:
         values = list(to_values(new, 0, 0)[2:])
@@ -163,6 +166,7 @@ class PostgresChanges:
             results = wire.pipeline(steps)
             ((count, *state),) = rows_of(results[-1], f"q{STATE_KINDS}")
             if count:
+                self.changed_rows += count
                 self._states.learn(agent, *state_of(state))
             elif codecs:
                 refuse_unusable(rows_of(results[0], "i?"), self._required(codecs))

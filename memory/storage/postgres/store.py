@@ -17,11 +17,13 @@ from memory.storage.postgres.pool import Pool
 from memory.storage.postgres.reader import PostgresReader
 from memory.storage.postgres.saved_indexes import SavedIndexes
 from memory.storage.postgres.schema import TABLES, lock_number, prepare
+from memory.storage.postgres.vacuum import Vacuum
 from memory.storage.postgres.wire import ServerError, Statement, rows_of
 from memory.storage.postgres.writer import PostgresWriter
 
 _TRY_LOCK = Statement("SELECT pg_try_advisory_xact_lock($1)", "q")
 _LOCK_POLL_SECONDS = 0.05
+_OF_INDEXES = ("indexes", "index_parts")
 _OPEN_SECONDS = 5.0
 """How long opening a memory waits for a server that can't be reached."""
 
@@ -53,6 +55,7 @@ class PostgresStore:
         freshness_seconds: how long a reader may use what it knows without asking the server
         """
         self._address = address = parse(url)
+        self._read_only = read_only
         if read_only:
             options = address.parameters.get("options", "")
             address.parameters["options"] = f"{options} -c default_transaction_read_only=on".strip()
@@ -112,6 +115,7 @@ class PostgresStore:
         self.drop_saved_index = saved.drop_saved_index
         self.agents_above = saved.agents_above
 
+        self._vacuum = Vacuum(pool, changes, address.quoted_schema)
         self.is_writing = pool.is_writing
         self.is_fresh = states.is_fresh
         self.recent_rows = writer.recent.take
@@ -152,7 +156,7 @@ class PostgresStore:
         )
 
     def shrink(self) -> Iterator[int]:
-        # The server reuses the space of deleted rows by itself (autovacuum).
+        # The server reuses the space of deleted rows, which `erase_in_maintenance` lets it collect.
         return iter(())
 
     def erase(self, wait_seconds: float) -> None:
@@ -174,7 +178,11 @@ class PostgresStore:
                     wire.command("RESET lock_timeout")
 
     def erase_in_maintenance(self, *, in_background: bool = False) -> None:
-        self._saved.erase_indexes()
+        if self._read_only:
+            self._pool.read(lambda wire: None)  # raises StoreClosed
+            return
+        erased = self._saved.erase_indexes()
+        self._vacuum.run(always=_OF_INDEXES if erased else (), in_background=in_background)
 
     def _start_in_child(self) -> None:
         self._states.start_empty()
