@@ -201,7 +201,11 @@ class EntryCache:
             return _DO_NOT_CACHE
         version = cached.read_version()
         if self._is_remote and not self._store.is_fresh(agent):
-            return version  # to ask the server for the version takes as long as to read the memory
+            if version != cached.version or id not in cached.by_id:
+                return version
+            # To ask the server for the version takes less than to read the memory.
+            self._store.state(agent)
+            version = cached.read_version()
         if self._pending:
             self._keep_pending()
             version = cached.read_version()

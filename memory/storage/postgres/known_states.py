@@ -72,8 +72,8 @@ class KnownStates:
 
         Answers can arrive in another order than the server gave them: an older one changes nothing."""
         known = self._states.get(agent)
-        if known is None and not self._freshness:
-            return
+        if not self._freshness and (known is None or known.counters == (state.epoch, version)):
+            return  # nothing new, which needs no lock
         with self._lock:
             known = self._known(agent)
             epoch, newest = known.counters

@@ -220,7 +220,11 @@ class PostgresReader:
             return self._learnt(agent, ())
         value = found.get_value(0, 0)
         assert value is not None
-        return self._learnt(agent, (_state_values(value),))
+        # What `_learnt` does, written out: every search and every cached read does this.
+        last_seq, last_change, version, started_at, table = _state_values(value)
+        state = AgentState(last_seq, last_change, started_at ^ table << 20)
+        self._states.learn(agent, state, version)
+        return state
 
     def _learnt(self, agent: str, found: Sequence[Sequence[Any]]) -> AgentState:
         state, version = state_of(found[0][:5]) if found else (_UNKNOWN_AGENT, 0)

@@ -76,6 +76,34 @@ def test_a_cached_entry_that_another_host_changed_is_not_returned_by_a_search(
         assert other.get_many("ann", ["zebra"])[0].metadata == {"n": number}
 
 
+def test_a_cached_entry_that_another_host_changed_is_not_returned_by_get(
+    open_memory: OpenMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = open_memory(), open_memory()
+    one.add("ann", "the zebra eats grass", id="zebra", metadata={"n": 0})
+    other.search("ann", "zebra")
+    reads: list[str] = []
+    get_one = other._store.get_one
+    monkeypatch.setattr(other._store, "get_one", lambda agent, id: reads.append(id) or get_one(agent, id))
+
+    def metadata() -> object:
+        entry = other.get("ann", "zebra")
+        other.search("ann", "zebra")  # caches what was read
+        return None if entry is None else entry.metadata["n"]
+
+    for number in range(1, 10):
+        assert [metadata(), metadata(), metadata()] == [number - 1] * 3
+        one.update("ann", "zebra", metadata={"n": number})
+    assert metadata() == 9
+    assert len(reads) <= 10  # one for each content; the others came from the cache
+    one.force_transition_to_im(agent_id="ann")
+    moved = other.get("ann", "zebra")
+    assert moved is not None
+    assert moved.tier == "im"
+    one.delete("ann", "zebra")
+    assert metadata() is None
+
+
 def test_no_row_is_skipped_by_readers_that_follow_several_writers(url: str) -> None:
     """A plain sequence would skip rows that commit late."""
     writers = [PostgresStore(url) for _ in range(3)]
