@@ -444,9 +444,10 @@ class AgentMemorySystem:
             check_name("agent_id", agent_id)
             check_name("id", id)
         cached = self._entry_cache.get(agent_id, id)
-        if isinstance(cached, MemoryEntry):
-            return cached
-        return self._reader.get_uncached(agent_id, id, cached)
+        # Not isinstance(cached, MemoryEntry): for another type, that runs Python code of the metaclass.
+        if isinstance(cached, int):
+            return self._reader.get_uncached(agent_id, id, cached)
+        return cached
 
     def get_many(self, agent_id: str, ids: Sequence[str]) -> list[MemoryEntry | None]:
         """Return one memory for each id, in the same order; None for an id that does not exist."""

@@ -36,9 +36,19 @@ class ReadCounts:
             counts[seq] += 1
         self._added += len(seqs)
         if self._added >= _CHECK_EVERY:
-            self._added = 0
-            if self.memories > _MAX_UNSAVED:
-                self.take(_MAX_UNSAVED // 8)
+            self._check_limit()
+
+    def add_one(self, agent: str, seq: int) -> None:
+        """Count one read of one memory, faster than `add`."""
+        self.counts[agent][seq] += 1
+        self._added += 1
+        if self._added >= _CHECK_EVERY:
+            self._check_limit()
+
+    def _check_limit(self) -> None:
+        self._added = 0
+        if self.memories > _MAX_UNSAVED:
+            self.take(_MAX_UNSAVED // 8)
 
     def take(self, limit: int | None = None) -> dict[str, dict[int, int]]:
         """Remove and return all counts, or the counts of the `limit` memories that were read first."""

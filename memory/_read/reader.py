@@ -17,6 +17,7 @@ from memory.errors import StoreCorrupt
 from memory.storage import MemoryStore, Record
 from memory.storage.base import RangeColumn
 
+_STM = Tier.STM  # to read it from the enum takes longer, and every read compares with it
 _MAX_CACHED = 100
 """The most records cached from one search. A larger search mostly reads each memory once."""
 
@@ -26,14 +27,15 @@ class Reader:
 
     def __init__(self, store: MemoryStore, codecs: TierCodecs, cache: EntryCache) -> None:
         self._store = store
-        self._codecs = codecs
+        self._get_one = store.get_one
+        self._raw_body = codecs.raw_body
         self._cache = cache
         self.version = cache.version
         """Returns the version of an agent's rows."""
 
     def get_uncached(self, agent_id: str, id: str, version: int) -> MemoryEntry | None:
         """Read from the store a memory for which `EntryCache.get` returned `version`."""
-        record = self._store.get_one(agent_id, id)
+        record = self._get_one(agent_id, id)
         if record is None:
             check_name("agent_id", agent_id)
             check_name("id", id)
@@ -41,8 +43,8 @@ class Reader:
         entry = self.decode(record)
         cache, tier = self._cache, record.tier
         cache.reads_by_tier[tier] += 1
-        cache.read_counts.add(record.agent, (record.seq,))
-        if tier is Tier.STM:
+        cache.read_counts.add_one(agent_id, record.seq)
+        if tier is _STM:
             if record.body_codec == RAW:
                 cache.keep_new(record, record.seq, version)
             else:
@@ -121,7 +123,7 @@ class Reader:
         try:
             body = record.body
             if record.body_codec != RAW:
-                body = self._codecs.raw_body(record.body_codec, body)
+                body = self._raw_body(record.body_codec, body)
             content, metadata = decode_body(body)
         except ValueError as problem:  # the errors of msgspec and of Unicode are ValueErrors too
             raise StoreCorrupt(f"memory {record.id!r} can't be decoded: {problem}") from None
@@ -156,5 +158,5 @@ class Reader:
         """Return a record with its body uncompressed, so that later reads from the cache are fast."""
         if record.body_codec == RAW:
             return record
-        raw = self._codecs.raw_body(record.body_codec, record.body)
+        raw = self._raw_body(record.body_codec, record.body)
         return msgspec.structs.replace(record, body_codec=RAW, body=raw)

@@ -36,7 +36,7 @@ TIERS = (Tier.STM, Tier.IM, Tier.LTM)
 CHECKSUM_BITS = 0xFFFFFFFF
 _REST_BITS = 0x7FFFFFFF
 _REST_SHIFT = 32
-_encode = msgspec.msgpack.Encoder().encode
+encode_values = msgspec.msgpack.Encoder().encode
 
 
 def old_columns(statement: str) -> str:
@@ -48,7 +48,7 @@ def old_columns(statement: str) -> str:
 
 def checksum_of(values: tuple[Any, ...]) -> int:
     """Return the checksum of values of a row, without its key; `with_key` adds the key."""
-    return zlib.crc32(_encode(values))
+    return zlib.crc32(encode_values(values))
 
 
 def with_key(checksum: int, key: int) -> int:
@@ -61,7 +61,7 @@ def record_checksum(row: Row) -> int:
     # SQLite returns floats from these two columns, whatever was stored.
     created_at, importance = float(row.created_at), float(row.importance)
     values = (row.id, row.kind, row.step, created_at, importance, row.body_codec, row.body)
-    return zlib.crc32(_encode(values))  # `checksum_of`, without its call
+    return zlib.crc32(encode_values(values))  # `checksum_of`, without its call
 
 
 def features_checksum(row: Row) -> int:
@@ -76,13 +76,13 @@ def features_checksum(row: Row) -> int:
         row.terms,
         row.terms_codec,
     )
-    return zlib.crc32(_encode(values))
+    return zlib.crc32(encode_values(values))
 
 
 def rest_checksum(stored_at: float, dated: int, digest: int, revision: int) -> int:
     """Return the checksum of the columns that are neither in a record nor in an index, in the high bits."""
     return (
-        zlib.crc32(_encode((float(stored_at), int(dated), digest, revision))) & _REST_BITS
+        zlib.crc32(encode_values((float(stored_at), int(dated), digest, revision))) & _REST_BITS
     ) << _REST_SHIFT
 
 
