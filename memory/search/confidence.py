@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import mul
 from typing import NamedTuple
 
 LOWEST_COSINE = 0.05
@@ -78,17 +79,24 @@ class Evidence(NamedTuple):
 
         What is the same for all of them is computed once: every search calls this."""
         of_all = self.features(0, self.best, 0)
-        total = sum([each * weight for each, weight in zip(of_all, COEFFICIENTS, strict=True)])
+        total = sum(map(mul, of_all, COEFFICIENTS))
         of_word = COEFFICIENTS.covered / max(self.words, 1)
+        of_ranks = _OF_FIRST_RANKS[start : start + len(scores)]
+        if len(of_ranks) < len(scores):
+            of_ranks = [_of_rank(rank) for rank in range(start, start + len(scores))]
+        behind, best = COEFFICIENTS.behind, self.best
         return [
-            _logistic(
-                total
-                + of_word * words
-                + COEFFICIENTS.behind * (self.best - score)
-                + COEFFICIENTS.rank * math.log1p(rank)
-            )
-            for rank, (score, words) in enumerate(zip(scores, covered, strict=True), start)
+            _logistic(total + of_word * words + behind * (best - score) + of_rank)
+            for score, words, of_rank in zip(scores, covered, of_ranks, strict=True)
         ]
+
+
+def _of_rank(rank: int) -> float:
+    return COEFFICIENTS.rank * math.log1p(rank)
+
+
+_OF_FIRST_RANKS = [_of_rank(rank) for rank in range(100)]
+"""What the first ranks add to the logit: more ranks than nearly every search returns."""
 
 
 def confidence(features: Sequence[float]) -> float:

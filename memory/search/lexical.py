@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, islice
-from operator import add, and_, sub
+from itertools import accumulate, compress, islice
+from operator import add, and_, lt, sub
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,11 +72,12 @@ class AttributeMatches:
     def __init__(self, count: int, terms: int, parts: Sequence[_Part]) -> None:
         self._count = count
         self._parts = parts
-        self.numbers = [
-            number
-            for number in range(terms)
-            if any(part.bounds[2 * number] < part.bounds[2 * number + 1] for part in parts)
-        ]
+        held: set[int] = set()
+        for part in parts:
+            is_held = [*map(lt, part.bounds[::2], part.bounds[1::2])]
+            if True in is_held:  # rarely: most questions name no speaker
+                held.update(compress(range(terms), is_held))
+        self.numbers = sorted(held)
         """The attributes that some memory holds."""
 
     def mask(self, number: int) -> NDArray[np.bool_]:

@@ -39,19 +39,19 @@ class Person:
         self._written: dict[str, str] = {}
         self._word_of: list[str | None] = []
         """For each of `terms`: the word of the question that it is for; None for the one who asks."""
-        function_words, asks = function_terms(), False
+        asks = False
         for written in _WORD.findall(text):
-            word = written.lower()
-            if word in FIRST_PERSON:
-                asks = True
-            elif word not in ROLES and word not in self._written and term_of(word) not in function_words:
+            word, terms = _as_name(written)
+            if word in self._written:
+                continue
+            if terms:
                 self._written[word] = written
                 if len(self._written) > _MAX_WORDS:
                     break
-                if written != word:
-                    self.terms += _exact_terms(written)
-                self.terms.append(attribute_term(SPEAKER, sound_of(word)))
-                self._word_of += [word] * (len(self.terms) - len(self._word_of))
+                self.terms += terms
+                self._word_of += [word] * len(terms)
+            elif word in FIRST_PERSON:
+                asks = True
         if asks:
             self.terms += _user_terms()
             self._word_of += [None] * (len(self.terms) - len(self._word_of))
@@ -97,12 +97,17 @@ class Person:
 
 
 @lru_cache(maxsize=4096)
-def _exact_terms(name: str) -> list[int]:
-    """Return the attributes of a speaker whose whole name is this word.
+def _as_name(written: str) -> tuple[str, list[int]]:
+    """Return a word of a question in lower case, and the attributes of a speaker with this name.
 
-    They are enough for such a name, and the only ones in rows that version 0.2 stored.
+    There are none for a word that can't be a name. The last one is the sound. Those of the whole name are
+    before it, if it is written like a name: they are the only ones in rows that version 0.2 stored.
     """
-    return [attribute_term(key, name) for key in SPEAKER_KEYS]
+    word = written.lower()
+    if word in FIRST_PERSON or word in ROLES or term_of(word) in function_terms():
+        return word, []
+    exact = [attribute_term(key, written) for key in SPEAKER_KEYS] if written != word else []
+    return word, [*exact, attribute_term(SPEAKER, sound_of(word))]
 
 
 @lru_cache(maxsize=1)

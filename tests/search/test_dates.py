@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from memory import AgentMemorySystem, ManualClock
 from memory.errors import InvalidMemory
-from memory.search.dates import Span, closeness, spans_in, without_ordinals
+from memory.search.dates import Span, closeness, may_mention_time, spans_in, without_ordinals
+from memory.search.terms import words_of
 
 Open = Callable[..., AgentMemorySystem]
 NOW = datetime(2024, 3, 6, 12, tzinfo=UTC).timestamp()
@@ -75,6 +76,23 @@ def test_a_date_without_a_year_is_of_every_year(text: str, expected: tuple[date,
 )  # fmt: skip
 def test_other_texts_mention_no_time(text: str) -> None:
     assert spans_in(text, NOW) == []
+
+
+_PARTS = st.sampled_from(
+    "in May 2023 8th of on yesterday last night week Friday three days ago the past 5 _June x2024 2023-05-08 "
+    "02.01.2024 June. 1,2023 this-year é tonight mid-march agony may_ (sept)".split()
+)
+
+
+@given(st.lists(st.tuples(_PARTS, st.sampled_from([" ", " ", ", ", "-", "_", ""]))))
+def test_the_first_check_rules_out_only_texts_without_a_time(parts: list[tuple[str, str]]) -> None:
+    text = "".join(word + space for word, space in parts)
+    assert may_mention_time(text, words_of(text)) or spans_in(text, NOW) == []
+
+
+def test_the_first_check_rules_out_most_questions() -> None:
+    text = "What does Ann like about her dog?"
+    assert not may_mention_time(text, words_of(text))
 
 
 @given(st.text(), st.floats(allow_nan=False, allow_infinity=False))
