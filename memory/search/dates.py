@@ -123,7 +123,7 @@ def spans_in(text: str, now: float) -> list[Span]:
 
 
 def may_mention_time(text: str, words: list[str]) -> bool:
-    """Return False only if `spans_in` finds nothing, given the words of the text as `words_of` returns them.
+    """Return False only if `spans_in` finds nothing. `words` are those of the text, from `words_of`.
 
     Every search calls this: it takes a fifth of the time in which `spans_in` finds the same."""
     if not text.isascii():

@@ -79,7 +79,38 @@ def test_other_texts_mention_no_time(text: str) -> None:
 
 
 _PARTS = st.sampled_from(
-    ["in", "May", "2023", "8th", "of", "on", "yesterday", "last", "night", "week", "Friday", "three", "days", "ago", "the", "past", "5", "_June", "x2024", "2023-05-08", "02.01.2024", "June.", "1,2023", "this-year", "é", "tonight", "mid-march", "agony", "may_", "(sept)"]
+    [
+        "in",
+        "May",
+        "2023",
+        "8th",
+        "of",
+        "on",
+        "yesterday",
+        "last",
+        "night",
+        "week",
+        "Friday",
+        "three",
+        "days",
+        "ago",
+        "the",
+        "past",
+        "5",
+        "_June",
+        "x2024",
+        "2023-05-08",
+        "02.01.2024",
+        "June.",
+        "1,2023",
+        "this-year",
+        "é",
+        "tonight",
+        "mid-march",
+        "agony",
+        "may_",
+        "(sept)",
+    ]
 )
 
 
