@@ -74,12 +74,12 @@ class Forgetful(AgentMemoryTarget):
 
 
 class Hoarding(AgentMemoryTarget):
-    """Leaks 100 kB in every search."""
+    """Leaks 1 MB in every search."""
 
     def search(
         self, agent_id: str, query: str | Mapping[str, Any], k: int, place: str | None = None
     ) -> list[Found]:
-        self.hoard = [*getattr(self, "hoard", []), b"x" * 100_000]
+        self.hoard = [*getattr(self, "hoard", []), b"x" * 1_000_000]
         return super().search(agent_id, query, k, place)
 
 
