@@ -444,7 +444,7 @@ class AgentMemorySystem:
             check_name("agent_id", agent_id)
             check_name("id", id)
         cached = self._entry_cache.get(agent_id, id)
-        # Not isinstance(cached, MemoryEntry): for another type, that runs Python code of the metaclass.
+        # Not isinstance(cached, MemoryEntry), which is slower for a class with a metaclass.
         if isinstance(cached, int):
             return self._reader.get_uncached(agent_id, id, cached)
         return cached

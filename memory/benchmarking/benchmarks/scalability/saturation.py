@@ -72,10 +72,11 @@ def benchmark_saturation(
     knee with a probability of 95 %, by all probes. A short probe passes too easily; how much so is
     simulated, and taken off. `confirmed` says whether a last probe at its lower bound passed. Then the
     latencies at 25, 50, 75, 100 and 120 % of the knee are measured. Every probe starts with the same
-    memories: what the last one added is deleted. CPU and written bytes are those of the clients and of
-    servers that they started. `gave_way_first` is what an overloaded probe lacked: cpu, disk, lock
-    (operations waited, but not for CPU or disk), or generator. A failed probe does not count if the
-    generator itself was late by more than a tenth of the limit, or used more than 90 % of a core.
+    memories: what the last one added is deleted, and each agent is searched once. CPU and written bytes are
+    those of the clients and of servers that they started. `gave_way_first` is what an overloaded probe
+    lacked: cpu, disk, lock (operations waited, but not for CPU or disk), or generator. A failed probe does
+    not count if the generator itself was late by more than a tenth of the limit, or used more than 90 % of
+    a core.
 
     Args:
         mix: chat, ingest, read-heavy, multi-tenant, or shares as in search=60,add=40 (docs/saturation.md)
