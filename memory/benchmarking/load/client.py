@@ -210,8 +210,8 @@ class Client:
     def _warm(self, most_seconds: float) -> None:
         """Search once for each agent, so that the probe does not begin with what `clean` left to do.
 
-        Many systems read an agent anew after a delete. The load itself deletes nothing, but without this its
-        first operations would wait for that, and these alone can be more than one in a hundred.
+        Many systems read an agent anew after a delete. The load itself deletes nothing. But without this,
+        its first operations would wait for that, and these alone can be more than one in a hundred.
         """
         if "search" not in self._mix.shares:
             return
