@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from memory.benchmarking.errors import InvalidResult, needs
 
 _Number = TypeVar("_Number", int, float)
+_BLOCK_BYTES = 512  # of st_blocks, on every system that has it
 
 
 def load_psutil() -> Any:
@@ -147,6 +148,7 @@ def peak_rss_bytes() -> int:
 def disk_bytes(folder: Path) -> int:
     """Return the size of all files in a folder and its subfolders.
 
+    Of a file with holes, such as one that reserves room for later, only what takes room on the disk counts.
     Symbolic links are not followed. A file with several names counts once. A file that is deleted during
     the scan does not count.
     """
@@ -160,7 +162,8 @@ def disk_bytes(folder: Path) -> int:
             except FileNotFoundError:
                 continue
             if stat.S_ISREG(status.st_mode):
-                sizes[status.st_dev, status.st_ino] = status.st_size
+                allocated = getattr(status, "st_blocks", status.st_size) * _BLOCK_BYTES
+                sizes[status.st_dev, status.st_ino] = min(status.st_size, allocated)
     return sum(sizes.values())
 
 

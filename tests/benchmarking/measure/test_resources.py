@@ -83,6 +83,14 @@ def test_the_size_on_disk_includes_all_subfolders(tmp_path: Path) -> None:
     assert disk_bytes(tmp_path) == 1234
 
 
+def test_what_a_file_reserves_does_not_count(tmp_path: Path) -> None:
+    with (tmp_path / "reserved").open("wb") as file:
+        file.truncate(10 * MEGABYTE)
+        file.seek(5 * MEGABYTE)
+        file.write(b"x" * 100_000)
+    assert 100_000 <= disk_bytes(tmp_path) <= 200_000
+
+
 def test_a_file_with_two_names_counts_once_and_a_link_not_at_all(tmp_path: Path) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
