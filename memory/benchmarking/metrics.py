@@ -118,8 +118,13 @@ class Declaration:
         """Return how to read a figure of this benchmark."""
         return metric_of(leaf, self.metrics)
 
-    def most_rounds(self, profile: str) -> int | None:
-        """Return the most rounds that make sense under a profile; None for no limit."""
+    def most_rounds(self, profile: str, *, asked_for_more: bool = False) -> int | None:
+        """Return the most rounds under a profile; None for no limit.
+
+        asked_for_more: whether the user wants more rounds than the profile has. Then a benchmark that takes
+        fewer to save time gets them too. Only `rounds=1` stays: one round tells everything."""
+        if asked_for_more:
+            return 1 if self.rounds == 1 else None
         return self.rounds.get(profile) if isinstance(self.rounds, Mapping) else self.rounds
 
 

@@ -52,11 +52,17 @@ _CONFIRMATIONS = 3
 """How often the answer is confirmed at most: a failed confirmation lowers the answer first."""
 
 
+_LATE_SHARE = 0.01
+"""The share of operations that may take longer than the limit, as the limit is for the p99."""
 _BISECTIONS = 11
 """They find a rate to 0.3 %."""
 _LONG_SIMULATION, _SIMULATED_PROBES = 300_000, 150
-_MOST_OPTIMISM = 1.3
-"""A probe that needs a larger correction is too short to say anything."""
+_MOST_STEPS = 5000
+"""The most steps of a simulated probe. In longer probes a step is several operations."""
+_SHORT_WAIT = 2.0
+"""A waiting time below so many service times is simulated: the formula holds for longer ones."""
+MOST_OPTIMISM = 1.5
+"""A probe that needs a larger correction is too short: the correction would be most of the answer."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,8 @@ def expected_knee(capacity: float, service_ms: float, limit_ms: float, workers: 
 def optimism(capacity: float, service_ms: float, limit_ms: float, operations: int) -> float:
     """Return how much above the knee half of the probes still pass, as a ratio of at least 1.
 
-    It simulates one server with equal service times and random arrivals (Lindley's recursion).
+    It simulates one server with equal service times and random arrivals (Lindley's recursion). A result
+    above MOST_OPTIMISM means that the probes are too short.
 
     Args:
         capacity: operations a second of workers that never wait.
@@ -104,7 +111,9 @@ def optimism(capacity: float, service_ms: float, limit_ms: float, operations: in
 
     def late(rate: float, probes: int, size: int) -> NDArray[np.float64]:
         """Return the share of late operations of each probe."""
-        steps = np.cumsum(service - rng.exponential(1 / rate, (probes, size)), axis=1)
+        together = math.ceil(size / _MOST_STEPS) if longest_wait > _SHORT_WAIT * service else 1
+        gaps = rng.gamma(together, 1 / rate, (probes, size // together))
+        steps = np.cumsum(together * service - gaps, axis=1)
         lowest = np.minimum(np.minimum.accumulate(steps, axis=1), 0.0)
         shares: NDArray[np.float64] = (steps - lowest > longest_wait).mean(axis=1)
         return shares
@@ -116,10 +125,28 @@ def optimism(capacity: float, service_ms: float, limit_ms: float, operations: in
             low, high = (middle, high) if passes(middle) else (low, middle)
         return math.sqrt(low * high)
 
-    allowed = 0.01
-    truth = highest(lambda rate: bool(late(rate, 1, _LONG_SIMULATION)[0] <= allowed))
-    half = highest(lambda rate: bool(np.median(late(rate, _SIMULATED_PROBES, operations)) <= allowed))
-    return min(max(1.0, half / truth), _MOST_OPTIMISM)
+    if longest_wait > _SHORT_WAIT * service:
+        truth = capacity * _load_at_limit(longest_wait / service)
+    else:
+        truth = highest(lambda rate: bool(late(rate, 1, _LONG_SIMULATION)[0] <= _LATE_SHARE))
+    half = highest(lambda rate: bool(np.median(late(rate, _SIMULATED_PROBES, operations)) <= _LATE_SHARE))
+    return max(1.0, half / truth)
+
+
+def _load_at_limit(wait: float) -> float:
+    """Return the load of a server at which 1 % of the operations wait for longer than `wait` service times.
+
+    The share is C exp(-x wait), with load = x / (exp(x) - 1) and C = (1 - load) / (load exp(x) - 1): the
+    Cramér-Lundberg approximation of the queue M/D/1. A simulation would need millions of operations if the
+    limit is 1,000 times the service time, because the queue then changes that slowly.
+    """
+    low, high = 1e-6, 50.0
+    for _ in range(60):
+        x = math.sqrt(low * high)
+        load = x / math.expm1(x)
+        share = (1 - load) / (load * math.exp(x) - 1) * math.exp(-x * wait)
+        low, high = (x, high) if share > _LATE_SHARE else (low, x)
+    return low / math.expm1(low)
 
 
 class KneeBelief:

@@ -343,6 +343,9 @@ class Run(msgspec.Struct, kw_only=True):
     """How many load generators on other hosts a round had."""
     extra_rounds: dict[str, int] = {}
     """By the key of a case: rounds beyond `rounds`, because a comparison was undecided."""
+    different_rounds: dict[str, int] = {}
+    """By the key of a case: how many rounds have data of their own. Further rounds repeat these, because
+    the baseline has no other data to compare with."""
     suite: str = ""
     """`league` for a run of `membench league`, whose cases are the same for every target; else empty."""
     looks: int = 1
@@ -350,8 +353,12 @@ class Run(msgspec.Struct, kw_only=True):
 
     def rounds_of(self, case: Case) -> int:
         """Return how many rounds this run makes of a case."""
-        rounds = self.rounds + self.extra_rounds.get(case.key, 0)
-        return min(rounds, case.most_rounds or rounds)
+        planned = min(self.rounds, case.most_rounds or self.rounds)
+        return planned + self.extra_rounds.get(case.key, 0)
+
+    def data_of_round(self, case: Case, number: int) -> int:
+        """Return which round first had the data of a round; added rounds repeat those of the first ones."""
+        return number % max(1, self.different_rounds.get(case.key, number + 1))
 
     @property
     def times_count(self) -> bool:

@@ -314,7 +314,7 @@ class Execution:
                 yield Job(
                     case=case,
                     number=number,
-                    seed=round_seed(self.run.seed, number),
+                    seed=round_seed(self.run.seed, self.run.data_of_round(case, number)),
                     seconds=self.run.seconds,
                     scratch=str(self._scratch / f"{case.key}.{number}"),
                     answer=str((self.folder / ROUNDS / f"{case.key}.{number}.msgpack").resolve()),

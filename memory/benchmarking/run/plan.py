@@ -13,6 +13,7 @@ from memory.benchmarking.config import BenchmarkConfig
 from memory.benchmarking.errors import InvalidBenchmarkConfig, NothingMeasured, nearest
 from memory.benchmarking.model.benchmark import Benchmark
 from memory.benchmarking.model.parameters import checked
+from memory.benchmarking.model.profiles import PROFILES
 from memory.benchmarking.model.records import Case
 from memory.benchmarking.targets import load_target
 from memory.benchmarking.targets.interpreters import interpreter_of
@@ -39,6 +40,7 @@ def make_cases(
         # A wrong name, or one that is not installed, is an error before anything runs.
         (interpreter_of if installed else load_target)(name)
     chosen = _overrides_by_benchmark(benchmarks, config, overrides or {})
+    asked_for_more = config.rounds > PROFILES[config.profile].rounds
     cases = []
     for benchmark in benchmarks:
         params = _parameters(benchmark, config, chosen[benchmark.full_name])
@@ -51,7 +53,9 @@ def make_cases(
                     params=params,
                     source=benchmark.source,
                     module=benchmark.module,
-                    most_rounds=benchmark.declaration.most_rounds(config.profile),
+                    most_rounds=benchmark.declaration.most_rounds(
+                        config.profile, asked_for_more=asked_for_more
+                    ),
                 )
             )
     return cases

@@ -1,8 +1,10 @@
 """More rounds for what a comparison with a baseline leaves undecided, until it is decided or time is up.
 
-Each look doubles the rounds of the benchmarks that have an undecided metric. To look
-several times and stop at the first finding causes too many false alarms. So the run stores how often it was
-compared (`Run.looks`), and every comparison of it divides the chance of a false alarm by that number.
+Each look doubles the rounds of the benchmarks that have an undecided metric. The added rounds repeat the
+data of the baseline's rounds, because only rounds with the same data are compared
+(`verdicts/blocks.py`). To look several times and stop at the first finding causes too many false alarms. So
+the run stores how often it was compared (`Run.looks`), and every comparison of it divides the chance of a
+false alarm by that number.
 """
 
 from __future__ import annotations
@@ -16,7 +18,11 @@ from memory.benchmarking.verdicts.compare import compare_runs
 from memory.benchmarking.verdicts.thresholds import Thresholds
 
 MOST_ROUNDS = 64
-"""The most rounds of a benchmark. More would change an interval by less than a tenth."""
+"""The most rounds of a benchmark whose baseline has other data. More would change an interval by less than
+a tenth."""
+REPEATS = 4
+"""The most rounds with the same data. The baseline has one of each, and more rounds here do not make its
+noise smaller."""
 
 
 class UntilDecided:
@@ -56,21 +62,23 @@ class UntilDecided:
         self.undecided = len(undecided)
         self.judged = len(undecided) + len(found.of("regressed", "improved", "unchanged"))
         left = self._deadline - time.monotonic()
-        # One round of the baseline has no interval, however many rounds this run has.
-        can_decide = {
-            (ref.category, ref.benchmark, ref.target)
-            for ref in read_run(self._baseline).results
-            if ref.rounds > 1
-        }
-        wanted = can_decide & {(each.category, each.benchmark, each.target) for each in undecided}
+        base = read_run(self._baseline)
+        base_rounds = {(ref.category, ref.benchmark, ref.target): ref.rounds for ref in base.results}
+        wanted = {(each.category, each.benchmark, each.target) for each in undecided}
         seconds = {(ref.category, ref.benchmark, ref.target): ref.seconds for ref in run.results}
         chosen = []
         for case in run.cases:
             key = (case.category, case.benchmark, case.target)
             rounds = run.rounds_of(case)
             cost = seconds.get(key, 0.0) * rounds
-            can_grow = rounds < MOST_ROUNDS and (case.most_rounds is None or rounds < case.most_rounds)
-            if key in wanted and can_grow and cost < left:
+            different = max(rounds, base_rounds.get(key, 0)) if run.seed == base.seed else 0
+            different = run.different_rounds.get(case.key, different)
+            most = REPEATS * different or MOST_ROUNDS
+            # One round of the baseline has no interval, however many rounds this run has.
+            can_decide = base_rounds.get(key, 0) > 1 and rounds < most
+            if key in wanted and can_decide and cost < left:
+                if different:
+                    run.different_rounds[case.key] = different
                 chosen.append(case)
                 left -= cost
         return chosen

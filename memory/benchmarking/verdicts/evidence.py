@@ -2,8 +2,9 @@
 
 | figures | test |
 | --- | --- |
-| times and rates | Welch's test on the logarithms of the rounds, with moderated variances |
-| sizes, counts, shares: figures that follow from the data | paired: the same round has the same seed |
+| times and rates | on logarithms: rounds with the same data (`blocks.py`), moderated variances |
+| … with too few such rounds | Welch's test, with moderated variances |
+| sizes, counts, shares: figures that follow from the data | paired: rounds that had the same data |
 | shares over questions whose answers are kept | paired: question by question (`paired.py`) |
 | other shares whose interval is over units | on the difference, by these intervals |
 """
@@ -28,6 +29,14 @@ from memory.benchmarking.metrics import Metric, is_resident_memory, is_timed, me
 from memory.benchmarking.model.answers import Answers
 from memory.benchmarking.model.paths import leaf_of, split_leaf, where_of
 from memory.benchmarking.model.records import Figure, Result, Run
+from memory.benchmarking.verdicts.blocks import (
+    LEAST_BLOCKS,
+    Block,
+    blocks_of,
+    moderated_blocks,
+    one_for_each_seed,
+    spread_of,
+)
 from memory.benchmarking.verdicts.decide import Evidence
 from memory.benchmarking.verdicts.gating import reason_not_judged
 from memory.benchmarking.verdicts.moderation import Prior, moderated_welch, prior_of
@@ -92,15 +101,27 @@ def gather_evidence(
 def _variances(
     base: Results, current: Results, evidence: Iterable[Evidence]
 ) -> Iterator[tuple[float, int]]:
-    """Yield variance and degrees of freedom of the rounds of each judged timing, on both sides."""
+    """Yield variance and degrees of freedom of each judged timing: of its blocks, else of its rounds."""
     for each in evidence:
         if each.is_judged and is_timed(each.unit) and each.scale == "ratio":
             case = (each.category, each.benchmark, each.target)
-            for number in (0, 1):
-                figures = [one[case].result.metrics[each.path] for one in (base, current)]
-                rounds = observations(*figures)[number]
+            results = [one[case].result for one in (base, current)]
+            sides = [
+                _logarithms(side) for side in observations(*(one.metrics[each.path] for one in results))
+            ]
+            blocks = blocks_of(sides[0], results[0].metadata, sides[1], results[1].metadata)
+            if len(blocks) >= LEAST_BLOCKS:
+                spread = spread_of(blocks)
+                yield spread.variance, spread.freedom
+                continue
+            for side, result in zip(sides, results, strict=True):
+                rounds = one_for_each_seed(side, result.metadata)
                 if len(rounds) > 1:
-                    yield variance([math.log(value) for value in rounds]), len(rounds) - 1
+                    yield variance(rounds), len(rounds) - 1
+
+
+def _logarithms(values: Iterable[float]) -> list[float]:
+    return [math.log(value) for value in values]
 
 
 def _evidence(base: Results, current: Results, thresholds: Thresholds, prior: Prior) -> Iterator[Evidence]:
@@ -135,9 +156,7 @@ def _case_evidence(
 ) -> Iterator[Evidence]:
     category, benchmark, target = case
     before, now = base.result, current.result
-    seeds = now.metadata.get("seeds")
-    same_data = bool(seeds) and before.metadata.get("seeds") == seeds
-    data_decide = same_data and base.needs_one_round and current.needs_one_round
+    data_decide = base.needs_one_round and current.needs_one_round
     paired = paired_figures(base.answers, current.answers)
     leaves: dict[str, set[str]] = {}
     for path in now.metrics:
@@ -169,7 +188,7 @@ def _case_evidence(
                 reason = reason or ("" if asked_for else _judged_instead(path))
                 found = _by_questions(path, metric, old, new, paired[path], is_judged=not reason)
             else:
-                found = _tested(path, metric, old, new, prior, same_data=same_data, data_decide=data_decide)
+                found = _tested(path, metric, before, now, prior, data_decide=data_decide)
             found |= {"gates": not reason, "reason": reason or found["reason"]}
         shown = _shown(old, new)
         yield Evidence(
@@ -247,39 +266,56 @@ def _rounds(result: Result) -> int:
 
 
 def _tested(
-    path: str, metric: Metric, old: Figure, new: Figure, prior: Prior, *, same_data: bool, data_decide: bool
+    path: str, metric: Metric, base: Result, current: Result, prior: Prior, *, data_decide: bool
 ) -> dict[str, Any]:
     """Return the fields of Evidence that describe the effect."""
+    old, new = base.metrics[path], current.metrics[path]
     before, now = observations(old, new)
-    scale = scale_of(path, metric, (*before, *now))
+    values = (*before, *now)
+    scale = scale_of(path, metric, values)
     timed = is_timed(metric.unit) or bool(new.samples)
-    if not timed and same_data and before == now:
+    if scale == "ratio":
+        before, now = _logarithms(before), _logarithms(now)
+    blocks = blocks_of(before, base.metadata, now, current.metadata)
+    if not timed and blocks and all(len({*block.base, *block.current}) == 1 for block in blocks):
         # The same data gave the same figure in every round, so no test is needed.
         return {"log_ratio": 0.0, "error": 0.0, "scale": scale, "reason": ""}
-    if is_share(path, metric, (*before, *now)) and _is_over_units(old) and _is_over_units(new):
+    if is_share(path, metric, values) and _is_over_units(old) and _is_over_units(new):
         effect = _by_unit_intervals(old, new)
     else:
-        points_before, points_now = (
-            [math.log(value) for value in values] if scale == "ratio" else values
-            for values in (before, now)
-        )
-        if not timed and same_data and len(before) == len(now):
-            pairs = zip(points_now, points_before, strict=True)
-            effect = one_sample([after - earlier for after, earlier in pairs])
-        elif is_timed(metric.unit) and scale == "ratio" and min(len(before), len(now)) > 1:
-            effect = moderated_welch(points_now, points_before, prior)
-        else:
-            effect = welch(points_now, points_before)
-        if effect.error is None and data_decide and not timed and not is_resident_memory(leaf_of(path)):
+        before, now = one_for_each_seed(before, base.metadata), one_for_each_seed(now, current.metadata)
+        moderated = is_timed(metric.unit) and scale == "ratio" and min(len(before), len(now)) > 1
+        effect = _effect(before, now, blocks, prior, timed=timed, moderated=moderated)
+        exact = blocks and data_decide and not timed and not is_resident_memory(leaf_of(path))
+        if effect.error is None and exact:
             effect = Effect(effect.value, 0.0, math.inf)
     return {
         "log_ratio": effect.value,
         "error": effect.error,
         "freedom": effect.freedom,
         "scale": scale,
-        "limits": limits_of(path, metric, (*before, *now)),
+        "limits": limits_of(path, metric, values),
         "reason": "" if effect.error is not None else "a single round: no interval",
     }
+
+
+def _effect(
+    before: list[float],
+    now: list[float],
+    blocks: list[Block],
+    prior: Prior,
+    *,
+    timed: bool,
+    moderated: bool,
+) -> Effect:
+    """Return the effect by the test that fits; see the table above."""
+    if not timed and blocks:
+        return one_sample([block.difference for block in blocks])
+    if not moderated:
+        return welch(now, before)
+    if len(blocks) >= LEAST_BLOCKS:
+        return moderated_blocks(blocks, prior)
+    return moderated_welch(now, before, prior)
 
 
 def _judged_instead(path: str) -> str:

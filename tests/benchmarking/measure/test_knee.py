@@ -8,7 +8,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from memory.benchmarking.measure.knee import KneeBelief, Outcome, expected_knee, find_knee, optimism
+from memory.benchmarking.measure.knee import (
+    MOST_OPTIMISM,
+    KneeBelief,
+    Outcome,
+    expected_knee,
+    find_knee,
+    optimism,
+)
 
 LIMIT = 0.010
 
@@ -97,6 +104,29 @@ def test_short_probes_pass_too_easily_and_the_search_takes_it_off() -> None:
         knee = find_knee(probe, 0.9 / service, may_continue=lambda: probes < 20, optimism=above)  # noqa: B023
         found.append(knee.estimate.rate)
     assert np.mean(found) == pytest.approx(truth, rel=0.04)
+
+
+def test_the_correction_is_that_of_the_whole_probe_where_the_limit_is_long() -> None:
+    """At 20,000 a second a queue takes long to reach a limit of 50 ms: 1,000 service times."""
+    capacity, limit_ms = 20_000.0, 50.0
+    short, long, longer = (optimism(capacity, 0.05, limit_ms, size) for size in (5_000, 20_000, 60_000))
+    assert short == pytest.approx(1.25, abs=0.03)
+    assert long == pytest.approx(1.055, abs=0.015)
+    assert longer == pytest.approx(1.02, abs=0.01)
+    assert optimism(capacity, 0.05, limit_ms, 1_000) > MOST_OPTIMISM
+
+    rng, found = np.random.default_rng(1), []
+    for _ in range(6):
+        probes = 0
+
+        def probe(rate: float) -> Outcome:
+            nonlocal probes
+            probes += 1
+            return "passed" if p99(rate, 1 / capacity, 20_000 / rate, rng) <= limit_ms / 1e3 else "failed"
+
+        knee = find_knee(probe, 0.98 * capacity, may_continue=lambda: probes < 20, optimism=long)  # noqa: B023
+        found.append(knee.estimate.rate)
+    assert np.mean(found) == pytest.approx(0.9977 * capacity, rel=0.02)
 
 
 def test_a_search_that_must_stop_begins_no_probe() -> None:

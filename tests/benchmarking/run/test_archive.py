@@ -5,11 +5,15 @@ from __future__ import annotations
 import io
 import subprocess
 import tarfile
+from importlib.util import cache_from_source
+from marshal import loads
 from pathlib import Path
 
+import pytest
 from membench import write
 
 from memory.benchmarking.model.records import Case
+from memory.benchmarking.run.executors import ray_tasks
 from memory.benchmarking.run.executors.archive import make_archive
 
 
@@ -56,3 +60,17 @@ def test_paths_are_those_of_the_other_machine_and_back(tmp_path: Path) -> None:
     assert archive.moved("agentmemory", "/there/code") == "agentmemory"
     there = f"ValueError: x (/there/code/{archive.digest}/trees/0/mine.py, line 4)"
     assert archive.moved_back(there) == f"ValueError: x ({source}, line 4)"
+
+
+def test_a_node_unpacks_the_package_compiled_and_loads_it_from_its_own_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMBENCH_NODE", str(tmp_path / "node"))
+    archive = make_archive([])
+    folder = Path(ray_tasks.unpack(archive.digest, archive.data))
+    package = folder / "package" / "memory"
+    compiled = Path(cache_from_source(str(package / "errors.py")))
+    assert loads(compiled.read_bytes()[16:]).co_filename == str(package / "errors.py")
+    compiled.unlink()
+    assert ray_tasks.unpack(archive.digest, archive.data) == str(folder)
+    assert not compiled.exists()  # a hash is unpacked once

@@ -68,6 +68,17 @@ def test_a_benchmark_may_need_fewer_rounds_in_one_profile() -> None:
     assert most("full")["memory_size_scaling"] == most("quick")["memory_size_scaling"] == 3
 
 
+def test_who_asks_for_more_rounds_gets_them_where_they_tell_more() -> None:
+    config = BenchmarkConfig("quick")
+    config.rounds = 7
+    found = {
+        case.benchmark: case.most_rounds
+        for case in BenchmarkRunner(config).plan(["retrieval", "compression"])
+    }
+    assert found.pop("embedding_quality") == 1
+    assert set(found.values()) == {None}
+
+
 @pytest.mark.parametrize(("profile", "most"), [("quick", 1), ("standard", 3), ("full", None)])
 def test_a_benchmark_declares_its_rounds_by_profile(profile: str, most: int | None, tmp_path: Path) -> None:
     source = """

@@ -14,6 +14,7 @@ from memory.benchmarking.metrics import Declaration
 from memory.benchmarking.model.aggregate import make_result as aggregate
 from memory.benchmarking.model.files import read_result, read_run, run_folders
 from memory.benchmarking.model.records import Case, Figure, Round, Samples
+from memory.benchmarking.run.until_decided import REPEATS
 from memory.benchmarking.verdicts.compare import compare_runs
 
 BENCHMARKS = """
@@ -55,6 +56,35 @@ def test_only_what_is_undecided_gets_more_rounds(tmp_path: Path) -> None:
     comparison = compare_runs(run_folders(tmp_path / "benchmark_results")[0], folder)
     assert comparison.of("inconclusive") == []
     assert membench("compare", "--baseline", "main", "--strict", cwd=tmp_path).code == 0
+
+
+def test_added_rounds_repeat_the_data_of_the_baseline(tmp_path: Path) -> None:
+    # Its figure depends on how often it was called, not on the data, so more rounds never decide it.
+    file = write(
+        tmp_path / "own.py",
+        f"""
+        from pathlib import Path
+        calls = Path({str(tmp_path / "calls")!r})
+
+        def benchmark_noisy(bench=None):
+            with calls.open("a") as file:
+                file.write(".")
+            return {{"a_ms": 3.0 ** (calls.stat().st_size * 7 % 5)}}
+        """,
+    )
+    arguments = ("run", "--path", file, "--category", "own", "--target", LIGHT)
+    assert membench(*arguments, "--rounds", 4, "--quiet", cwd=tmp_path).code == 0
+    assert membench("baseline", "set", "main", cwd=tmp_path).code == 0
+    more = ("--until-decided", "--baseline", "main", "--budget", 600)
+    assert membench(*arguments, "--rounds", 2, *more, cwd=tmp_path).code == 0
+    base, now = run_folders(tmp_path / "benchmark_results")
+    seeds = []
+    for folder in (base, now):
+        (ref,) = read_run(folder).results
+        seeds.append(read_result(folder / ref.file).metadata["seeds"])
+    assert len(set(seeds[0])) == 4
+    assert len(seeds[1]) == 4 * REPEATS
+    assert seeds[1] == [seeds[0][number % 4] for number in range(len(seeds[1]))]
 
 
 def test_the_budget_ends_the_rounds(tmp_path: Path) -> None:

@@ -47,7 +47,8 @@ def times(factor: float = 1.0, seed: int = 1, rounds: int = 6, spread: float = 0
 def saved(
     output_dir: Path, run_id: str, metrics: Mapping[str, Figure], *, params: Any = None, **changes: Any
 ) -> Path:
-    metadata = {"params": params or {}, "seeds": SEEDS}
+    rounds = max(len(figure.rounds) for figure in metrics.values())
+    metadata = {"params": params or {}, "seeds": SEEDS[:rounds]}
     result = make_result(metrics, benchmark="read_latency", timestamp=run_id[:15], **metadata)
     return make_run(output_dir, run_id, [result], **{"rounds": 6, **changes})
 
