@@ -118,7 +118,7 @@ def agentmemory(folder: Path, runner: asyncio.Runner) -> Iterator[list[Runtime]]
             tools.add(tool, name="look_up")
             system = None
             if memory:
-                config = MemoryConfig(maintenance="manual")
+                config = MemoryConfig()
                 config.ltm_config.db_path = str(folder / f"{name}-memory.db")
                 system = stack.enter_context(AgentMemorySystem(config))
             return AgentRuntime(

@@ -124,9 +124,16 @@ def _top(scores: np.ndarray) -> np.ndarray:
     return best[np.argsort(-scores[best])]
 
 
-def open_memory(path: Path | str, **settings: object) -> AgentMemorySystem:
-    """Open a memory without background maintenance, so that no memory moves while it is measured."""
-    config = MemoryConfig(maintenance="manual", **settings)  # type: ignore[arg-type]
+def open_memory(path: Path) -> AgentMemorySystem:
+    """Open a memory with the default settings: the background moves memories to lower tiers."""
+    config = MemoryConfig()
+    config.ltm_config.db_path = str(path)
+    return AgentMemorySystem(config)
+
+
+def open_with_fixed_tiers(path: Path) -> AgentMemorySystem:
+    """Open a memory in which nothing moves, for figures that name a tier."""
+    config = MemoryConfig(maintenance="manual")
     config.ltm_config.db_path = str(path)
     config.stm_config.memory_limit = config.im_config.memory_limit = None
     return AgentMemorySystem(config)
@@ -203,7 +210,7 @@ def reading(folder: Path) -> Iterator[Line]:
     packed.pack(dictionary or b"")
     rng = random.Random(3)
     for tier, floor, least in (("ltm", packed, 0.8), ("im", packed, 0.8), ("stm", plain, 5.0)):
-        with open_memory(folder / f"read-{tier}.db") as memory:
+        with open_with_fixed_tiers(folder / f"read-{tier}.db") as memory:
             memory.add_many({"agent_id": "trainer", "content": text} for text in texts[:2000])
             memory.maintain()  # fits the dictionary
             ids = memory.add_many({"agent_id": AGENT, "content": t, "tier": tier} for t in texts)
@@ -238,7 +245,7 @@ def searching(folder: Path) -> Iterator[Line]:
             lambda _: [memory.retrieve_similar_states(AGENT, vector) for vector in vectors],
         )
         calls = len(questions)
-        yield time_line("vector search, 10,000 in stm", faster(product, vecdot), ours, calls, 1.5)
+        yield time_line("vector search, 10,000", faster(product, vecdot), ours, calls, 1.5)
 
         def raw_text(_: int) -> None:
             for question in questions:
@@ -256,7 +263,7 @@ def searching_all_tiers(folder: Path) -> Iterator[Line]:
     questions = list(islice(question_texts(seed=7), 50))
     embedder = WordLlamaEmbedder()
     matrix, vectors = embedder.embed(texts), embedder.embed(questions)
-    with open_memory(folder / "tiers.db") as memory:
+    with open_with_fixed_tiers(folder / "tiers.db") as memory:
         ids = []
         for start in range(0, len(texts), 5000):
             part = texts[start : start + 5000]
@@ -293,7 +300,7 @@ def disk(folder: Path) -> Iterator[Line]:
         floor.add_many(part)
     floor.db.close()
     raw = os.path.getsize(folder / "floor-disk.db") / len(texts)
-    with open_memory(folder / "direct.db") as memory:
+    with open_with_fixed_tiers(folder / "direct.db") as memory:
         memory.add_many({"agent_id": "trainer", "content": text} for text in texts[:2000])
         memory.maintain()  # fits dictionary and codec
         memory.delete_all("trainer")
@@ -302,7 +309,7 @@ def disk(folder: Path) -> Iterator[Line]:
     direct = os.path.getsize(folder / "direct.db") / len(texts)
     what, ratio = "bytes a memory on disk, stored in ltm", direct / raw
     yield Line(what, f"{raw:,.0f}", f"{direct:,.0f}", ratio, "≤ 0.5 ×", ratio <= 0.5)
-    with open_memory(folder / "moved.db") as memory:
+    with open_with_fixed_tiers(folder / "moved.db") as memory:
         for part in parts:
             memory.add_many({"agent_id": AGENT, "content": text} for text in part)
         memory.maintain()
@@ -366,7 +373,7 @@ print(json.dumps([imported - start, end - imported]))
 def resident(folder: Path) -> Iterator[Line]:
     texts = memory_texts(seed=9)
     path = folder / "resident.db"
-    with _default_memory(path) as memory:
+    with open_memory(path) as memory:
         for _ in range(50):
             memory.add_many({"agent_id": AGENT, "content": t} for t in islice(texts, 2000))
         memory.maintain()
@@ -380,7 +387,7 @@ def opening(folder: Path) -> Iterator[Line]:
     rng = np.random.default_rng(11)
     texts = memory_texts(seed=12)
     last = ""
-    with open_memory(path) as memory:
+    with open_with_fixed_tiers(path) as memory:
         for number in range(200):
             vectors = rng.standard_normal((5000, 256), dtype=np.float32)
             last = memory.add_many(
@@ -402,12 +409,6 @@ def opening(folder: Path) -> Iterator[Line]:
         "< 0.3 s",
         imported + opened < 0.3,
     )
-
-
-def _default_memory(path: Path) -> AgentMemorySystem:
-    config = MemoryConfig()
-    config.ltm_config.db_path = str(path)
-    return AgentMemorySystem(config)
 
 
 def _in_fresh_process(code: str, *arguments: str) -> str:

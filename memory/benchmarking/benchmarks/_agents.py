@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 from memory.benchmarking.bench import Bench
 from memory.benchmarking.errors import NotSupported, needs
 from memory.benchmarking.targets import load_target
-from memory.benchmarking.targets.base import Item, Target
+from memory.benchmarking.targets.base import Item, Settings, Target
 from memory.benchmarking.workloads.natural_texts import memory_texts
 
 if TYPE_CHECKING:
     from memory.agents import AgentRuntime, Context, Message, Reply, SessionStore, ToolRegistry
+    from memory.benchmarking.targets.agentmemory import AgentMemoryTarget
     from memory.system import AgentMemorySystem
 
 AGENT = "assistant"
@@ -31,8 +32,10 @@ PROMPT = "You are a careful assistant. Look things up before you answer, and say
 
 
 @contextmanager
-def own_memory(bench: Bench) -> Iterator[tuple[Target, AgentMemorySystem]]:
-    """Open this project's memory with some memories in it; other targets have no agent loop."""
+def own_memory(
+    bench: Bench, memories: int = KNOWN
+) -> Iterator[tuple[AgentMemoryTarget, AgentMemorySystem]]:
+    """Open this project's memory as it is shipped, with some memories; other targets have no agent loop."""
     from memory.benchmarking.targets.agentmemory import AgentMemoryTarget
 
     if not issubclass(load_target(bench.target_name), AgentMemoryTarget):
@@ -43,10 +46,11 @@ def own_memory(bench: Bench) -> Iterator[tuple[Target, AgentMemorySystem]]:
         import pydantic  # noqa: F401
     except ImportError:
         raise needs("pydantic", "agents", "the agent loop") from None
-    with bench.target() as target:
+    with bench.target(settings=Settings(as_shipped=True)) as target:
         assert isinstance(target, AgentMemoryTarget)
-        bench.store(target, [Item(AGENT, text) for text in islice(memory_texts(bench.seed), KNOWN)])
+        bench.store(target, [Item(AGENT, text) for text in islice(memory_texts(bench.seed), memories)])
         target.flush()
+        target.maintain()  # what filling the store has left to do in the background is not measured
         yield target, target.memory
 
 
@@ -84,9 +88,9 @@ def _is_right(message: Message, role: str, question: str) -> bool:
 
 
 @contextmanager
-def open_loop(bench: Bench, *, asynchronous: bool = False) -> Iterator[Loop]:
+def open_loop(bench: Bench, *, asynchronous: bool = False, memories: int = KNOWN) -> Iterator[Loop]:
     """Open the loop in a temporary folder; with `asynchronous` its tool is a coroutine."""
-    with own_memory(bench) as (target, memory), bench.folder() as folder:
+    with own_memory(bench, memories) as (target, memory), bench.folder() as folder:
         from memory.agents import AgentRuntime, ScriptedModel, SessionStore, ToolRegistry
 
         tools = ToolRegistry()

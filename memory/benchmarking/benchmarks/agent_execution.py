@@ -11,7 +11,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from memory.benchmarking.bench import Bench
-from memory.benchmarking.benchmarks._agents import AGENT, Loop, open_loop, own_memory, session_of_answer
+from memory.benchmarking.benchmarks._agents import (
+    AGENT,
+    KNOWN,
+    Loop,
+    open_loop,
+    own_memory,
+    session_of_answer,
+)
 from memory.benchmarking.benchmarks._spread import TIMED_WITH_SPREAD, with_spread
 from memory.benchmarking.measure.resources import traced_peak_bytes
 from memory.benchmarking.metrics import Metric, declare
@@ -48,14 +55,15 @@ _COUNT = Metric("", "neither")
     ],
 )
 def benchmark_simple_invocation(
-    iterations: Count = 100, bench: Bench | None = None, **kwargs: Any
+    iterations: Count = 100, memories: Count = KNOWN, bench: Bench | None = None, **kwargs: Any
 ) -> dict[str, Any]:
     """How long one message to an agent takes besides the model: context, one tool call, memory, sessions.
 
     Read `invoke` as the time that the loop adds to a real model's time. The model is scripted: it calls one
     tool, then it answers. Each message has a session of its own. The loop searches the memory for it, and
     writes every step to disk before the next one starts. At the end it stores question, tool result and
-    answer as memories. `one_by_one` and `concurrent` are async invocations, awaited one after the other or
+    answer as memories. The memory has its default settings: memories move down in the background.
+    `one_by_one` and `concurrent` are async invocations, awaited one after the other or
     all at once. The model never waits, so a ratio of 1 means that concurrency costs nothing; above 1,
     invocations that end together save time by sharing one commit. `messages_astray` counts lost and
     mixed-up messages. `memories_created` and `peak_traced_bytes` are those of one invocation, measured
@@ -63,10 +71,11 @@ def benchmark_simple_invocation(
 
     Args:
         iterations: the smallest number of invocations to time, and the number that run at once
+        memories: how many memories the agent has before the first message
     """
     bench = bench or Bench()
     questions = question_texts(bench.seed + 1)
-    with open_loop(bench) as loop:
+    with open_loop(bench, memories=memories) as loop:
         asked = list(islice(questions, iterations))
         for question in asked[:3]:
             loop.ask(question)
@@ -77,7 +86,7 @@ def benchmark_simple_invocation(
         found["memories_created"] = loop.memories() - before
         last = next(questions)
         found["peak_traced_bytes"] = traced_peak_bytes(lambda: loop.ask(last))
-    with open_loop(bench, asynchronous=True) as loop:
+    with open_loop(bench, asynchronous=True, memories=memories) as loop:
         batches = [list(islice(questions, iterations)) for _ in range(2 * _TURNS)]
         found.update(_concurrency(loop, batches))
     return found

@@ -1,4 +1,7 @@
-"""AgentMemory with its default settings, but without background maintenance; in both durability classes.
+"""AgentMemory in both durability classes.
+
+Memories stay in their tier, and nothing runs in the background, unless a benchmark asks for it.
+
 
 Benchmarks of one tier need memories to stay in it; the benchmarks of transitions move them on purpose.
 """
@@ -59,16 +62,22 @@ class AgentMemoryTarget(Target):
 
     def open(self, folder: Path, settings: Settings | None = None) -> None:
         settings = settings or Settings()
+        config = self._config(settings)
+        config.ltm_config.db_path = self._place(folder)
+        self.memory = AgentMemorySystem(config, embedder=self.embedder.embedder, clock=settings.clock)
+        self._opened = (folder, settings)
+
+    def _config(self, settings: Settings) -> MemoryConfig:
+        if settings.as_shipped:
+            return MemoryConfig(**self.options)
         background = "background" if settings.background else "manual"
         config = MemoryConfig(**{"maintenance": background, **self.options})
-        config.ltm_config.db_path = self._place(folder)
         config.stm_config.memory_limit = settings.limits.get("stm")
         config.im_config.memory_limit = settings.limits.get("im")
         config.ltm_config.memory_limit = settings.limits.get("ltm")
         config.stm_config.ttl_seconds = settings.ages.get("stm")
         config.im_config.ttl_seconds = settings.ages.get("im")
-        self.memory = AgentMemorySystem(config, embedder=self.embedder.embedder, clock=settings.clock)
-        self._opened = (folder, settings)
+        return config
 
     def _place(self, folder: Path) -> str:
         """Return where the memory is."""

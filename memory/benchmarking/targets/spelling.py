@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from memory.benchmarking.errors import InvalidBenchmarkConfig
 
@@ -38,7 +38,7 @@ def parse_target(text: str) -> Spelling:
         return Spelling(text)
     address = match["address"] or ""
     try:
-        password = "://" in address and urlsplit(address).password
+        password = "://" in address and _has_password(address)
     except ValueError as problem:
         raise InvalidBenchmarkConfig(
             f"--target {match['name']}=…: the address is wrong: {problem}"
@@ -49,3 +49,11 @@ def parse_target(text: str) -> Spelling:
             "because results record it; use PGPASSWORD or a password file"
         )
     return Spelling(match["name"], match["version"] or "", address)
+
+
+def _has_password(url: str) -> bool:
+    """Return whether a URL has a password before its host, or as a parameter, which libpq reads too."""
+    parts = urlsplit(url)
+    return bool(parts.password) or any(
+        "password" in name.lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)
+    )

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 import strange_targets
 from membench import LIGHT, membench, options, surroundings, write
+from postgres_servers import running_server
 from strange_targets import place_of
 
 from memory.benchmarking.conformance.records import Outcome
 from memory.benchmarking.conformance.suite import CHECKS
 from memory.benchmarking.errors import EXIT_BROKEN, EXIT_FAILED, EXIT_FINE
 from memory.benchmarking.run.checking import check_target
-from memory.benchmarking.targets import _BUILT_IN, load_target
+from memory.benchmarking.targets import _BUILT_IN, load_target, make_target
+from memory.benchmarking.targets.base import Item
 from memory.benchmarking.targets.interpreters import version_here
 
 DESCRIBED = ("mcp", "http")
@@ -47,6 +51,40 @@ def test_a_target_keeps_its_promises(name: str, check: str, tmp_path: Path) -> N
     if outcome.state == "does not apply":
         pytest.skip(outcome.reason)
     assert outcome.state == "kept", outcome
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """The address of a PostgreSQL server that syncs its commits."""
+    with running_server(fsync="on") as server:
+        yield f"postgresql://postgres@/postgres?host={server.folder}"
+
+
+@pytest.mark.skipif(ON_A_SERVER not in HERE, reason="no PostgreSQL server is installed")
+@pytest.mark.parametrize("check", [*FEW, "another_process_is_seen_at_once"])
+def test_a_memory_on_a_server_that_is_there_keeps_its_promises(
+    check: str, address: str, tmp_path: Path
+) -> None:
+    outcome = CHECKS[check].run(f"{ON_A_SERVER}={address}", tmp_path / "check")
+    assert outcome.state == "kept", outcome
+
+
+@pytest.mark.skipif(ON_A_SERVER not in HERE, reason="no PostgreSQL server is installed")
+def test_a_copied_folder_is_a_copy_of_the_memory_on_the_server(address: str, tmp_path: Path) -> None:
+    opened = []
+    for name in ("first", "copy"):
+        if name == "copy":
+            copytree(tmp_path / "first", tmp_path / "copy")
+        (tmp_path / name).mkdir(exist_ok=True)
+        target = make_target(f"{ON_A_SERVER}={address}")
+        target.open(tmp_path / name)
+        target.add([Item("ann" if name == "first" else "bob", f"in {name}")])
+        opened.append(target)
+    counts = [sum(target.count().values()) for target in opened]
+    for target, name in zip(opened, ("first", "copy"), strict=True):
+        target.close()
+        target.discard(tmp_path / name)
+    assert counts == [1, 2]
 
 
 def test_every_check_says_in_words_what_is_promised() -> None:

@@ -97,7 +97,7 @@ def test_a_revision_that_does_less_work_shows_the_working_tree_as_regressed(repo
     assert done.code == 2, done.err
     (found,) = [each for each in json.loads(done.out)["metrics"] if each["verdict"] == "regressed"]
     assert (found["path"], found["confirmed"]) == ("work/cpu_ms", True)
-    assert 2 < found["ratio"] < 4.5
+    assert found["ratio"] > 2  # three times the work, on a machine that may be busy
     assert is_clean(repository)
     again = membench("ab", "--show", "latest", "--output-dir", "out", cwd=repository)
     assert again.code == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -115,11 +116,16 @@ class LosesHalf(AgentMemoryTarget):
         kept = super().add(items[::2], place)
         return [id_ for id_ in kept for _ in range(2)][: len(items)]
 
+    def open(self, folder: Path, settings: Settings | None = None) -> None:
+        self._number, self._last, self._lock = 0, "", threading.Lock()
+        super().open(folder, settings)
+
     def add_one(self, item: Item, place: str | None = None) -> str:
-        self._number = getattr(self, "_number", 0) + 1
-        if self._number % 2:
-            self._last = super().add_one(item, place)
-        return self._last
+        with self._lock:  # threads share the target
+            self._number += 1
+            if self._number % 2:
+                self._last = super().add_one(item, place)
+            return self._last
 
 
 class KeepsNothing(AgentMemoryTarget):

@@ -9,7 +9,7 @@ import pytest
 from membench import LIGHT, write
 
 from memory.benchmarking.bench import Bench
-from memory.benchmarking.errors import BrokenBenchmark, UnknownName
+from memory.benchmarking.errors import BrokenBenchmark, InvalidBenchmarkConfig, UnknownName
 from memory.benchmarking.targets import _BUILT_IN, load_target
 from memory.benchmarking.targets.base import Item
 from memory.benchmarking.targets.interpreters import version_here
@@ -46,6 +46,21 @@ def test_the_error_names_a_file_without_a_target(source: str, message: str, tmp_
     with pytest.raises(BrokenBenchmark, match=message) as problem:
         load_target(f"{file}:Mine")
     assert "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("postgresql://ann:s3cret@host/db", "leave the password out of the address"),
+        ("postgresql://ann@host/db?password=s3cret", "leave the password out of the address"),
+        ("postgresql://ann@host/db?sslpassword=s3cret", "leave the password out of the address"),
+        ("postgresql://ann@host/db?schema=agents", "leave `schema=` out of the address"),
+    ],
+)
+def test_an_address_that_results_must_not_hold_is_refused(address: str, message: str) -> None:
+    with pytest.raises(InvalidBenchmarkConfig, match=message) as problem:
+        load_target(f"agentmemory-postgres={address}")
+    assert "s3cret" not in str(problem.value)
 
 
 @pytest.mark.parametrize(

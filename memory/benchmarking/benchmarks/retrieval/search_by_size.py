@@ -73,7 +73,7 @@ def benchmark_search_by_size(
 @declare(
     **_BY_SIZE,
     expected_seconds={"quick": 1.5, "standard": 150.0, "full": 150.0},
-    rounds=1,
+    rounds={"quick": 1, "standard": 1, "full": 1},
     profiles={"quick": {"data_volumes": [10000], "queries": 20}},
 )
 def benchmark_search_large(

@@ -13,7 +13,7 @@ from memory.benchmarking.errors import InvalidBenchmarkConfig, NotSupported
 from memory.benchmarking.load.client import K
 from memory.benchmarking.load.clients import LoadClients
 from memory.benchmarking.load.probe import Probe, closed_loop
-from memory.benchmarking.measure.knee import Knee, expected_knee, find_knee, optimism
+from memory.benchmarking.measure.knee import MOST_OPTIMISM, Knee, expected_knee, find_knee, optimism
 from memory.benchmarking.measure.latencies import Latencies
 from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.workloads.mixes import Mix
@@ -36,8 +36,9 @@ _LATEST_SHARE = 1.25
 """The share of the seconds after which no probe of the curve begins."""
 _CURVE_ORDER = (100, 120, 50, 75, 25)
 """The loads of the curve in the order of their importance: a slow target has no time for the last ones."""
-_SIMULATED_OPERATIONS = 5000
-"""The most operations of a simulated probe: longer ones pass hardly too easily."""
+_LIMITS_A_PROBE = 20
+"""The shortest probe, in multiples of the limit, if there is time. With an overload of 5 % the latencies
+reach the limit after 20 times the limit. A shorter probe would pass."""
 _CLOSED_SHARE = 1 / 40
 _FIGURES = (
     "knee_per_second", "closed_loop_per_second", "offered_per_second", "achieved_per_second", "p50_ms",
@@ -166,13 +167,22 @@ class _Search:
                 f"about {guess:.3g} operations a second are too few for a p99 of a probe: raise seconds to "
                 f"{_FEWEST_OPERATIONS / guess / _LONGEST_SHARE:.0f}, or raise limit_ms"
             )
-        operations = min(round(guess * self._probe_seconds(guess, _LONGEST_SHARE)), _SIMULATED_OPERATIONS)
+        seconds = self._probe_seconds(guess, _LONGEST_SHARE)
+        operations = max(round(guess * seconds), _FEWEST_OPERATIONS)
+        above = optimism(capacity, unloaded, load.limit_ms, operations)
+        if above > MOST_OPTIMISM:
+            needed = load.seconds * (above - 1) / (MOST_OPTIMISM - 1)
+            return not_available(
+                f"probes of {seconds:.2g} s with {operations:,} operations are too short for a limit of "
+                f"{load.limit_ms:g} ms: they pass also far above the knee; raise seconds to "
+                f"{needed:.0f}, or lower limit_ms"
+            )
         knee = find_knee(
             lambda rate: self._probe(rate).outcome,
             guess,
             may_continue=lambda: self._elapsed < _SEARCH_SHARE * load.seconds,
             must_stop=lambda: self._elapsed > _CONFIRM_SHARE * load.seconds,
-            optimism=optimism(capacity, unloaded, load.limit_ms, max(operations, _FEWEST_OPERATIONS)),
+            optimism=above,
         )
         if problem := next((probe.problem for probe in self.probes if probe.problem), ""):
             raise AssertionError(f"an operation failed under load: {problem}")
@@ -209,6 +219,7 @@ class _Search:
     def _probe_seconds(self, rate: float, longest_share: float) -> float:
         """Return how long a probe takes: shorter where deleting takes long, so that the sum is the same."""
         longest, shortest = (self._load.seconds * share for share in (longest_share, _SHORTEST_SHARE))
+        shortest = max(shortest, _LIMITS_A_PROBE * self._load.limit_ms / 1e3)
         return min(max(_ENOUGH_OPERATIONS / rate, shortest), longest) / (1 + self._cleaning)
 
     def _probe(self, rate: float) -> Probe:
