@@ -20,10 +20,13 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+import psycopg
 from postgres_servers import Server, running_server
+from psycopg.conninfo import make_conninfo
 
 from memory import AgentMemorySystem, MemoryConfig
 from memory.errors import StoreError
+from memory.storage.postgres.address import parse
 from memory.storage.postgres.store import PostgresStore
 
 _THREADS = 2
@@ -31,6 +34,8 @@ _AGENTS = 3
 _KEPT = 3_000
 """Memories that each client keeps: 8 clients leave at most 8,000 in each of three agents. Without a limit
 the agents grow for the whole run, and a search after a restart measures how long their indexes take."""
+_LONG_CALL = 0.2
+"""Seconds. For longer calls the report says how long the server was there meanwhile."""
 
 
 class Client(threading.Thread):
@@ -45,6 +50,8 @@ class Client(threading.Thread):
         self.calls = Counter[str]()
         self.longest: dict[str, float] = {}
         """Seconds of the longest call of each method."""
+        self.slow: list[tuple[str, float, float]] = []
+        """Method, start and end of each call that took long."""
         self.problems: list[str] = []
 
     def timed(self, name: str, call: object, *arguments: object, **named: object) -> object:
@@ -52,7 +59,10 @@ class Client(threading.Thread):
         try:
             return call(*arguments, **named)  # type: ignore[operator]
         finally:
-            taken = time.monotonic() - start
+            end = time.monotonic()
+            taken = end - start
+            if taken > _LONG_CALL:
+                self.slow.append((name, start, end))
             self.longest[name] = max(self.longest.get(name, 0.0), taken)
             self.calls[name] += 1
 
@@ -124,6 +134,7 @@ def client_process(url: str, first: int, seconds: float) -> None:
                 "living": {id_: place for client in clients for id_, place in client.living.items()},
                 "calls": dict(sum((client.calls for client in clients), Counter[str]())),
                 "longest": longest_of(client.longest for client in clients),
+                "slow": [call for client in clients for call in client.slow],
                 "problems": [problem for client in clients for problem in client.problems] + skipped,
             }
         )
@@ -149,23 +160,56 @@ def follow(memory: AgentMemorySystem, url: str) -> list[str]:
     return problems
 
 
-def disturb(server: Server, seconds: float, every: float) -> tuple[Counter[str], float]:
-    """Disturb the server; return what was done, and the longest time in which it could not answer."""
-    done, longest = Counter[str](), 0.0
+Outage = tuple[str, float, float]
+"""What was done to the server, and from when to when it could not answer."""
+
+
+def disturb(server: Server, seconds: float, every: float) -> list[Outage]:
+    """Disturb the server, and return the outages."""
+    outages = []
     ways = ("restart", "kill", "kill one process")
     end, number = time.monotonic() + seconds, 0
+    address = make_conninfo(**parse(server.url()).parameters)
     while time.monotonic() + every < end:
         time.sleep(every)
         way = ways[number % len(ways)]
         number += 1
         start = time.monotonic()
         if way == "kill one process":
-            server.kill_backends()
+            with psycopg.connect(address, autocommit=True) as witness:
+                server.kill_backends()
+                wait_until_it_fails(witness)
         else:
             server.restart(signal.SIGKILL if way == "kill" else signal.SIGINT)
-        longest = max(longest, time.monotonic() - start)
-        done[way] += 1
-    return done, longest
+        wait_until_it_answers(address)
+        outages.append((way, start, time.monotonic()))
+    return outages
+
+
+def wait_until_it_fails(connection: psycopg.Connection) -> None:
+    """Wait until the server has noticed that a process is gone: then it ends all others too."""
+    while True:
+        try:
+            connection.execute("SELECT 1")
+        except psycopg.OperationalError:
+            return
+        time.sleep(0.01)
+
+
+def wait_until_it_answers(address: str) -> None:
+    while True:
+        try:
+            with psycopg.connect(address) as connection:
+                connection.execute("SELECT 1")
+                return
+        except psycopg.OperationalError:
+            time.sleep(0.01)
+
+
+def beyond_outages(call: tuple[str, float, float], outages: list[Outage]) -> float:
+    """Return the seconds of a call in which the server could answer."""
+    _, start, end = call
+    return end - start - sum(max(min(end, over) - max(start, down), 0.0) for _, down, over in outages)
 
 
 def check(url: str, reports: list[dict[str, object]]) -> list[str]:
@@ -205,7 +249,7 @@ def main() -> int:
         client_process(options.client[0], int(options.client[1]), float(options.client[2]))
         return 0
     seconds = options.minutes * 60
-    with running_server(fsync="on") as server:
+    with running_server(fsync="on", shared_buffers="128MB") as server:
         url = server.url()
         PostgresStore(url).close()
         program = [sys.executable, str(Path(__file__).resolve()), "--client", url]
@@ -213,7 +257,7 @@ def main() -> int:
             subprocess.Popen([*program, str(number * _THREADS), str(seconds)], stdout=subprocess.PIPE)
             for number in range(options.processes)
         ]
-        faults, downtime = disturb(server, seconds, options.every)
+        outages = disturb(server, seconds, options.every)
         reports = []
         for process in processes:
             output, _ = process.communicate()
@@ -226,13 +270,18 @@ def main() -> int:
     by_method = longest_of(report["longest"] for report in reports)
     longest = max(by_method.values())
     print(f"{options.processes * _THREADS} clients in {options.processes} processes, {seconds:.0f} s")
-    print(f"faults: {', '.join(f'{count} × {way}' for way, count in faults.items())}")
-    print(f"longest time without a server: {downtime:.2f} s")
+    for way, count in Counter(way for way, _, _ in outages).items():
+        away = max(end - start for one, start, end in outages if one == way)
+        print(f"{count} × {way}: no server for {away:.2f} s at most")
     print(f"calls: {', '.join(f'{count:,} {name}' for name, count in sorted(calls.items()))}")
     print(f"longest call: {longest:.2f} s (goal: at most 5 s)")
     print(
         f"  of each: {', '.join(f'{name} {seconds:.2f} s' for name, seconds in sorted(by_method.items()))}"
     )
+    slow = [tuple(call) for report in reports for call in report["slow"]]
+    for call in sorted(slow, key=lambda call: call[2] - call[1], reverse=True)[:5]:
+        there = beyond_outages(call, outages)
+        print(f"  {call[0]}: {call[2] - call[1]:.2f} s, for {there:.2f} s of it there was a server")
     print(f"lost, doubled, skipped or wrong: {len(problems)}")
     for problem in problems[:20]:
         print(f"  {problem}")

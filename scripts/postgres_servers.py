@@ -117,7 +117,7 @@ class Server:
         process.send_signal(how)
         process.wait()
         # After SIGKILL, the other processes of the server end by themselves, but not at once.
-        while any(Path(f"/proc/{child}").exists() for child in children):
+        while any(_is_running(child) for child in children):
             if how == signal.SIGKILL:
                 for child in children:
                     _kill(child)
@@ -149,6 +149,15 @@ def _children(pid: int) -> list[int]:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except FileNotFoundError:
         return []
+
+
+def _is_running(pid: int) -> bool:
+    """Return False also for a zombie: the system's first process can take seconds to collect it."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
 
 
 def _kill(pid: int) -> None:

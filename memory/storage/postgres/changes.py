@@ -17,8 +17,8 @@ from memory.storage.base import ChangeKind, Move, Row
 from memory.storage.postgres.known_states import KnownStates
 from memory.storage.postgres.pool import Pool
 from memory.storage.postgres.reader import STATE_KINDS, key_of, state_of
-from memory.storage.postgres.row_format import INSERTED_COLUMNS, INSERTED_KINDS, move_values, to_values
-from memory.storage.postgres.wire import Statement, Wire, rows_of
+from memory.storage.postgres.row_format import INSERTED_COLUMNS, INSERTED_KINDS, move_values, to_params
+from memory.storage.postgres.wire import Statement, Wire, encode, rows_of
 from memory.storage.postgres.writer import LOCK_AGENT, LOCK_CODECS, refuse_unusable, stored_codecs
 
 _NO = "(SELECT no FROM @agents WHERE key = $1)"
@@ -53,7 +53,10 @@ def _removal(condition: str, types: str, *, kind: ChangeKind, evicted: int = 0) 
         " total AS (SELECT count(*) AS n, count(*) FILTER (WHERE tier = 0) AS stm,"
         " count(*) FILTER (WHERE tier = 1) AS im, count(*) FILTER (WHERE tier = 2) AS ltm,"
         f" {collected} AS seqs FROM touched),"
-        " unused AS (DELETE FROM @uses u USING touched t WHERE u.agent = t.agent AND u.seq = t.seq),"
+        # Locked in the order of `add_read_counts`, so that the two never wait for each other.
+        " unused AS (DELETE FROM @uses u USING (SELECT r.agent, r.seq FROM @uses r JOIN touched t"
+        " ON r.agent = t.agent AND r.seq = t.seq ORDER BY r.seq FOR UPDATE OF r) read"
+        " WHERE u.agent = read.agent AND u.seq = read.seq),"
         f"{_SAMPLES}"
         " agent AS (UPDATE @agents a SET last_change = a.last_change + 1, version = a.version + 1,"
         " stm = a.stm - t.stm, im = a.im - t.im, ltm = a.ltm - t.ltm,"
@@ -109,6 +112,7 @@ _REPLACE = Statement(
     f" FROM total t WHERE a.key = $1 AND t.n > 0{_RETURNING}"
     f"{_LOGGED.format(kind=int(ChangeKind.REPLACED), tier='NULL', seqs='t.seqs')}",
     f"bbqihI?{INSERTED_KINDS[2:]}I",
+    takes_encoded=True,
 )
 _OPERATION = Statement(f"SELECT rows FROM @changes WHERE agent = {_NO} AND operation = $2", "bb")
 
@@ -126,11 +130,11 @@ class PostgresChanges:
         little: it only decides when to vacuum."""
 
     def replace(self, old: Row, new: Row) -> bool:
-        values = list(to_values(new, 0, 0)[2:])
-        values[_REPLACED_COLUMNS.index("revision")] = old.revision + 1
+        values = to_params(new)
+        (values[_REPLACED_COLUMNS.index("revision")],) = encode("i", old.revision + 1)
         codecs = stored_codecs([new])
-        place = old.seq, old.revision, int(old.tier)
-        step = (_REPLACE, *place, codecs, new.is_final, *values, self._required(codecs))
+        place = encode("qihI?", old.seq, old.revision, int(old.tier), codecs, new.is_final)
+        step = (_REPLACE, *place, *values, *encode("I", self._required(codecs)))
         return self._change(old.agent, step, codecs) > 0
 
     def delete(self, agent: str, ids: Sequence[str]) -> int:

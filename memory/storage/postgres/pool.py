@@ -72,7 +72,13 @@ class Pool:
         self._lent = 0
         self._waiting = 0
         self._free = threading.Condition(threading.RLock())
+        self._prober: int | None = None
+        """The thread that tries to connect while the server can't be reached. The others wait for it: their
+        attempts would only take time from a server that recovers."""
+        self._probed = threading.Condition(threading.RLock())
         self._writing: set[int] = set()
+        self.process = object()
+        """Another object in a forked child."""
 
     def start_in_child(self) -> None:
         """Forget the parent's connections without closing them: closing would end the parent's."""
@@ -110,6 +116,19 @@ class Pool:
                     return result
         return self.read(lambda wire: wire.run(statement, *values))
 
+    def ask(self, statement: Statement, *values: Any) -> Asked:
+        """Send a statement that reads. The caller works while the server does, then takes the result."""
+        try:
+            wire = self._idle.pop()
+        except IndexError:
+            return Asked(self, None, statement, values)
+        asked = Asked(self, wire, statement, values)
+        try:
+            wire.send(statement, *values)
+        except (ConnectionLost, ServerError):
+            asked.give_up()  # `result` repeats it
+        return asked
+
     def write(self, work: Callable[[Wire, bool], _T]) -> _T:
         """Call `work` with a connection, and whether an earlier attempt may have been committed."""
         me = threading.get_ident()
@@ -138,6 +157,13 @@ class Pool:
 
     def _repeat(self, work: Callable[[Wire, bool], _T], *, writes: bool, keep: bool = False) -> _T:
         """Call `work` until it succeeds. `keep` leaves the connection with the caller."""
+        try:
+            return self._attempt(work, writes=writes, keep=keep)
+        finally:
+            if self._prober == threading.get_ident():
+                self._end_probe()
+
+    def _attempt(self, work: Callable[[Wire, bool], _T], *, writes: bool, keep: bool) -> _T:
         deadline = time.monotonic() + self._patience
         pause = 0.0
         unknown = False  # whether an attempt may have been committed
@@ -146,6 +172,8 @@ class Pool:
             wire = None
             try:
                 wire = self._take(deadline)
+                if self._prober is not None:
+                    self._end_probe()
                 result = work(wire, unknown)
                 if not keep:
                     self._give_back(wire)
@@ -180,9 +208,32 @@ class Pool:
                 raise
             if time.monotonic() + pause >= deadline:
                 self._give_up(problem, stored=None if unknown else False)
-            if pause:
+            is_down = isinstance(problem, ConnectionLost) and wire is None
+            if is_down and not self._may_probe():
+                self._await_probe(deadline)
+            elif pause:
                 time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(max(2 * pause, _FIRST_PAUSE), _LONGEST_PAUSE)
+
+    # -- a server that can't be reached --------------------------------------------------------
+
+    def _may_probe(self) -> bool:
+        """Return whether this thread is the one that tries to connect."""
+        with self._probed:
+            if self._prober is None:
+                self._prober = threading.get_ident()
+            return self._prober == threading.get_ident()
+
+    def _await_probe(self, deadline: float) -> None:
+        """Wait until the prober has connected or given up."""
+        with self._probed:
+            left = deadline - time.monotonic()
+            self._probed.wait_for(lambda: self._prober is None, max(left, 0.0))
+
+    def _end_probe(self) -> None:
+        with self._probed:
+            self._prober = None
+            self._probed.notify_all()
 
     # -- connections --------------------------------------------------------------------------
 
@@ -305,6 +356,53 @@ class Pool:
         raise StoreUnavailable(
             f"{self._address} can't be reached: {reason}; {outcome}", stored=stored
         ) from None
+
+
+class Asked:
+    """A statement that was sent, and the connection that will have its result.
+
+    If it is dropped before `result`, such as after an interrupt, the connection is closed."""
+
+    __slots__ = ("_pool", "_process", "_statement", "_values", "_wire")
+
+    def __init__(
+        self, pool: Pool, wire: Wire | None, statement: Statement, values: tuple[Any, ...]
+    ) -> None:
+        """`wire`: None if no connection was idle; then `result` sends the statement."""
+        self._pool = pool
+        self._process = pool.process
+        self._wire = wire
+        self._statement = statement
+        self._values = values
+
+    def result(self) -> PGresult:
+        """Wait for the result. After a fault the statement is repeated."""
+        wire = self._wire
+        if wire is not None and self._process is self._pool.process:
+            try:
+                result = wire.receive()
+            except ConnectionLost:
+                self.give_up()
+                self._pool._drop_idle()  # they belong to the same server
+            except ServerError:
+                self.give_up()
+            else:
+                self._wire = None
+                self._pool._give_back(wire)
+                return result
+        return self._pool.fetch(self._statement, *self._values)
+
+    def give_up(self) -> None:
+        """Close the connection. In a forked child it is only kept: closing would end the parent's."""
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            if self._process is self._pool.process:
+                self._pool._discard(wire)
+            else:
+                _parents_connections.append(wire)
+
+    def __del__(self) -> None:
+        self.give_up()
 
 
 def _after(wire: Wire, command: str) -> Wire:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
+from psycopg.pq.abc import PGresult
+
 from memory.entry import ALL_TIERS, Tier
 from memory.errors import StoreCorrupt
 from memory.storage.base import (
+    FIRST_STORED_CODEC,
     AgentState,
     Change,
     ChangeKind,
+    CodedVector,
     Features,
     IndexColumns,
     RangeColumn,
@@ -45,14 +49,16 @@ STATE_COLUMNS = "last_seq, last_change, version, pg_postmaster_start_time(), tab
 """The last two are the epoch. The start time differs after a restart, a failover or a restored backup, when
 the server may have gone back in time. The tables of a restored schema have other numbers (`tableoid`)."""
 STATE_KINDS = "qqqqq"
-_state_values = struct.Struct(">4x 8xq 8xq 8xq 8xq 8xq").unpack
-"""Takes ROW(STATE_COLUMNS)."""
+_STATE_NUMBERS = "ARRAY[last_seq, last_change, version, tableoid::bigint]"
+"""STATE_COLUMNS without the start time. The server sends an array faster than four columns, or a ROW."""
+_state_numbers = struct.Struct(">20x 4xq 4xq 4xq 4xq").unpack
+_start_time = struct.Struct(">q").unpack
 
-_GET_ONE = Statement(f"SELECT {RECORD} FROM @memories WHERE agent = {_NO} AND id = $2", "bt")
+GET_ONE = Statement(f"SELECT {RECORD} FROM @memories WHERE agent = {_NO} AND id = $2", "bt")
 _GET = Statement(f"SELECT {RECORD} FROM @memories WHERE agent = {_NO} AND id = ANY($2)", "bT")
 _BY_SEQ = Statement(f"SELECT {RECORD} FROM @memories WHERE agent = {_NO} AND seq = ANY($2)", "bQ")
 _ROWS = Statement(f"SELECT {ROW_COLUMNS} FROM @memories WHERE agent = {_NO} AND seq = ANY($2)", "bQ")
-_STATE = Statement(f"SELECT ROW({STATE_COLUMNS}) FROM @agents WHERE key = $1", "b")
+_STATE = Statement(f"SELECT {_STATE_NUMBERS}, pg_postmaster_start_time() FROM @agents WHERE key = $1", "b")
 _CHANGES = Statement(
     f"SELECT {STATE_COLUMNS.replace('tableoid', 'a.tableoid')}, c.number, c.kind, c.tier, c.seqs"
     " FROM @agents a LEFT JOIN @changes c ON c.agent = a.no AND c.number > $2"
@@ -135,7 +141,7 @@ class PostgresReader:
         return self._pool.read(lambda wire: wire.copy_out(query))
 
     def get_one(self, agent: str, id: str) -> Record | None:
-        found = self._pool.fetch(_GET_ONE, key_of(agent), id)
+        found = self._pool.fetch(GET_ONE, key_of(agent), id)
         return to_record(agent, found.get_value(0, 0)) if found.ntuples else None
 
     def get(self, agent: str, ids: Sequence[str]) -> list[Record]:
@@ -194,7 +200,7 @@ class PostgresReader:
     def agents(self) -> list[str]:
         return [name for (name,) in self._fetch(_AGENTS, "t")]
 
-    def counts(self, agent: str | None = None) -> dict[Tier, int]:
+    def counts(self, agent: str | None = None, tiers: Collection[Tier] = ()) -> dict[Tier, int]:
         if agent is None:
             found = self._fetch(_ALL_COUNTS, "qqq")
         else:
@@ -215,13 +221,21 @@ class PostgresReader:
         fresh = self._states.fresh_state(agent)
         if fresh is not None:
             return fresh
-        found = self._pool.fetch(_STATE, key_of(agent))
+        return self._state_in(agent, self._pool.fetch(_STATE, key_of(agent)))
+
+    def ask_state(self, agent: str) -> Callable[[], AgentState]:
+        asked = self._pool.ask(_STATE, key_of(agent))
+        return lambda: self._state_in(agent, asked.result())
+
+    def _state_in(self, agent: str, found: PGresult) -> AgentState:
         if not found.ntuples:
             return self._learnt(agent, ())
-        value = found.get_value(0, 0)
-        assert value is not None
+        numbers, started = found.get_value(0, 0), found.get_value(0, 1)
+        assert numbers is not None
+        assert started is not None
         # What `_learnt` does, written out: every search and every cached read does this.
-        last_seq, last_change, version, started_at, table = _state_values(value)
+        last_seq, last_change, version, table = _state_numbers(numbers)
+        (started_at,) = _start_time(started)
         state = AgentState(last_seq, last_change, started_at ^ table << 20)
         self._states.learn(agent, state, version)
         return state
@@ -293,6 +307,11 @@ class PostgresReader:
             if len(part) < _AT_ONCE:
                 return
             after = part[-1][0]
+
+    def coded_vectors(self, agent: str, last_seq: int) -> Iterator[list[CodedVector]]:
+        # Saved indexes on a server hold their vectors: a second query costs more than a longer index.
+        for rows in self.features(agent, 1, last_seq):
+            yield [row[:4] for row in rows if row[1] >= FIRST_STORED_CODEC]
 
     def stored_before(self, tier: Tier, timestamp: float, limit: int) -> dict[str, list[int]]:
         found = self._fetch(_stored_before(int(tier)), "tq", timestamp, limit)

@@ -51,8 +51,10 @@ INSERTED_KINDS = "iqhttqddd?iqqiiiiiibbbb"
 
 _numbers = struct.Struct(">qddq").pack
 _codecs = struct.Struct(">ii").pack
-_body_codec = struct.Struct(">i").pack
-_length = struct.Struct(">i").pack
+_integer = _body_codec = _length = struct.Struct(">i").pack
+_tier = struct.Struct(">h").pack
+_whole = struct.Struct(">q").pack
+_float = struct.Struct(">d").pack
 _NULL = _length(-1)
 
 
@@ -96,7 +98,7 @@ def damaged(agent: str, id: object) -> StoreCorrupt:
 
 # The fields of RECORD: the type and the length of each before its value; the last three vary in length.
 _record_head = struct.Struct(">4x 8xq 8xh 8xq 8xd 8xd 8xq 8xi 8xi 8xi 4xi")
-_type_and_length = struct.Struct(">4xi")
+_length_at = struct.Struct(">i").unpack_from
 
 
 def to_records(agent: str, result: PGresult) -> list[Record]:
@@ -115,16 +117,19 @@ def to_record(agent: str, value: bytes | None) -> Record:
     end = start + length
     id_bytes = value[start:end]
     start = end + 8
-    end = start + _type_and_length.unpack_from(value, end)[0]
+    (length,) = _length_at(value, end + 4)
+    end = start + length
     kind_bytes = value[start:end]
     body = value[end + 8 :]
+    texts = id_bytes + b"\0" + kind_bytes
     id_, kind = id_bytes.decode(), kind_bytes.decode()
-    if b"\x01" in id_bytes or b"\x01" in kind_bytes:
+    if b"\x01" in texts:
         id_, kind = unescape_text(id_), unescape_text(kind)
+        texts = f"{id_}\0{kind}".encode()
     numbers = _numbers(step, created_at, importance, session)
     if (
         of_body & _CRC != crc32(body, crc32(_body_codec(body_codec)))
-        or fixed & _CRC != crc32(numbers, crc32(f"{id_}\0{kind}".encode()))
+        or fixed & _CRC != crc32(numbers, crc32(texts))
     ):  # fmt: skip
         raise damaged(agent, id_)
     known_step = None if step == NO_STEP else step
@@ -182,33 +187,34 @@ def to_row(agent: str, values: Sequence[Any]) -> Row:
     )
 
 
-def to_values(row: Row, agent_no: int, seq: int) -> tuple[Any, ...]:
-    """Return the values of INSERTED_COLUMNS."""
-    return (
-        agent_no,
-        seq,
-        int(row.tier),
-        row.id,
-        row.kind,
-        row.step,
-        row.created_at,
-        row.importance,
-        row.stored_at,
-        row.dated,
-        row.revision,
-        row.digest,
-        row.session,
-        fixed_sum(row.id, row.kind, row.step, row.created_at, row.importance, row.session),
-        body_sum(row.body_codec, row.body),
-        features_sum(row.vector_codec, row.terms_codec, row.vector, row.terms, row.fine),
-        row.body_codec,
-        row.terms_codec,
-        row.vector_codec,
-        row.body,
-        row.terms,
-        row.vector,
-        row.fine,
-    )
+def to_params(row: Row) -> list[bytes | None]:
+    """Return the encoded values of INSERTED_COLUMNS after agent and seq, which the server knows."""
+    id_, kind = escape_text(row.id).encode(), escape_text(row.kind).encode()
+    step, session = row.step, row.session
+    body, terms, vector, fine = row.body, row.terms, row.vector, row.fine
+    return [
+        _tier(row.tier),
+        id_,
+        kind,
+        None if step is None else _whole(step),
+        _float(row.created_at),
+        _float(row.importance),
+        _float(row.stored_at),
+        b"\x01" if row.dated else b"\x00",
+        _integer(row.revision),
+        _whole(row.digest),
+        None if session is None else _whole(session),
+        _integer(fixed_sum(row.id, row.kind, step, row.created_at, row.importance, session)),
+        _integer(body_sum(row.body_codec, body)),
+        _integer(features_sum(row.vector_codec, row.terms_codec, vector, terms, fine)),
+        _integer(row.body_codec),
+        _integer(row.terms_codec),
+        _integer(row.vector_codec),
+        body,
+        terms,
+        vector,
+        fine,
+    ]
 
 
 # The fields of one copied row: 23 in all. Each is its length and its value; those without a fixed length
@@ -302,7 +308,6 @@ _HEAD = np.dtype(
         "itemsize": _feature_head.size,
     }
 )
-_unpack_length = struct.Struct(">i").unpack_from
 
 
 def copied_columns(agent: str, rows: Sequence[bytes], *, with_features: bool = True) -> IndexColumns:
@@ -325,7 +330,7 @@ def copied_columns(agent: str, rows: Sequence[bytes], *, with_features: bool = T
 
 def copied_features(agent: str, rows: Sequence[bytes]) -> list[Features]:
     """Return the features of rows that COPY returned for FEATURE_COLUMNS, or raise StoreCorrupt."""
-    unpack, size, length_at, crc = _feature_values, _feature_head.size, _unpack_length, crc32
+    unpack, size, length_at, crc = _feature_values, _feature_head.size, _length_at, crc32
     features = []
     start_sums: dict[tuple[int, int], int] = {}  # of the codecs, by which each checksum starts
     for row in rows:

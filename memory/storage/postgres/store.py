@@ -9,6 +9,7 @@ from pathlib import Path
 
 from memory._base.weak_list import WeakList
 from memory.errors import EraseIncomplete, StoreError
+from memory.storage.base import OnChange
 from memory.storage.postgres.address import parse
 from memory.storage.postgres.changes import PostgresChanges
 from memory.storage.postgres.checker import Checker
@@ -81,9 +82,11 @@ class PostgresStore:
         self.evicted = reader.evicted
         self.bytes_on_disk = reader.bytes_on_disk
         self.state = reader.state
+        self.ask_state = reader.ask_state
         self.catch_up = reader.catch_up
         self.columns_of = reader.columns_of
         self.features = reader.features
+        self.coded_vectors = reader.coded_vectors
         self.stored_before = reader.stored_before
         self.importance_inputs = reader.importance_inputs
         self.codecs = reader.codecs
@@ -127,6 +130,14 @@ class PostgresStore:
 
     def check_versions(self) -> int:
         return 0
+
+    @staticmethod
+    def follow_changes(on_change: OnChange) -> None:
+        """Do nothing: only the server knows what other hosts have changed."""
+
+    @staticmethod
+    def own_rows(agent: str, after_seq: int, version: int) -> None:
+        """Return None: only the server knows which rows other hosts have added."""
 
     def tidy_new_rows(self) -> None:
         """Do nothing: the server puts every row into its indexes at once."""

@@ -37,8 +37,8 @@ _EVENTS = {pq.PollingStatus.READING: select.POLLIN, pq.PollingStatus.WRITING: se
 _COPY_AT_ONCE = 1 << 16
 _FINISHED = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY)
 _TUPLES = pq.ExecStatus.TUPLES_OK
-_Compiled = tuple[bytes, bytes, list[int], list[Any], list[int]]
-"""A statement's name, its SQL, and the types, encoders and formats of its parameters."""
+_Compiled = tuple[bytes, bytes, list[int], list[Any] | None, list[int]]
+"""A statement's name and SQL, and the types, encoders (None if encoded) and formats of its parameters."""
 _COPYING = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT)
 
 
@@ -64,6 +64,8 @@ class Statement(NamedTuple):
 
     sql: str
     types: str = ""
+    takes_encoded: bool = False
+    """Whether its values are bytes already, as `encode` returns them."""
 
 
 # -- values -----------------------------------------------------------------------------------
@@ -124,6 +126,17 @@ _DECODERS: dict[str, Any] = {
     "?": lambda value: value == b"\x01",
     "Q": lambda value: [number for (_, number) in struct.iter_unpack(">iq", value[20:])],
 }
+
+
+def encode(kinds: str, *values: Any) -> list[bytes | None]:
+    """Return values in the server's binary format. `kinds` has one letter a value."""
+    return _encoded([_ENCODERS[kind] for kind in kinds], values)
+
+
+def _encoded(encoders: Sequence[Any], values: Sequence[Any]) -> list[bytes | None]:
+    return [
+        None if value is None else encoder(value) for encoder, value in zip(encoders, values, strict=True)
+    ]
 
 
 def rows_of(result: PGresult, kinds: str) -> list[tuple[Any, ...]]:
@@ -221,20 +234,30 @@ class Wire:
 
     def run(self, statement: Statement, *values: Any) -> PGresult:
         """Run one statement in its own transaction, or in the transaction that is open."""
+        self.send(statement, *values)
+        return self.receive()
+
+    def send(self, statement: Statement, *values: Any) -> None:
+        """Send one statement. The caller may do other work before it calls `receive`."""
         name, sql, types, encoders, formats = self._statements.get(statement) or self._compile(statement)
-        params = [
-            None if value is None else encode(value) for encode, value in zip(encoders, values, strict=True)
-        ]
+        params = list(values) if encoders is None else _encoded(encoders, values)
         pgconn = self._pgconn
         try:
             if not self.may_prepare:
                 pgconn.send_query_params(sql, params, types, formats, _BINARY)
-                return self._result()
+                return
             if name not in self._prepared:
                 pgconn.send_prepare(name, sql, types)
                 self._result()
                 self._prepared.add(name)
             pgconn.send_query_prepared(name, params, formats, _BINARY)
+        except psycopg.Error as problem:
+            raise ConnectionLost(_one_line(str(problem))) from None
+
+    def receive(self) -> PGresult:
+        """Wait for the result of the statement that was sent."""
+        pgconn = self._pgconn
+        try:
             # What `_result` does, written out: this is the way of every small read.
             if pgconn.flush():
                 return self._result()
@@ -268,19 +291,18 @@ class Wire:
         with _named_errors():
             pgconn.enter_pipeline_mode()
             expected = []
+            preparing: set[bytes] = set()
             for statement, *values in steps:
                 name, sql, types, encoders, formats = self._statements.get(statement) or self._compile(
                     statement
                 )
-                params = [
-                    None if value is None else encode(value)
-                    for encode, value in zip(encoders, values, strict=True)
-                ]
+                params = list(values) if encoders is None else _encoded(encoders, values)
                 if not self.may_prepare:
                     pgconn.send_query_params(sql, params, types, formats, _BINARY)
                 else:
-                    if name not in self._prepared:
+                    if name not in self._prepared and name not in preparing:
                         pgconn.send_prepare(name, sql, types)
+                        preparing.add(name)
                         expected.append(name)
                     pgconn.send_query_prepared(name, params, formats, _BINARY)
                 expected.append(b"")
@@ -363,7 +385,7 @@ class Wire:
         # The same name is always the same statement, even where connections are shared.
         name = b"am_" + blake2b(sql + statement.types.encode(), digest_size=12).hexdigest().encode()
         types = [_TYPES[kind] for kind in statement.types]
-        encoders = [_ENCODERS[kind] for kind in statement.types]
+        encoders = None if statement.takes_encoded else [_ENCODERS[kind] for kind in statement.types]
         compiled = name, sql, types, encoders, [_BINARY] * len(types)
         self._statements[statement] = compiled
         return compiled

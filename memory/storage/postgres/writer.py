@@ -16,11 +16,11 @@ from typing import Any
 from memory.entry import Tier
 from memory.errors import CodecRetired, IdConflict
 from memory.storage._recent_rows import RecentRows
-from memory.storage.base import FIRST_STORED_CODEC, Move, Row, Sample, StoredCodec
+from memory.storage.base import FIRST_STORED_CODEC, AgentState, Move, Row, Sample, StoredCodec
 from memory.storage.postgres.known_states import KnownStates
 from memory.storage.postgres.pool import Pool
-from memory.storage.postgres.reader import RETIRED, key_of
-from memory.storage.postgres.row_format import INSERTED_COLUMNS, INSERTED_KINDS, to_copy, to_values
+from memory.storage.postgres.reader import RETIRED, STATE_COLUMNS, STATE_KINDS, key_of, state_of
+from memory.storage.postgres.row_format import INSERTED_COLUMNS, INSERTED_KINDS, to_copy, to_params
 from memory.storage.postgres.schema import lock_number
 from memory.storage.postgres.wire import (
     ConnectionLost,
@@ -49,6 +49,7 @@ _ADD_ONE = Statement(
     f" INSERT INTO @memories (agent, seq, {_COLUMNS_OF_ONE})"
     f" SELECT a.no, a.last_seq, {_PLACES_OF_ONE} FROM a RETURNING seq",
     "b?" + INSERTED_KINDS[2:],
+    takes_encoded=True,
 )
 BEGIN = Statement("BEGIN")
 COMMIT = Statement("COMMIT")
@@ -59,7 +60,7 @@ _LOCK_AGENTS = Statement("SELECT no FROM @agents WHERE key = ANY($1) ORDER BY ke
 _RESERVE = Statement(
     "UPDATE @agents SET name = $2, last_seq = last_seq + $3, stm = stm + $4, im = im + $5, ltm = ltm + $6,"
     " unsettled = CASE WHEN $7 = 0 OR unsettled > 0 THEN unsettled ELSE last_seq + $7 END"
-    " WHERE key = $1 RETURNING no, last_seq",
+    f" WHERE key = $1 RETURNING no, {STATE_COLUMNS}",
     "btqqqqq",
 )
 _NEW_AGENT = Statement(
@@ -68,7 +69,7 @@ _NEW_AGENT = Statement(
     " ON CONFLICT (key) DO UPDATE SET name = excluded.name, last_seq = a.last_seq + excluded.last_seq,"
     " stm = a.stm + excluded.stm, im = a.im + excluded.im, ltm = a.ltm + excluded.ltm,"
     " unsettled = CASE WHEN excluded.unsettled = 0 OR a.unsettled > 0 THEN a.unsettled"
-    " ELSE a.last_seq + excluded.unsettled END RETURNING no, last_seq",
+    f" ELSE a.last_seq + excluded.unsettled END RETURNING no, {STATE_COLUMNS}",
     "btqqqqq",
 )
 _EXISTING = Statement(
@@ -160,7 +161,7 @@ class PostgresWriter:
         """Add one row in one round trip. Return its seq, or None if its agent is new or its id exists.
 
         Also returns whether an attempt was interrupted, which may have stored the row."""
-        values = key_of(row.agent), row.is_final, *to_values(row, 0, 0)[2:]
+        values = key_of(row.agent), b"\x01" if row.is_final else b"\x00", *to_params(row)
 
         def insert(wire: Wire, again: bool) -> tuple[int | None, bool]:
             if again:
@@ -210,7 +211,7 @@ class PostgresWriter:
             is_new, known = _compare(wire, rows, again=again)
         new = [row for row, fresh in zip(rows, is_new, strict=True) if fresh]
         agents = _reserve(wire, new)
-        next_seqs = {agent: first for agent, (_, first) in agents.items()}
+        next_seqs = {agent: first for agent, (_, first, _) in agents.items()}
         given = []
         for row in new:
             seq = next_seqs[row.agent]
@@ -220,6 +221,9 @@ class PostgresWriter:
             places = zip(new, given, strict=True)
             wire.copy_in(_COPY, (to_copy(row, agents[row.agent][0], seq) for row, seq in places))
         wire.command("COMMIT")
+        # Otherwise the next read would learn an agent's first counters, and drop what was cached before.
+        for agent, (_, _, state) in agents.items():
+            self._states.learn(agent, *state)
         remaining = iter(given)
         return [next(remaining) if fresh else seq for fresh, seq in zip(is_new, known, strict=True)]
 
@@ -229,17 +233,18 @@ class PostgresWriter:
     # -- for maintenance ----------------------------------------------------------------------
 
     def add_read_counts(self, read_counts: dict[str, dict[int, int]]) -> None:
+        # Every process locks the rows in the same order. Otherwise two that add counts of the same agents
+        # wait for each other until the server notices the deadlock, after a second by default.
+        in_order = sorted(
+            (key_of(agent), list(counts), list(counts.values())) for agent, counts in read_counts.items()
+        )
+
         def add(wire: Wire, again: bool) -> None:
             # A lost answer may mean that the counts were added. Counts only adjust the importance, so to
             # lose some is better than to count them twice.
             if not again:
-                for part in in_parts(list(read_counts.items()), _AGENTS_AT_ONCE):
-                    wire.pipeline(
-                        [
-                            (_ADD_COUNTS, key_of(agent), list(counts), list(counts.values()))
-                            for agent, counts in part
-                        ]
-                    )
+                for part in in_parts(in_order, _AGENTS_AT_ONCE):
+                    wire.pipeline([(_ADD_COUNTS, *values) for values in part])
 
         if read_counts:
             self._pool.write(add)
@@ -343,8 +348,9 @@ def refuse_unusable(found: Sequence[Sequence[Any]], required: Iterable[int]) -> 
         raise CodecRetired(f"codec {number} was replaced or lost meanwhile: encode the memory again")
 
 
-def _reserve(wire: Wire, rows: Sequence[Row]) -> dict[str, tuple[int, int]]:
-    """Lock the agents of new rows; return each one's number and the first of its new seqs."""
+def _reserve(wire: Wire, rows: Sequence[Row]) -> dict[str, tuple[int, int, tuple[AgentState, int]]]:
+    """Lock the agents of new rows; return each one's number, the first of its new seqs, and its state and
+    version after the commit."""
     counts = Counter(row.agent for row in rows)
     tiers = Counter((row.agent, row.tier) for row in rows)
     # The place of each agent's first row that maintenance must encode again, counted from 1; 0 for none.
@@ -365,13 +371,14 @@ def _reserve(wire: Wire, rows: Sequence[Row]) -> dict[str, tuple[int, int]]:
         )
         for agent in agents
     }
-    reserved: dict[str, tuple[int, int]] = {}
+    reserved: dict[str, tuple[int, int, tuple[AgentState, int]]] = {}
     for agent in agents:
-        found = rows_of(wire.run(_RESERVE, *values[agent]), "iq")
-        if not found:
-            found = rows_of(wire.run(_NEW_AGENT, *values[agent]), "iq")
-        agent_no, last_seq = found[0]
-        reserved[agent] = agent_no, last_seq - counts[agent] + 1
+        result = wire.run(_RESERVE, *values[agent])
+        if not result.ntuples:
+            result = wire.run(_NEW_AGENT, *values[agent])
+        ((agent_no, *after),) = rows_of(result, f"i{STATE_KINDS}")
+        state, version = state_of(after)
+        reserved[agent] = agent_no, state.last_seq - counts[agent] + 1, (state, version)
     return reserved
 
 

@@ -104,6 +104,36 @@ def test_a_cached_entry_that_another_host_changed_is_not_returned_by_get(
     assert metadata() is None
 
 
+def test_memories_of_own_batches_are_read_from_the_cache_until_another_host_changes_them(
+    open_memory: OpenMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = open_memory(), open_memory()
+    one.add_many([{"agent_id": "ann", "content": "the first batch"}])
+    ids = one.add_many([{"agent_id": "ann", "content": f"violin {number}"} for number in range(40)])
+    one.search("ann", "violin", 1)  # caches the last rows, which wait for the next search
+    reads: list[str] = []
+    get_one = one._store.get_one
+    monkeypatch.setattr(one._reader, "_get_one", lambda agent, id: reads.append(id) or get_one(agent, id))
+    assert [one.get("ann", id).content for id in ids] == [f"violin {number}" for number in range(40)]
+    assert reads == []
+    other.update("ann", ids[3], content="a zebra")
+    other.delete("ann", ids[4])
+    assert one.get("ann", ids[3]).content == "a zebra"
+    assert one.get("ann", ids[4]) is None
+    assert one.get("ann", ids[5]).content == "violin 5"
+    assert reads == ids[3:6]
+
+
+def test_read_counts_of_several_agents_leave_the_statements_prepared(open_memory: OpenMemory) -> None:
+    store = open_memory()._store
+    assert isinstance(store, PostgresStore)
+    (first,), (second,) = add(store, [row("1")]), add(store, [row("2", "bob")])
+    store.add_read_counts({"ann": {first.seq: 2}, "bob": {second.seq: 3}})
+    uses = [store.importance_inputs(agent, Tier.STM)[0][3] for agent in ("ann", "bob")]
+    assert uses == [2, 3]
+    assert store._pool._may_prepare  # a statement that was prepared twice would turn preparing off
+
+
 def test_no_row_is_skipped_by_readers_that_follow_several_writers(url: str) -> None:
     """A plain sequence would skip rows that commit late."""
     writers = [PostgresStore(url) for _ in range(3)]

@@ -183,6 +183,47 @@ def test_writers_lose_and_double_nothing_while_the_server_is_killed(
     assert [one.seq for one in stored] == list(range(1, len(stored) + 1))
 
 
+def test_read_counts_of_several_processes_and_deletes_do_not_wait_for_each_other_in_a_circle(
+    own_server: Server, open_store: OpenStore, faulty_url: str
+) -> None:
+    agents = [f"agent {number}" for number in range(10)]
+    stores = [open_store(), open_store(), open_store()]
+    # The rows lie in the opposite order of their seqs, as they can after updates: a delete finds them so.
+    seqs = {agent: [one.seq for one in add(stores[0], numbered(150, agent)[::-1])] for agent in agents}
+    with connect(own_server) as connection:
+        schema = faulty_url.rpartition("schema=")[2]
+        connection.execute(f"CLUSTER {schema}.memories USING memories_by_id".encode())
+    before = (own_server.folder / "log").read_text().count("deadlock detected")
+    problems: list[BaseException] = []
+
+    def count(store: PostgresStore, order: list[str]) -> None:
+        for _ in range(12):
+            store.add_read_counts({agent: dict.fromkeys(seqs[agent], 1) for agent in order})
+
+    def delete(store: PostgresStore) -> None:
+        for start in range(0, 150, 25):
+            for agent in agents:
+                store.delete(agent, [f"{number:05}" for number in range(start, start + 25)])
+
+    def run(work: Callable[..., None], *arguments: object) -> None:
+        try:
+            work(*arguments)
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [
+        threading.Thread(target=run, args=(count, stores[0], agents)),
+        threading.Thread(target=run, args=(count, stores[1], agents[::-1])),
+        threading.Thread(target=run, args=(delete, stores[2])),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    assert (own_server.folder / "log").read_text().count("deadlock detected") == before
+
+
 def test_a_server_that_is_gone_is_a_named_error_that_says_nothing_was_stored(
     own_server: Server, open_store: OpenStore
 ) -> None:
@@ -201,6 +242,59 @@ def test_a_server_that_is_gone_is_a_named_error_that_says_nothing_was_stored(
     finally:
         own_server.start()
     assert len(add(store, [row("new")])) == 1
+
+
+def test_threads_that_wait_for_a_server_do_not_all_try_to_connect(
+    own_server: Server, open_store: OpenStore
+) -> None:
+    store = open_store(busy_timeout=1.0)
+    add(store, numbered(1))
+    own_server.stop()
+    attempts = 0
+    errors: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            store.counts()
+        except StoreUnavailable as problem:
+            errors.append(problem)
+
+    with socket.socket(socket.AF_UNIX) as refusing:
+        refusing.bind(str(own_server.folder / ".s.PGSQL.5432"))
+        refusing.listen(100)
+        own_server.folder.joinpath(".s.PGSQL.5432").chmod(0o777)
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        refusing.settimeout(0.1)
+        while any(thread.is_alive() for thread in threads):
+            try:
+                refusing.accept()[0].close()
+                attempts += 1
+            except TimeoutError:
+                continue
+    own_server.folder.joinpath(".s.PGSQL.5432").unlink()
+    own_server.start()
+    assert len(errors) == 8
+    # One at the start and one at the end of each thread's second; and those of one thread, with pauses of
+    # 5 milliseconds or more at first and 50 later. If every thread tried, there would be 150.
+    assert 8 < attempts < 60
+    assert store.counts() == tiers(stm=1)
+
+
+def test_all_threads_that_wait_for_a_server_go_on_when_it_is_back(
+    own_server: Server, open_store: OpenStore
+) -> None:
+    store = open_store(most_connections=2)
+    add(store, numbered(1))
+    own_server.stop()
+    threads = [threading.Thread(target=store.add, args=([row(f"of {number}")],)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    own_server.start()
+    for thread in threads:
+        thread.join()
+    assert store.counts() == tiers(stm=9)
 
 
 def test_a_server_that_went_back_in_time_is_noticed_by_a_warm_index(
@@ -270,9 +364,9 @@ def test_a_server_that_accepts_no_writes_is_read_and_named(
 def test_a_statement_that_takes_too_long_is_named_and_nothing_is_stored(
     own_server: Server, open_store: OpenStore, faulty_url: str
 ) -> None:
+    add(open_store(), [row("1")])  # to create tables can take longer than the time allowed below
     options = "&options=-c%20statement_timeout%3D50"
     store = open_store(faulty_url + options, busy_timeout=0.3)
-    add(store, [row("1")])
     schema = faulty_url.partition("schema=")[2]
     with connect(own_server) as db, db.transaction():
         db.execute(f"SELECT * FROM {schema}.agents FOR UPDATE")
