@@ -109,7 +109,7 @@ class MemoryConfig:
     """The largest size of all search indexes and cached entries in RAM.
 
     A quarter is for entries. An index takes about 450 bytes per memory, so by default the index of a
-    million memories fits. If an index does not fit, each search reads parts of it from the file."""
+    million memories fits. If an index does not fit, it is used from a mapped file, which does not count."""
     maintenance: Literal["background", "manual"] = "background"
     """Whether a thread maintains the tiers, or only calls of `maintain()` do."""
     maintenance_interval_seconds: float = 30.0

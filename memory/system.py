@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -43,7 +43,7 @@ from memory._write.intake import Intake
 from memory._write.intake import NewMemory as NewMemory
 from memory.clock import Clock, SystemClock
 from memory.compression import TierCodecs, configured_codecs
-from memory.config import MemoryConfig
+from memory.config import MIB, MemoryConfig
 from memory.embedding import ContentEmbedder, Embedder, WordLlamaEmbedder, render
 from memory.entry import Hit, MemoryEntry, Tier, TierName, Timestamp
 from memory.errors import (
@@ -69,9 +69,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_CHECKS_PER_LIMIT = 16
-"""The limits of an agent are checked each time the agent has stored 1/16 of the smallest limit. A check
-reads the whole tier: with 1/64, maintenance took twice as long."""
+_IMPORT_IN_RAM_BYTES = 64 * MIB
+"""An export up to this size is read once, and its memories are in RAM until they are stored: about twice
+its size. A larger one is read twice."""
 _ENTRY_CACHE_SHARE = 4
 """A quarter of `cache_bytes` is for the entry cache. The rest is for search indexes."""
 _MAX_UNSAVED_COUNTS = 4096
@@ -142,11 +142,12 @@ class AgentMemorySystem:
         self._indexes = IndexCache(
             store,
             self.embedder.dimensions,
-            Decode(self._codecs.to_int8, terms.of_features),
+            Decode(self._codecs.to_int8, terms.of_features, self._codecs.to_float32),
             config.cache_bytes - entry_bytes,
         )
         self._reader = Reader(store, self._codecs, cache)
         self._searcher = Searcher(
+            store,
             self._reader,
             self._indexes,
             embedder,
@@ -167,15 +168,10 @@ class AgentMemorySystem:
         """The number of writes at which the unsaved read counts are checked next."""
         self._maintenance: MaintenanceThread | None = None
         if config.maintenance == "background" and not config.read_only:
-            limits = [
-                limit
-                for limit in (config.stm_config.memory_limit, config.im_config.memory_limit)
-                if limit is not None
-            ]
             self._maintenance = MaintenanceThread(
                 self._transitions,
                 interval_seconds=config.maintenance_interval_seconds,
-                check_every=max(min(limits, default=1000) // _CHECKS_PER_LIMIT, 1),
+                check_every=self._transitions.check_every,
                 before_round=cache.save_read_counts,
                 after_round=partial(self._indexes.save, in_background=True),
                 is_writing=store.is_writing,
@@ -439,15 +435,19 @@ class AgentMemorySystem:
     def get(self, agent_id: str, id: str) -> MemoryEntry | None:
         """Return the memory with this id from any tier, or None."""
         # This is the most frequent read, so it uses the entry cache directly: another call would add 5 %.
-        # Plain ASCII strings are safe as keys. They are validated only if no memory is found.
+        # Names are checked only if no memory is found: what has a memory is a name.
+        try:
+            cached = self._entry_cache.get(agent_id, id)
+        except TypeError:  # not hashable
+            check_name("agent_id", agent_id)
+            check_name("id", id)
+            raise
+        if cached is not None:
+            return cached
         if not (type(agent_id) is str and type(id) is str and agent_id.isascii() and id.isascii()):
             check_name("agent_id", agent_id)
             check_name("id", id)
-        cached = self._entry_cache.get(agent_id, id)
-        # Not isinstance(cached, MemoryEntry), which is slower for a class with a metaclass.
-        if isinstance(cached, int):
-            return self._reader.get_uncached(agent_id, id, cached)
-        return cached
+        return self._reader.get_uncached(agent_id, id, self._entry_cache.version(agent_id))
 
     def get_many(self, agent_id: str, ids: Sequence[str]) -> list[MemoryEntry | None]:
         """Return one memory for each id, in the same order; None for an id that does not exist."""
@@ -769,23 +769,36 @@ class AgentMemorySystem:
         A damaged file raises `ImportDamaged`, and nothing is stored. Raises `TransferFailed` if the file
         can't be read.
         """
-        # Read the file twice: first check all memories, then store them.
+        path = Path(path)
         with transfer.named_errors(path):
-            for batch in transfer.read_batches(Path(path), embedder=self._embedder_name):
-                with _named_import_errors(Path(path)):
-                    rows = self._intake.only_ids([item.memory for item in batch])
-                self._store.refuse_conflicts(rows)
             new = 0
-            for batch in transfer.read_batches(Path(path), embedder=self._embedder_name):
-                rows = self._imported_rows(Path(path), batch)
+            for batch, rows in self._checked_import(path):
                 try:
                     seqs = self._store.add(rows)
                 except CodecRetired:
                     self._codecs.load()
-                    seqs = self._store.add(self._imported_rows(Path(path), batch))
+                    seqs = self._store.add(self._imported_rows(path, batch))
                 new += sum(seq is not None for seq in seqs)
                 self._record_all_writes(rows)
         return new
+
+    def _checked_import(self, path: Path) -> Iterator[tuple[list[transfer.Imported], list[Row]]]:
+        """Check all memories of an export, then yield them, with their rows."""
+        fits = path.stat().st_size <= _IMPORT_IN_RAM_BYTES
+        checked: deque[tuple[list[transfer.Imported], list[Row]]] = deque()
+        for batch in transfer.read_batches(path, embedder=self._embedder_name):
+            if fits:
+                rows = self._imported_rows(path, batch)
+                checked.append((batch, rows))
+            else:
+                with _named_import_errors(path):
+                    rows = self._intake.only_ids([item.memory for item in batch])
+            self._store.refuse_conflicts(rows)
+        while checked:
+            yield checked.popleft()
+        if not fits:  # read it again: a second time takes less than the RAM that it would need
+            for batch in transfer.read_batches(path, embedder=self._embedder_name):
+                yield batch, self._imported_rows(path, batch)
 
     def _imported_rows(self, path: Path, batch: Sequence[transfer.Imported]) -> list[Row]:
         with _named_import_errors(path):
@@ -845,9 +858,7 @@ class AgentMemorySystem:
         except CodecRetired:
             self._codecs.load()
             return self._store_all(batch)
-        for row, seq in zip(rows, seqs, strict=True):
-            if seq is not None and row.tier is Tier.STM:
-                self._entry_cache.keep_new(row, seq, versions[row.agent])
+        self._entry_cache.keep_all_new(rows, seqs, versions)
         self._record_all_writes(rows)
         return [row.id for row in rows]
 

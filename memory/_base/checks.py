@@ -93,6 +93,8 @@ def check_step_bound(field: str, value: object) -> int:
 
 def check_timestamp(field: str, value: object) -> float:
     """Return a time as seconds since 1970."""
+    if type(value) is float and math.isfinite(value):
+        return value
     if isinstance(value, datetime):
         try:
             return value.timestamp()

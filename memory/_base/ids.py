@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 
+from memory._base.randomness import random_64
+
 
 def new_ids(count: int) -> list[str]:
     """Return `count` new ids: 11 hex digits for the milliseconds, then 64 random bits."""
@@ -15,4 +17,4 @@ def new_ids(count: int) -> list[str]:
 
 def new_id() -> str:
     """Return one new id."""
-    return f"{time.time_ns() // 1_000_000:011x}{os.urandom(8).hex()}"
+    return f"{time.time_ns() // 1_000_000:011x}{random_64():016x}"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-_INTERFACE = 2  # CORE_INTERFACE in memory/_native/core.h
+_INTERFACE = 5  # CORE_INTERFACE in memory/_native/core.h
 
 _log = logging.getLogger(__name__)
 
@@ -50,8 +50,8 @@ class TermCache(Protocol):
         """Return the number of parts in the cache."""
 
 
-PreparedText = tuple[bytes, int, bytes, bytes]
-"""What is stored of a text: body, digest, vector (float32) and search terms."""
+PreparedText = tuple[bytes, int, Any, bytes]
+"""What is stored of a text: body, digest, vector (bytes of float32; None without one) and search terms."""
 
 
 class TextPreparer(Protocol):
@@ -64,9 +64,9 @@ class TextPreparer(Protocol):
         """Prepare a text; return None for one that only the twins can prepare."""
 
     def of_texts(
-        self, texts: Sequence[str], metadata: Sequence[bytes], endings: Sequence[bytes], /
+        self, texts: Sequence[str], metadata: Sequence[bytes], endings: Sequence[bytes], vectors: bool, /
     ) -> list[PreparedText | None]:
-        """Do the same for many texts, mostly without the GIL."""
+        """Do the same for many texts, mostly without the GIL; `vectors` says whether with their vectors."""
 
 
 class Core(Protocol):
@@ -78,11 +78,29 @@ class Core(Protocol):
     def to_int8_one(self, vector: Any, code: Any, /) -> float:
         """Write one vector of float32 into `code` (int8). Return the length of the result."""
 
+    def put_vector(self, vector: bytes, row: int, codes: Any, norms: Any, /) -> None:
+        """Write a vector of float32 into a row of `codes` (int8), and its length into `norms` (float32)."""
+
+    def centred_to_int8(self, codes: Any, scales: Any, levels: Any, mean: Any, out: Any, /) -> None:
+        """Write codes (uint8) of the codec `centred` into `out` (int8). The scales are float32."""
+
+    def replace_version(self, slots: Any, slot: int, expected: int, version: int, /) -> bool:
+        """Store a version (uint64) in one step if the slot has the expected one; return whether it has."""
+
     def leaves_of(self, value: Any, levels: int, /) -> list[tuple[str, Any]] | None:
         """Return the leaves of a JSON value; None for a value that only the twin can judge."""
 
-    def attribute_terms(self, leaves: list[tuple[str, Any]], /) -> set[int]:
-        """Return one term for each distinct path and value."""
+    def attribute_terms(self, leaves: list[tuple[str, Any]], /) -> bytes:
+        """Return one term for each distinct path and value, as bytes to be stored."""
+
+    def mix_numbers(
+        self, words: Any, numbers: Any, slots: Any, directions: Any, frequencies: Any, share: float, /
+    ) -> None:
+        """Mix the vector of numbers, which are (path, value), into `words` (float32), with their share.
+
+        slots: the place (int64) of each number's path; None if all paths differ
+        directions: rows of float32, two for each place and each of the `frequencies` (float64)
+        """
 
     def TermCache(  # noqa: N802
         self,
@@ -112,6 +130,9 @@ class Core(Protocol):
     ) -> TextPreparer:
         """Return a preparer. Texts with more than `few` pieces are left to the twins."""
 
+    def file_state(self, path: bytes, /) -> tuple[int, int, int]:
+        """Return device, inode and the time of the last change in nanoseconds. Keeps the GIL."""
+
     # memory/search/_scans.py says what these do.
 
     def add_words(
@@ -136,9 +157,17 @@ class Core(Protocol):
 
     def best_of_turns(self, scores: Any, barriers: Any, peaks: Any, turns: int, /) -> None: ...
 
-    def blend(self, differing: Any, table: Any, words: Any, weight: float, out: Any, /) -> None: ...
+    def at_most(self, numbers: Any, most: int, /) -> bytes: ...
+
+    def at_least(
+        self, differing: Any, table: Any, words: Any, weight: float, bonus: Any, lowest: float, /
+    ) -> bytes: ...
 
     # memory/search/_lookups.py says what these do.
+
+    def add_to_tail(
+        self, tail: Any, position: int, terms: bytes, longest: int, to_array: Callable[[Any], Any], /
+    ) -> int: ...
 
     def find_postings(self, terms: Any, starts: Any, wanted: list[int], /) -> list[int]: ...
 
@@ -166,6 +195,21 @@ class Core(Protocol):
         allowed: Any,
         /,
     ) -> tuple[list[int], list[float], list[float], list[float] | None, list[float] | None, float]: ...
+
+    # `_rank_pieces` in memory/search/ranking.py says what this does.
+
+    def rank_question(
+        self,
+        pieces: list[tuple[tuple[str, ...], bytes, bytes, bytes, bytes, bytes]],
+        finds_people: bool,
+        k: int,
+        index: tuple[Any, ...],
+        token_vectors: Any,
+        bonus: Any,
+        allowed: Any,
+        constants: Any,
+        /,
+    ) -> tuple[Any, ...] | None: ...
 
 
 def _load() -> Core | None:

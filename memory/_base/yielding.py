@@ -4,8 +4,8 @@ Long work must release two locks explicitly, because Python does not hand over e
 
 - The GIL, during a batch. A waiting thread gets the GIL when the holder sleeps, or after 5 ms. A very short
   release, as in each SQLite call, is not enough: the waiting thread wakes up too late. `yield_gil()` sleeps
-  once a millisecond, but only inside `low_priority()`. So maintenance yields. The same work does not yield
-  if a caller waits for it.
+  every half millisecond, but only inside `low_priority()`. So maintenance yields. The same work does not
+  yield if a caller waits for it.
 - The store's write lock, between two transactions. A thread that releases the lock and takes it again at
   once does not let others in. `yield_lock()` sleeps, so that a waiting writer gets the lock.
 """
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 
-_GIL_INTERVAL_SECONDS = 0.001
+_GIL_INTERVAL_SECONDS = 0.0005
 """How long low-priority work holds the GIL. A reader waits no longer than this."""
 _GIL_SLEEP_SECONDS = 0.00005
 """The shortest sleep after which a waiting thread really gets the GIL."""
@@ -43,7 +43,7 @@ def low_priority() -> Iterator[None]:
 
 
 def yield_gil() -> None:
-    """Sleep if this thread has low priority and has run for a millisecond; cheap otherwise."""
+    """Sleep if this thread has low priority and has run for half a millisecond; cheap otherwise."""
     yielded_at = getattr(_thread, "yielded_at", None)
     if yielded_at is not None and time.perf_counter() - yielded_at > _GIL_INTERVAL_SECONDS:
         time.sleep(_GIL_SLEEP_SECONDS)

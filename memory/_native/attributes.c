@@ -109,35 +109,79 @@ static bool crc_of_value(PyObject *value, uint32_t *crc) {
     return crc_of_number(number, crc);
 }
 
+/* The places of terms by their low bits, and the terms in their order. */
+typedef struct {
+    uint32_t *terms;
+    Py_ssize_t *places; /* 0 for none, else 1 + the place in `terms` */
+    size_t mask;
+    Py_ssize_t count;
+} DistinctTerms;
+
+static void add_distinct(DistinctTerms *to, uint32_t term) {
+    size_t slot = term & to->mask;
+    while (to->places[slot]) {
+        if (to->terms[to->places[slot] - 1] == term) {
+            return;
+        }
+        slot = (slot + 1) & to->mask;
+    }
+    to->terms[to->count++] = term;
+    to->places[slot] = to->count;
+}
+
+/* Add the term of a leaf. Return false with an exception if that fails. */
+static bool add_leaf(DistinctTerms *to, PyObject *leaves, Py_ssize_t at) {
+    PyObject *path, *value;
+    uint32_t crc = 0;
+    if (!open_leaf(leaves, at, &path, &value)) {
+        return false;
+    }
+    bool done = crc_of_text(path, &crc);
+    if (done) {
+        crc = crc32_of("\0", 1, crc);
+        done = crc_of_value(value, &crc);
+    }
+    if (done) {
+        add_distinct(to, crc | ATTRIBUTE_BIT);
+    }
+    Py_DECREF(path);
+    Py_DECREF(value);
+    return done;
+}
+
 static PyObject *attribute_terms(PyObject *module, PyObject *leaves) {
     (void)module;
     if (!PyList_Check(leaves)) {
         PyErr_SetString(PyExc_TypeError, "a list of leaves is needed");
         return NULL;
     }
-    PyObject *terms = PySet_New(NULL);
-    for (Py_ssize_t at = 0; terms != NULL && at < PyList_Size(leaves); at++) {
-        PyObject *path, *value, *term = NULL;
-        uint32_t crc = 0;
-        if (open_leaf(leaves, at, &path, &value)) {
-            if (crc_of_text(path, &crc)) {
-                crc = crc32_of("\0", 1, crc);
-                if (crc_of_value(value, &crc)) {
-                    term = PyLong_FromUnsignedLong(crc | ATTRIBUTE_BIT);
-                }
-            }
-            Py_DECREF(path);
-            Py_DECREF(value);
-        }
-        if (term == NULL || PySet_Add(terms, term) < 0) {
-            Py_CLEAR(terms);
-        }
-        Py_XDECREF(term);
+    Py_ssize_t leaf_count = PyList_Size(leaves);
+    size_t slots = 4;
+    while (slots < 2 * (size_t)leaf_count) {
+        slots *= 2;
     }
-    return terms;
+    DistinctTerms found = {.mask = slots - 1};
+    found.terms = malloc(((size_t)leaf_count + 1) * sizeof *found.terms);
+    found.places = calloc(slots, sizeof *found.places);
+    PyObject *result = NULL;
+    if (found.terms == NULL || found.places == NULL) {
+        PyErr_NoMemory();
+    } else {
+        bool done = true;
+        for (Py_ssize_t at = 0; done && at < leaf_count; at++) {
+            done = add_leaf(&found, leaves, at);
+        }
+        if (done) {
+            result = PyBytes_FromStringAndSize((const char *)found.terms, found.count * (Py_ssize_t)sizeof *found.terms);
+        }
+    }
+    free(found.terms);
+    free(found.places);
+    return result;
 }
 
 PyMethodDef attribute_methods[] = {
-    {"attribute_terms", attribute_terms, METH_O, "attribute_terms(leaves): return the terms as a set."},
+    {"attribute_terms", attribute_terms, METH_O,
+     "attribute_terms(leaves): return the distinct terms, in the order of the leaves, as bytes to be stored."},
     {NULL, NULL, 0, NULL},
 };

@@ -20,7 +20,7 @@
 
 /* Increase it when a function of the core changes its meaning or its arguments. memory/_base/native.py has
  * the same number. It refuses a core of another number, and one that lacks a function. */
-#define CORE_INTERFACE 2
+#define CORE_INTERFACE 5
 
 /* Element types of buffers, as the buffer protocol distinguishes them. */
 typedef enum { KIND_SIGNED, KIND_UNSIGNED, KIND_FLOAT } ElementKind;
@@ -65,15 +65,31 @@ static inline Py_ssize_t count_of(const Py_buffer *view) { return view->len / vi
 bool has_avx2(void);
 bool has_avx512(void);
 
+/* Write a vector as signed bytes, scaled by its largest component. Needs no GIL. */
+void quantise_row(const float *restrict row, int8_t *restrict code, Py_ssize_t dimensions);
+
+/* Do nearly the same, faster, and return the length of the result; as `to_int8_one` in quantise.py. */
+double quantise_query(const float *restrict vector, int8_t *restrict code, Py_ssize_t dimensions);
+
+/* Scale a vector to length 1; the twin is `unit` in memory/_base/unit_vectors.py. */
+void scale_to_unit(float *vector, size_t dimensions);
+
 extern PyMethodDef attribute_methods[];
+extern PyMethodDef centred_methods[];
+extern PyMethodDef choose_methods[];
+extern PyMethodDef file_methods[];
 extern PyMethodDef leaf_methods[];
+extern PyMethodDef number_methods[];
 extern PyMethodDef quantise_methods[];
 extern PyMethodDef token_vector_methods[];
 extern PyMethodDef search_methods[];
 extern PyMethodDef date_methods[];
 extern PyMethodDef posting_methods[];
 extern PyMethodDef rank_methods[];
+extern PyMethodDef scale_methods[];
+extern PyMethodDef question_methods[];
 extern PyMethodDef neighbour_methods[];
+extern PyMethodDef version_methods[];
 extern PyType_Spec term_cache_spec;
 extern PyType_Spec text_preparer_spec;
 extern PyType_Spec tokenizer_spec;

@@ -131,64 +131,10 @@ static PyObject *best_of_turns(PyObject *module, PyObject *const *arguments, Py_
     return fits ? Py_NewRef(Py_None) : NULL;
 }
 
-static PyObject *blend(PyObject *module, PyObject *const *arguments, Py_ssize_t given) {
-    (void)module;
-    if (!check_argument_count("blend", given, 5)) {
-        return NULL;
-    }
-    double weight = PyFloat_AsDouble(arguments[3]);
-    if (weight == -1.0 && PyErr_Occurred()) {
-        return NULL;
-    }
-    Py_buffer differing, table, words, out;
-    if (!open_buffer(arguments[0], &differing, "differing", KIND_UNSIGNED, 2, false)) {
-        return NULL;
-    }
-    Py_ssize_t count = count_of(&differing);
-    if (!open_floats(arguments[1], &table, "table", false, -1)) {
-        goto no_table;
-    }
-    if (!open_floats(arguments[2], &words, "words", false, count)) {
-        goto no_words;
-    }
-    if (!open_floats(arguments[4], &out, "out", true, count)) {
-        goto no_out;
-    }
-    Py_ssize_t size = count_of(&table);
-    PyThreadState *state = count > FEW_ELEMENTS ? PyEval_SaveThread() : NULL;
-    const uint16_t *place = differing.buf;
-    const float *value = table.buf, *word = words.buf;
-    float *result = out.buf, factor = (float)weight;
-    Py_ssize_t at = 0;
-    for (; at < count && place[at] < size; at++) {
-        result[at] = value[place[at]] + word[at] * factor;
-    }
-    if (state) {
-        PyEval_RestoreThread(state);
-    }
-    if (at < count) {
-        PyErr_Format(PyExc_ValueError, "%d is outside of a table of %zd", (int)place[at], size);
-    }
-    PyBuffer_Release(&out);
-    PyBuffer_Release(&words);
-    PyBuffer_Release(&table);
-    PyBuffer_Release(&differing);
-    return at < count ? NULL : Py_NewRef(Py_None);
-no_out:
-    PyBuffer_Release(&words);
-no_words:
-    PyBuffer_Release(&table);
-no_table:
-    PyBuffer_Release(&differing);
-    return NULL;
-}
-
 PyMethodDef neighbour_methods[] = {
     {"add_shares", (PyCFunction)(void (*)(void))add_shares, METH_FASTCALL,
      "add_shares(scores, shares, context, turns): add to each element its share of two others."},
     {"best_of_turns", (PyCFunction)(void (*)(void))best_of_turns, METH_FASTCALL,
      "best_of_turns(scores, barriers, peaks, turns): the largest of each element and two others."},
-    {"blend", (PyCFunction)(void (*)(void))blend, METH_FASTCALL,
-     "blend(differing, table, words, weight, out): table[differing] + words * weight."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,7 +1,7 @@
 /* Look up words in postings; the twins are in memory/search/_lookups.py.
  *
  * Most calls take a few microseconds, so they keep the GIL. `count_living` reads all postings of the words. */
-#include "bounds.h"
+#include "postings.h"
 #include "scans.h"
 
 /* Set the elements 2 * at and 2 * at + 1 of a list. */
@@ -47,6 +47,32 @@ bool read_bounds(PyObject *list, Py_ssize_t postings, Py_ssize_t words, Bounds *
     return true;
 }
 
+Py_ssize_t find_term(const uint32_t *terms, Py_ssize_t count, uint32_t wanted) {
+    Py_ssize_t low = 0, high = count;
+    while (low < high) {
+        Py_ssize_t middle = low + (high - low) / 2;
+        if (terms[middle] < wanted) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < count && terms[low] == wanted ? low : -1;
+}
+
+bool holds(const uint32_t *postings, Py_ssize_t start, Py_ssize_t end, uint32_t position) {
+    Py_ssize_t low = start, high = end;
+    while (low < high) {
+        Py_ssize_t middle = low + (high - low) / 2;
+        if (postings[middle] >> COUNT_BITS < position) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < end && postings[low] >> COUNT_BITS == position;
+}
+
 static PyObject *find_postings(PyObject *module, PyObject *const *arguments, Py_ssize_t given) {
     (void)module;
     if (!check_argument_count("find_postings", given, 3)) {
@@ -76,16 +102,8 @@ static PyObject *find_postings(PyObject *module, PyObject *const *arguments, Py_
     }
     for (Py_ssize_t at = 0; bounds != NULL && at < size; at++) {
         unsigned long term = PyLong_AsUnsignedLong(PyList_GetItem(wanted, at));
-        Py_ssize_t low = 0, high = count;
-        while (low < high) {
-            Py_ssize_t middle = low + (high - low) / 2;
-            if (known[middle] < term) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        bool found = low < count && known[low] == term;
+        Py_ssize_t low = term > UINT32_MAX ? -1 : find_term(known, count, (uint32_t)term);
+        bool found = low >= 0;
         if (PyErr_Occurred() || !set_bounds(bounds, at, found ? (Py_ssize_t)start[low] : 0,
                                             found ? (Py_ssize_t)start[low + 1] : 0)) {
             Py_CLEAR(bounds);
@@ -95,11 +113,6 @@ static PyObject *find_postings(PyObject *module, PyObject *const *arguments, Py_
     PyBuffer_Release(&terms);
     return bounds;
 }
-
-typedef struct {
-    uint32_t *postings;
-    Py_ssize_t used, size;
-} Gathered;
 
 static bool reserve(Gathered *gathered, Py_ssize_t more) {
     if (gathered->used + more <= gathered->size) {
@@ -116,8 +129,7 @@ static bool reserve(Gathered *gathered, Py_ssize_t more) {
     return true;
 }
 
-/* Append ascending postings below `most`: a list of numbers, or an array. */
-static bool gather(PyObject *postings, unsigned long most, Gathered *gathered) {
+bool gather(PyObject *postings, unsigned long most, Gathered *gathered) {
     if (PyList_Check(postings)) {
         Py_ssize_t count = PyList_Size(postings);
         if (!reserve(gathered, count)) {
@@ -243,16 +255,7 @@ static PyObject *count_living(PyObject *module, PyObject *const *arguments, Py_s
 static PyObject *words_of(const uint32_t *postings, const Bounds *bounds, unsigned long position) {
     PyObject *words = PyList_New(0);
     for (Py_ssize_t word = 0; words != NULL && word < bounds->words; word++) {
-        Py_ssize_t low = bounds->at[2 * word], high = bounds->at[2 * word + 1], end = high;
-        while (low < high) {
-            Py_ssize_t middle = low + (high - low) / 2;
-            if (postings[middle] >> COUNT_BITS < position) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        if (low < end && postings[low] >> COUNT_BITS == position) {
+        if (holds(postings, bounds->at[2 * word], bounds->at[2 * word + 1], (uint32_t)position)) {
             PyObject *number = PyLong_FromSsize_t(word);
             if (number == NULL || PyList_Append(words, number) < 0) {
                 Py_CLEAR(words);
@@ -296,7 +299,100 @@ static PyObject *words_at(PyObject *module, PyObject *const *arguments, Py_ssize
     return found;
 }
 
+/* Return the last posting of a list or an array; -1 with an exception if it has none. */
+static long long last_posting(PyObject *postings) {
+    Py_ssize_t size = PySequence_Size(postings);
+    PyObject *last = size < 1 ? NULL : PySequence_GetItem(postings, size - 1);
+    if (last == NULL) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_ValueError, "a term of the tail has no postings");
+        }
+        return -1;
+    }
+    long long posting = PyLong_AsLongLong(last);
+    Py_DECREF(last);
+    return posting;
+}
+
+/* Count one more occurrence of a term at a position in the term's list or array. */
+static bool count_occurrence(PyObject *tail, PyObject *term, PyObject *postings, uint32_t once, Py_ssize_t longest,
+                             PyObject *to_array) {
+    long long last = last_posting(postings);
+    if (last < 0) {
+        return false;
+    }
+    bool is_new = last < once;
+    long long posting = is_new ? once : last < (once | COUNT_MASK) ? last + 1 : last;
+    PyObject *number = PyLong_FromLongLong(posting);
+    if (number == NULL) {
+        return false;
+    }
+    bool done, is_list = PyList_Check(postings);
+    if (!is_new) {
+        done = PySequence_SetItem(postings, PySequence_Size(postings) - 1, number) == 0;
+    } else if (is_list) {
+        done = PyList_Append(postings, number) == 0;
+    } else {
+        PyObject *nothing = PyObject_CallMethod(postings, "append", "O", number);
+        done = nothing != NULL;
+        Py_XDECREF(nothing);
+    }
+    Py_DECREF(number);
+    if (done && is_new && is_list && PyList_Size(postings) == longest) {
+        PyObject *longer = PyObject_CallFunctionObjArgs(to_array, postings, NULL);
+        done = longer != NULL && PyDict_SetItem(tail, term, longer) == 0;
+        Py_XDECREF(longer);
+    }
+    return done;
+}
+
+static bool add_occurrence(PyObject *tail, uint32_t term, uint32_t once, Py_ssize_t longest, PyObject *to_array) {
+    PyObject *key = PyLong_FromUnsignedLong(term);
+    PyObject *postings = key == NULL ? NULL : PyDict_GetItemWithError(tail, key);
+    bool done = false;
+    if (postings != NULL) {
+        done = count_occurrence(tail, key, postings, once, longest, to_array);
+    } else if (key != NULL && !PyErr_Occurred()) {
+        PyObject *first = Py_BuildValue("[k]", (unsigned long)once);
+        done = first != NULL && PyDict_SetItem(tail, key, first) == 0;
+        Py_XDECREF(first);
+    }
+    Py_XDECREF(key);
+    return done;
+}
+
+static PyObject *add_to_tail(PyObject *module, PyObject *const *arguments, Py_ssize_t given) {
+    (void)module;
+    if (!check_argument_count("add_to_tail", given, 5)) {
+        return NULL;
+    }
+    PyObject *tail = arguments[0];
+    unsigned long position = PyLong_AsUnsignedLong(arguments[1]);
+    Py_ssize_t longest = PyErr_Occurred() ? -1 : PyLong_AsSsize_t(arguments[3]), size;
+    char *terms;
+    if (PyErr_Occurred() || PyBytes_AsStringAndSize(arguments[2], &terms, &size) < 0) {
+        return NULL;
+    }
+    if (!PyDict_Check(tail) || size % 4 || position > 0xFFFF) {
+        PyErr_SetString(PyExc_ValueError, "a dict, a position in a block and whole terms are needed");
+        return NULL;
+    }
+    Py_ssize_t words = 0;
+    uint32_t once = (uint32_t)position << COUNT_BITS | 1;
+    for (Py_ssize_t at = 0; at < size; at += 4) {
+        uint32_t term;
+        memcpy(&term, terms + at, 4);
+        words += term < ATTRIBUTE_BIT;
+        if (!add_occurrence(tail, term, once, longest, arguments[4])) {
+            return NULL;
+        }
+    }
+    return PyLong_FromSsize_t(words);
+}
+
 PyMethodDef posting_methods[] = {
+    {"add_to_tail", (PyCFunction)(void (*)(void))add_to_tail, METH_FASTCALL,
+     "add_to_tail(tail, position, terms, longest, to_array): add the postings of a memory; return its words."},
     {"find_postings", (PyCFunction)(void (*)(void))find_postings, METH_FASTCALL,
      "find_postings(terms, starts, wanted): the start and the end of each wanted term's postings."},
     {"find_in_tail", (PyCFunction)(void (*)(void))find_in_tail, METH_FASTCALL,

@@ -149,10 +149,10 @@ static bool add_text(TermCache *cache, PyObject *text, TermBytes *out) {
     return done;
 }
 
-/* A whole number is one word, with its sign. Its key begins with a space, which no part has. */
+#define TERM_MASK 0x7FFFFFFF /* `_TERM_MASK` in memory/search/terms.py */
+
+/* A whole number is one word, with its sign. Digits are their own stem, so the term is the CRC of the word. */
 static bool add_whole_number(TermCache *cache, PyObject *value, TermBytes *out) {
-    char key[32] = " ";
-    bool known = false;
     int overflow;
     long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
     if (number == -1 && PyErr_Occurred()) {
@@ -161,17 +161,21 @@ static bool add_whole_number(TermCache *cache, PyObject *value, TermBytes *out) 
     if (overflow) {
         return add_found(cache, cache->terms_of_value, value, NULL, 0, false, out);
     }
-    /* True and False are words of their own, not the numbers 1 and 0. */
-    const char *name = PyBool_Check(value) ? (value == Py_True ? "true" : "false") : NULL;
-    size_t length = name != NULL ? (size_t)PyOS_snprintf(key, sizeof key, " %s", name)
-                                 : (size_t)PyOS_snprintf(key, sizeof key, " %lld", number);
+    char word[32];
+    size_t length = (size_t)PyOS_snprintf(word, sizeof word, "%lld", number);
+    uint32_t term = crc32_of(word, length, 0) & TERM_MASK;
+    return append_bytes(out, (const char *)&term, sizeof term);
+}
+
+/* True and False are words. Their keys begin with a space, which no part has. */
+static bool add_truth(TermCache *cache, PyObject *value, TermBytes *out) {
+    const char *key = value == Py_True ? " true" : " false";
+    size_t length = strlen(key);
+    bool known = false;
     if (!add_known(cache, key, length, out, &known)) {
         return false;
     }
-    if (known) {
-        return true;
-    }
-    return add_found(cache, cache->terms_of_value, value, key, length, true, out);
+    return known || add_found(cache, cache->terms_of_value, value, key, length, true, out);
 }
 
 static bool add_value(TermCache *cache, PyObject *value, TermBytes *out) {
@@ -181,7 +185,10 @@ static bool add_value(TermCache *cache, PyObject *value, TermBytes *out) {
     if (PyUnicode_CheckExact(value)) {
         return add_text(cache, value, out);
     }
-    if (PyLong_CheckExact(value) || PyBool_Check(value)) {
+    if (PyBool_Check(value)) {
+        return add_truth(cache, value, out);
+    }
+    if (PyLong_CheckExact(value)) {
         return add_whole_number(cache, value, out);
     }
     return add_found(cache, cache->terms_of_value, value, NULL, 0, false, out);

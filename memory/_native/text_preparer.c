@@ -19,7 +19,8 @@ typedef struct {
 
 /* One text on its way. The bytes are filled without the GIL, before Python code can see them. */
 typedef struct {
-    PyObject *text, *body, *vector; /* bytes; NULL for a text that only the twins can prepare */
+    PyObject *text, *body; /* bytes; NULL for a text that only the twins can prepare */
+    PyObject *vector;      /* bytes; NULL if no vector is wanted */
     const char *metadata, *ending;  /* of bytes that the caller holds */
     Py_ssize_t metadata_size, ending_size;
     uint64_t digest;
@@ -42,8 +43,7 @@ static size_t write_head(size_t length, unsigned char *out) {
     return 1 + (size_t)bytes;
 }
 
-/* Scale a vector to length 1; the twin is `unit` in memory/_base/unit_vectors.py. */
-static void scale_to_unit(float *vector, size_t dimensions) {
+void scale_to_unit(float *vector, size_t dimensions) {
     double square = 0.0;
     for (size_t at = 0; at < dimensions; at++) {
         square += (double)vector[at] * (double)vector[at];
@@ -59,7 +59,8 @@ static void scale_to_unit(float *vector, size_t dimensions) {
 }
 
 /* Begin with a text. Return false with an exception if that fails. */
-static bool begin(const TextPreparer *self, PyObject *text, PyObject *metadata, PyObject *ending, Prepared *one) {
+static bool begin(const TextPreparer *self, PyObject *text, PyObject *metadata, PyObject *ending,
+                  bool has_vector, Prepared *one) {
     const Tokenizer *tokenizer = (const Tokenizer *)self->tokenizer;
     if (PyBytes_AsStringAndSize(metadata, (char **)&one->metadata, &one->metadata_size) < 0 ||
         PyBytes_AsStringAndSize(ending, (char **)&one->ending, &one->ending_size) < 0) {
@@ -84,8 +85,10 @@ static bool begin(const TextPreparer *self, PyObject *text, PyObject *metadata, 
     }
     Py_ssize_t head_length = (Py_ssize_t)write_head((size_t)length, head);
     one->body = PyBytes_FromStringAndSize(NULL, 1 + head_length + length + one->metadata_size);
-    one->vector = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(self->dimensions * sizeof(float)));
-    return one->body != NULL && one->vector != NULL;
+    if (has_vector) {
+        one->vector = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(self->dimensions * sizeof(float)));
+    }
+    return one->body != NULL && (one->vector != NULL || !has_vector);
 }
 
 /* Fill body, digest and vector. Needs no GIL. Return false without memory. */
@@ -93,26 +96,30 @@ static bool fill(const TextPreparer *self, TokenList *list, Prepared *one, bool 
     const Tokenizer *tokenizer = (const Tokenizer *)self->tokenizer;
     const char *text = PyBytes_AsString(one->text);
     size_t length = (size_t)PyBytes_Size(one->text);
-    if (!tokenize(&tokenizer->vocabulary, text, length, list)) {
-        return false;
-    }
-    *is_usual = is_short(list, self->few);
-    if (!*is_usual) {
-        return true;
+    *is_usual = true;
+    if (one->vector != NULL) {
+        if (!tokenize(&tokenizer->vocabulary, text, length, list)) {
+            return false;
+        }
+        *is_usual = is_short(list, self->few);
+        if (!*is_usual) {
+            return true;
+        }
+        float *vector = (float *)(void *)PyBytes_AsString(one->vector);
+        add_token_vectors(self->vectors.buf, self->dimensions, list->tokens, list->count, vector);
+        scale_to_unit(vector, self->dimensions);
     }
     char *body = PyBytes_AsString(one->body);
-    float *vector = (float *)(void *)PyBytes_AsString(one->vector);
     size_t head = write_head(length, (unsigned char *)body + 1);
     body[0] = (char)PAIR;
     memcpy(body + 1 + head, text, length);
     memcpy(body + 1 + head + length, one->metadata, (size_t)one->metadata_size);
     one->digest = blake2b_of(body + 1, head + length) >> 1;
-    add_token_vectors(self->vectors.buf, self->dimensions, list->tokens, list->count, vector);
-    scale_to_unit(vector, self->dimensions);
     return true;
 }
 
-/* Return (body, digest, vector, terms), or None for a text that only the twins can prepare. */
+/* Return (body, digest, vector, terms), or None for a text that only the twins can prepare. If no vector is
+ * wanted, it is None. */
 static PyObject *finish(const TextPreparer *self, const Prepared *one) {
     if (one->text == NULL) {
         return Py_NewRef(Py_None);
@@ -123,7 +130,7 @@ static PyObject *finish(const TextPreparer *self, const Prepared *one) {
                 append_bytes(&out, one->ending, (size_t)one->ending_size);
     PyObject *terms = finish_terms(&out, done);
     PyObject *digest = terms == NULL ? NULL : PyLong_FromUnsignedLongLong(one->digest);
-    PyObject *result = digest == NULL ? NULL : PyTuple_Pack(4, one->body, digest, one->vector, terms);
+    PyObject *result = digest == NULL ? NULL : PyTuple_Pack(4, one->body, digest, one->vector ? one->vector : Py_None, terms);
     Py_XDECREF(digest);
     Py_XDECREF(terms);
     return result;
@@ -177,17 +184,18 @@ static PyObject *preparer_of_text(PyObject *self, PyObject *const *arguments, Py
     if (!check_argument_count("of_text", count, 3)) {
         return NULL;
     }
-    if (begin(preparer, arguments[0], arguments[1], arguments[2], &one) && fill_all(preparer, &one, 1)) {
+    if (begin(preparer, arguments[0], arguments[1], arguments[2], true, &one) && fill_all(preparer, &one, 1)) {
         result = finish(preparer, &one);
     }
     release(&one);
     return result;
 }
 
-static PyObject *prepare_all(TextPreparer *self, PyObject *const *columns, Prepared *all, Py_ssize_t rows) {
+static PyObject *prepare_all(TextPreparer *self, PyObject *const *columns, bool has_vectors, Prepared *all,
+                             Py_ssize_t rows) {
     for (Py_ssize_t row = 0; row < rows; row++) {
         if (!begin(self, PyTuple_GetItem(columns[0], row), PyTuple_GetItem(columns[1], row),
-                   PyTuple_GetItem(columns[2], row), all + row)) {
+                   PyTuple_GetItem(columns[2], row), has_vectors, all + row)) {
             return NULL;
         }
     }
@@ -203,7 +211,11 @@ static PyObject *prepare_all(TextPreparer *self, PyObject *const *columns, Prepa
 
 static PyObject *preparer_of_texts(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
     PyObject *columns[3] = {NULL, NULL, NULL}, *result = NULL;
-    if (!check_argument_count("of_texts", count, 3)) {
+    if (!check_argument_count("of_texts", count, 4)) {
+        return NULL;
+    }
+    int has_vectors = PyObject_IsTrue(arguments[3]);
+    if (has_vectors < 0) {
         return NULL;
     }
     bool done = true;
@@ -218,7 +230,7 @@ static PyObject *preparer_of_texts(PyObject *self, PyObject *const *arguments, P
     Py_ssize_t rows = done ? PyTuple_Size(columns[0]) : 0;
     Prepared *all = done ? calloc((size_t)rows + 1, sizeof *all) : NULL;
     if (all != NULL) {
-        result = prepare_all((TextPreparer *)self, columns, all, rows);
+        result = prepare_all((TextPreparer *)self, columns, has_vectors, all, rows);
     } else if (done) {
         PyErr_NoMemory();
     }
@@ -296,7 +308,8 @@ static PyMethodDef preparer_methods[] = {
     {"of_text", (PyCFunction)(void (*)(void))preparer_of_text, METH_FASTCALL,
      "of_text(text, metadata, ending): return (body, digest, vector, terms), or None where the twins are needed."},
     {"of_texts", (PyCFunction)(void (*)(void))preparer_of_texts, METH_FASTCALL,
-     "of_texts(texts, metadata, endings): return what of_text returns, for each text."},
+     "of_texts(texts, metadata, endings, vectors): return what of_text returns, for each text; without vectors, "
+     "None takes their place."},
     {NULL, NULL, 0, NULL},
 };
 

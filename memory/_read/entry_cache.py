@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
 
 import msgspec
 
 from memory._read.read_counts import ReadCounts
 from memory.entry import MemoryEntry, Tier
-from memory.storage import MemoryStore, Record, Row
+from memory.storage import AgentState, MemoryStore, Record, Row
+from memory.storage.base import AsksAhead, Moment
 from memory.storage.shared_versions import CHECK_SECONDS
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -23,6 +24,8 @@ _DO_NOT_CACHE = 1
 """The version that means: do not cache. Versions are odd while a change is being committed."""
 _MAX_PENDING = 32
 """The most new rows that wait to be cached."""
+_ROWS_AT_ONCE = 256
+"""Rows of a batch that are cached under one lock: about 0.3 ms."""
 _STM = Tier.STM.label
 _PAIR = 0x92
 """The msgpack byte for "two values follow": the first byte of a body in msgpack."""
@@ -42,6 +45,25 @@ class _NewEntry(msgspec.Struct, array_like=True, gc=False):
     tier: str
 
 
+def _encode_row(row: Row | Record) -> bytes:
+    """Return the encoded entry of an stm row."""
+    # Use the row's bytes: encoding again takes time, and the caller may have changed its objects.
+    content, metadata = _split_body(row.body)
+    return _encode(
+        _NewEntry(
+            row.id,
+            row.agent,
+            content,
+            row.kind,
+            row.step,
+            row.created_at,
+            row.importance,
+            metadata,
+            _STM,
+        )
+    )
+
+
 class AgentEntries:
     """The cached entries of one agent, valid while the version of the agent's rows is `version`.
 
@@ -49,12 +71,14 @@ class AgentEntries:
     content that it received, and no entry has to be copied.
     """
 
-    __slots__ = ("by_id", "encoded", "read_version", "records", "size", "version")
+    __slots__ = ("by_id", "changed", "encoded", "read_version", "records", "size", "version")
 
     def __init__(self, read_version: Callable[[], int]) -> None:
         self.read_version = read_version
         """Returns the current version of the agent's rows."""
         self.version = read_version()
+        self.changed: Moment | None = None
+        """When this process has last changed rows of the agent."""
         self.by_id: dict[str, tuple[int, bytes]] = {}
         """Seq and encoded entry of stm memories by id."""
         self.encoded: dict[int, bytes] = {}
@@ -76,10 +100,13 @@ class EntryCache:
         self.reads_by_tier = [0, 0, 0]
         self._closed = False
         self._is_remote = store.is_remote
+        self._ask_state = store.ask_state if isinstance(store, AsksAhead) else self._read_state
         self._generation = store.check_versions()
         self._check_at = 0.0
-        """When the versions are checked next, on the clock `monotonic`."""
+        """When the versions are checked next, on the clock `monotonic`. 0 for a remote store: so `get`
+        needs no other test for one."""
         self.start_empty()
+        store.follow_changes(self._changed)
 
     def start_empty(self) -> None:
         """Create an empty cache and a lock. A forked child calls this too: the old lock may be held."""
@@ -99,7 +126,13 @@ class EntryCache:
             self._generation = generation
             self._pending.clear()
             self.drop()
-        self._check_at = monotonic() + CHECK_SECONDS
+        if not self._is_remote:
+            self._check_at = monotonic() + CHECK_SECONDS
+
+    def _read_state(self, agent: str) -> Callable[[], AgentState]:
+        """Do what `AsksAhead.ask_state` does for a store that can't be asked ahead."""
+        state = self._store.state(agent)
+        return lambda: state
 
     def version(self, agent: str) -> int:
         """Return the version of the agent's rows. Call this before reading from the store."""
@@ -129,25 +162,57 @@ class EntryCache:
         if len(self._pending) >= _MAX_PENDING:
             self._keep_pending()
 
+    def keep_all_new(
+        self, rows: Sequence[Row], seqs: Sequence[int | None], versions: Mapping[str, int]
+    ) -> None:
+        """Do what `keep_new` does for the stm rows of a batch, in less time for each.
+
+        seqs: None for a row that was stored before
+        versions: what `version` returned for each agent
+        """
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            with self._lock:
+                self._keep_rows(
+                    rows[start : start + _ROWS_AT_ONCE], seqs[start : start + _ROWS_AT_ONCE], versions
+                )
+
+    def _keep_rows(
+        self, rows: Sequence[Row], seqs: Sequence[int | None], versions: Mapping[str, int]
+    ) -> None:
+        stm, agent, cached, size = Tier.STM, None, None, 0
+        for row, seq in zip(rows, seqs, strict=True):
+            if row.agent != agent:
+                if cached is not None:
+                    self._grow(cached, size)
+                agent, size = row.agent, 0
+                version = versions[agent]
+                cached = None if version & 1 else self._writable(agent, version)
+            if cached is None or seq is None or row.tier is not stm or row.body[0] != _PAIR:
+                continue
+            if seq not in cached.encoded:
+                encoded = _encode_row(row)
+                cached.by_id[row.id] = (seq, encoded)
+                cached.encoded[seq] = encoded
+                size += len(encoded) + _OVERHEAD
+        if cached is not None:
+            self._grow(cached, size)
+
     def _keep_pending(self) -> None:
         while self._pending:
             try:
                 row, seq, version = self._pending.popleft()
             except IndexError:  # another thread took the last one
                 return
-            # Use the row's bytes: encoding again takes time, and the caller may have changed its objects.
-            content, metadata = _split_body(row.body)
-            fields = (row.kind, row.step, row.created_at, row.importance)
-            entry = _NewEntry(row.id, row.agent, content, *fields, metadata, _STM)
-            self._keep(row.agent, row.id, seq, _encode(entry), version)
+            self._keep(row.agent, row.id, seq, _encode_row(row), version)
 
     def _keep(self, agent: str, id: str, seq: int, encoded: bytes, version: int) -> None:
         with self._lock:
             cached = self._writable(agent, version)
             if cached is None or seq in cached.encoded:
                 return
-            cached.by_id[id] = (seq, encoded)
+            # In this order: `_changed` finds an id by its seq, also if an interrupt comes in between.
             cached.encoded[seq] = encoded
+            cached.by_id[id] = (seq, encoded)
             self._grow(cached, len(encoded) + _OVERHEAD)
 
     def keep_records(self, agent: str, records: Iterable[Record], version: int) -> None:
@@ -173,8 +238,8 @@ class EntryCache:
         if cached is None or cached.read_version() != cached.version:
             return {}
         # Read the attribute after the version check: another thread may have replaced the dict before.
-        held = cached.records
-        return {seq: held[seq] for seq in seqs if seq in held}
+        find = cached.records.get  # another thread may drop a record at any time
+        return {seq: record for seq in seqs if (record := find(seq)) is not None}
 
     def _writable(self, agent: str, version: int) -> AgentEntries | None:
         """Return an agent's entries, emptied if they are stale; None if `version` is not current."""
@@ -186,36 +251,73 @@ class EntryCache:
             cached.version = version
         return cached
 
+    def _changed(self, agent: str, seqs: list[int] | None, before: Moment, after: Moment) -> None:
+        """Drop only the memories that this process has changed, not all of the agent.
+
+        Maintenance moves some memories of an agent that is in use every few seconds."""
+        with self._lock:
+            cached = self.agents.get(agent)
+            if cached is None:
+                return
+            known, cached.changed = cached.changed, after
+            if known != before or cached.version != before[0]:
+                return
+            if seqs is None:
+                self._empty(cached)
+            else:
+                size = 0
+                for seq in seqs:
+                    encoded = cached.encoded.pop(seq, None)
+                    if encoded is not None:
+                        cached.by_id.pop(decode_entry(encoded).id, None)
+                        size += len(encoded) + _OVERHEAD
+                    record = cached.records.pop(seq, None)
+                    if record is not None:
+                        size += len(record.body) + _OVERHEAD
+                cached.size -= size
+                self._size -= size
+            cached.version = after[0]
+
     def _grow(self, cached: AgentEntries, size: int) -> None:
         cached.size += size
         self._size += size
         while self._size > self._budget:
             self._empty(self.agents.popitem(last=False)[1])
 
-    def get(self, agent: str, id: str) -> MemoryEntry | int:
-        """Return a cached stm memory and count the read. If it is not cached, return the version."""
+    def get(self, agent: str, id: str) -> MemoryEntry | None:
+        """Return a cached stm memory and count the read. Return None if it is not cached."""
         if monotonic() > self._check_at:
-            self._check_versions()
-        cached = self.agents.get(agent) or self._open(agent)
-        if cached is None:
-            return _DO_NOT_CACHE
-        version = cached.read_version()
-        if self._is_remote and not self._store.is_fresh(agent):
-            if version != cached.version or id not in cached.by_id:
-                return version
-            # To ask the server for the version takes less than to read the memory.
-            self._store.state(agent)
-            version = cached.read_version()
+            if not self._is_remote:
+                self._check_versions()
+            elif not self._store.is_fresh(agent):
+                return self._get_remote(agent, id)
         if self._pending:
             self._keep_pending()
-            version = cached.read_version()
-        if version == cached.version:
+        cached = self.agents.get(agent)
+        if cached is not None and cached.read_version() == cached.version:
             found = cached.by_id.get(id)
             if found is not None:
                 self._counts[agent][found[0]] += 1
                 self.reads_by_tier[0] += 1
                 return decode_entry(found[1])
-        return version
+        return None
+
+    def _get_remote(self, agent: str, id: str) -> MemoryEntry | None:
+        """Do what `get` does, and ask the server whether the version is current."""
+        cached = self.agents.get(agent)
+        if cached is None or cached.read_version() != cached.version or id not in cached.by_id:
+            return None
+        # To ask the server for the version takes less than to read the memory. The entry is decoded
+        # while the server works: after the wait, the CPU caches are cold.
+        answer = self._ask_state(agent)
+        found = cached.by_id.get(id)
+        entry = None if found is None else decode_entry(found[1])
+        answer()
+        if found is None or cached.read_version() != cached.version:
+            return None
+        self._counts[agent][found[0]] += 1
+        self.reads_by_tier[0] += 1
+        return entry
 
     def get_many(self, agent: str, seqs: Iterable[int]) -> dict[int, MemoryEntry]:
         """Return the cached stm memories among `seqs`, by seq, and count the reads."""

@@ -34,7 +34,7 @@ class Reader:
         """Returns the version of an agent's rows."""
 
     def get_uncached(self, agent_id: str, id: str, version: int) -> MemoryEntry | None:
-        """Read from the store a memory for which `EntryCache.get` returned `version`."""
+        """Read a memory from the store. `version` is that of the agent's rows before this call."""
         record = self._get_one(agent_id, id)
         if record is None:
             check_name("agent_id", agent_id)
@@ -67,8 +67,10 @@ class Reader:
         if len(entries) == len(seqs):
             return entries
         version = cache.version(agent_id)
-        records = cache.records(agent_id, seqs)
-        if len(entries) + len(records) < len(seqs):
+        # Not all `seqs`: a memory that has moved since `get_many` may be cached in both forms.
+        wanted = [seq for seq in seqs if seq not in entries] if entries else seqs
+        records = cache.records(agent_id, wanted)
+        if len(records) < len(wanted):
             if entries or records:
                 missing = [seq not in entries and seq not in records for seq in seqs]
                 seqs, tiers = list(compress(seqs, missing)), list(compress(tiers, missing))

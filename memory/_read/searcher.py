@@ -18,6 +18,9 @@ from memory.errors import InvalidMemory
 from memory.search import IndexCache, Match, by_text, by_vector, query_vector_of
 from memory.search.filters import Filter
 from memory.search.index import AgentIndex
+from memory.search.ranking import QueryVector
+from memory.storage import AgentState, MemoryStore
+from memory.storage.base import AsksAhead
 
 _Rank: TypeAlias = Callable[[AgentIndex, int, NDArray[np.bool_] | None], list[Match]]
 """Ranks an index: returns up to k matches among the allowed positions, best first."""
@@ -35,6 +38,7 @@ class Searcher:
 
     def __init__(
         self,
+        store: MemoryStore,
         reader: Reader,
         indexes: IndexCache,
         embedder: ContentEmbedder,
@@ -42,6 +46,8 @@ class Searcher:
         rerank_candidates: int,
         rerank_seconds: float | None,
     ) -> None:
+        self._remote = store if isinstance(store, AsksAhead) else None
+        self._is_fresh = store.is_fresh
         self._reader = reader
         self._indexes = indexes
         self._embedder = embedder
@@ -72,12 +78,15 @@ class Searcher:
         lowest = check_number("min_confidence", min_confidence)
         moment = self._now() if now is None else check_timestamp("now", now)
 
+        early = self._early(agent_id)
+        query_vector = self._query_vector if early is None else early.after(self._query_vector)
+
         def rank(index: AgentIndex, k: int, allowed: NDArray[np.bool_] | None) -> list[Match]:
-            ranking = by_text(index, query, self._query_vector, k, allowed, moment)
+            ranking = by_text(index, query, query_vector, k, allowed, moment)
             return [] if ranking is None else ranking.matches()
 
         rescore = None if reranker is None else self._rescoring(agent_id, query, reranker)
-        hits = self._search(agent_id, k, tier, filters, since, until, rank, rescore)
+        hits = self._search(agent_id, k, tier, filters, since, until, rank, rescore, early)
         return hits if lowest <= 0 else [hit for hit in hits if (hit.confidence or 0.0) >= lowest]
 
     def _rescoring(self, agent_id: str, query: str, reranker: Reranker) -> _Rescore:
@@ -121,8 +130,10 @@ class Searcher:
         if most == 0:
             return
         moment = self._now() if now is None else now
+        early = self._early(agent_id)
+        query_vector = self._query_vector if early is None else early.after(self._query_vector)
         ranking = self._with_index(
-            agent_id, lambda index: by_text(index, query, self._query_vector, most, index.living, moment)
+            agent_id, lambda index: by_text(index, query, query_vector, most, index.living, moment), early
         )
         if ranking is None:
             return
@@ -158,13 +169,17 @@ class Searcher:
         if threshold is not None:
             threshold = check_number("threshold", threshold)
 
+        early = self._early(agent_id)
+
         def rank(index: AgentIndex, k: int, allowed: NDArray[np.bool_] | None) -> list[Match]:
+            if early is not None:
+                early.send()
             return by_vector(index, vector, k, allowed, threshold)
 
         if memory_type is not None:
             check_name("memory_type", memory_type)
         filters = None if memory_type is None else {"kind": memory_type}
-        return self._search(agent_id, k, tier, filters, None, None, rank)
+        return self._search(agent_id, k, tier, filters, None, None, rank, early=early)
 
     def by_attributes(
         self, agent_id: str, attributes: Mapping[str, Any], tier: TierName, limit: int | None
@@ -205,6 +220,7 @@ class Searcher:
         until: Timestamp | None,
         rank: _Rank,
         rescore: _Rescore | None = None,
+        early: _EarlyState | None = None,
     ) -> list[Hit]:
         """Rank the memories within the bounds, read the best ones, and check them against the filter."""
         check_name("agent_id", agent_id)
@@ -229,7 +245,7 @@ class Searcher:
 
         while True:
             ranked = wanted if rescore is None else max(wanted, self._rerank_candidates)
-            matches = self._with_index(agent_id, best)
+            matches = self._with_index(agent_id, best, early)
             is_complete = len(matches) < ranked
             if rescore is not None:
                 scores = rescore(matches) if scores is None else scores  # a reranker is called once
@@ -254,17 +270,40 @@ class Searcher:
             agent_id, [match.seq for match in matches], [match.tier for match in matches]
         )
 
-    def _with_index(self, agent_id: str, use: Callable[[AgentIndex], _T]) -> _T:
+    def _early(self, agent_id: str) -> _EarlyState | None:
+        """Return what asks for the agent's state ahead, if the store is on a server."""
+        return None if self._remote is None else _EarlyState(self._remote, agent_id)
+
+    def _with_index(
+        self, agent_id: str, use: Callable[[AgentIndex], _T], early: _EarlyState | None = None
+    ) -> _T:
         """Call `use` with the agent's index, up to date; then trim the cache.
 
-        It is locked only while it is brought up to date, unless parts of it must be read for `use`."""
+        It is locked only while it is brought up to date, unless parts of it must be read for `use`.
+        With `early`, the index is used while the server is asked whether it is up to date. That is tried
+        only if the last search found nothing new: otherwise the index would often be used twice."""
         index = self._indexes.index(agent_id)
+        if early is not None and index.was_current and not self._is_fresh(agent_id):
+            ahead: tuple[AgentIndex, AgentState] | None = None
+            with index.lock:
+                if index.was_current and index.is_held:
+                    ahead = index.view(), index.state
+            if ahead is not None:
+                early.may_send = True
+                result = use(ahead[0])
+                if early.state() == ahead[1]:
+                    return result
+                index.was_current = False
         # Use the lock directly in the `with` statement, so that an interrupt can't leave it locked.
         with index.lock:
             try:
                 index.catch_up()
+                if not index.is_held:
+                    if self._indexes.save_too_large(agent_id):
+                        return self._with_index(agent_id, use, early)
+                    index.catch_up()  # an attempt that failed may have reset it
                 view = index.view() if index.is_held else None
-                result = use(index) if view is None else None
+                found = use(index) if view is None else None
             except Exception:
                 raise
             except BaseException:
@@ -272,7 +311,35 @@ class Searcher:
                 raise
         if index.changed_size:
             self._indexes.trim(agent_id)
-        return cast(_T, result) if view is None else use(view)
+        return cast(_T, found) if view is None else use(view)
+
+
+class _EarlyState:
+    """Asks for the state of an agent while its index is used. Use one for each search."""
+
+    def __init__(self, store: AsksAhead, agent_id: str) -> None:
+        self._store = store
+        self._agent = agent_id
+        self._answer: Callable[[], AgentState] | None = None
+        self.may_send = False
+        """Set when the index is used before its state is known."""
+
+    def send(self) -> None:
+        if self.may_send:
+            self.may_send = False
+            self._answer = self._store.ask_state(self._agent)
+
+    def after(self, query_vector: QueryVector) -> QueryVector:
+        """Return what embeds a query, then sends. An embedder may take long, or fork, or use the memory: it
+        should not do that while a connection waits for it."""
+        return query_vector._replace(after=self.send)
+
+    def state(self) -> AgentState:
+        """Wait for the answer."""
+        self.send()  # `after` sends nothing if there was no query to embed
+        answer, self._answer = self._answer, None
+        assert answer is not None
+        return answer()
 
 
 def _check_query(query: object) -> None:

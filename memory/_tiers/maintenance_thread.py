@@ -10,7 +10,7 @@ from __future__ import annotations
 import _thread
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -64,7 +64,8 @@ class MaintenanceThread:
         self._is_writing = is_writing
         self._maintaining = maintaining
         self._stored: dict[str, int] = {}
-        self._due: set[str] = set()
+        self._due: dict[str, int] = {}
+        """By agent whose limits must be checked: how many memories it has stored since the last check."""
         self.reset()
 
     def reset(self) -> None:
@@ -84,7 +85,7 @@ class MaintenanceThread:
                 self._stored[agent] = total
             else:
                 self._stored[agent] = 0
-                self._due.add(agent)
+                self._due[agent] = self._due.get(agent, 0) + total
                 self._wake.set()
             if self._run is None and not self._stopped.is_set:
                 self._start()
@@ -134,17 +135,17 @@ class MaintenanceThread:
     def _round(self) -> None:
         pause = partial(yield_lock, BACKGROUND_PAUSE_SECONDS, self._stopped)
         with self._lock:
-            agents, self._due = self._due, set()
+            stored, self._due = self._due, {}
         try:
             with low_priority():
                 self._before_round()
             with low_priority(), self._maintaining() as is_alone:
                 if not is_alone:
-                    with self._lock:
-                        self._due |= agents  # for the next round
+                    self._check_again(stored)
                     return
                 _, moved = self._transitions.by_age(pause)
-                self._transitions.by_capacity(sorted(agents | moved), pause, in_background=True)
+                agents = sorted(stored.keys() | moved)
+                self._transitions.by_capacity(agents, pause, in_background=True, stored=stored)
                 if not self._stopped.is_set:
                     self._transitions.fit_codecs()
                     self._transitions.settle(pause)
@@ -155,5 +156,10 @@ class MaintenanceThread:
                 return  # a signal handler closed the memory, and could not wait for this thread
             # The memories are safe in their old tiers. No error may end the thread.
             _log.warning("maintenance failed; the next round tries again", exc_info=True)
-            with self._lock:
-                self._due |= agents
+            self._check_again(stored)
+
+    def _check_again(self, stored: Mapping[str, int]) -> None:
+        """Let the next round check the limits of agents that have stored memories."""
+        with self._lock:
+            for agent, count in stored.items():
+                self._due[agent] = self._due.get(agent, 0) + count

@@ -7,7 +7,8 @@ deletion, or another process that moves the same rows can't lose or duplicate a 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeAlias
 
 import msgspec
@@ -35,6 +36,11 @@ _COUNT_AGAIN_SHARE = 16
 _SLACK_SHARE = 16
 """In the background, memories leave im and ltm when the tier is 1/16 above its limit: to choose them, all
 memories of the tier are read."""
+_CHECKS_PER_LIMIT = 12
+"""The limits of an agent are checked each time the agent has stored 1/12 of the smallest limit. A check
+reads the whole tier, and takes the time of about 10 turns of an agent."""
+_MAX_ROOMS = 1024
+"""Agents whose free room in a tier is remembered."""
 _ERASE_ATTEMPTS = 3
 """How often `erase` replaces dictionaries: another process may delete or fit at the same time."""
 
@@ -82,6 +88,8 @@ class Transitions:
         self._codecs = codecs
         self._config = config
         self._clock = clock
+        self._room: dict[tuple[str, Tier], int] = {}
+        """How many memories may still move into a tier before the background counts it again."""
         self._unreadable: set[tuple[str, int]] = set()
         """(agent, seq) of damaged memories, which stay in their tier."""
         self._limits = {
@@ -109,6 +117,7 @@ class Transitions:
                 for agent, seqs in due.items():
                     moved += self._move(agent, seqs, tier)
                     touched.add(agent)
+                    self._room.pop((agent, _BELOW[tier]), None)
                 report += _moved(_BELOW[tier], moved)
                 if moved == 0:
                     break
@@ -117,26 +126,73 @@ class Transitions:
         return report, touched
 
     def by_capacity(
-        self, agents: Iterable[str], pause: Pause = yield_lock, *, in_background: bool = False
+        self,
+        agents: Iterable[str],
+        pause: Pause = yield_lock,
+        *,
+        in_background: bool = False,
+        stored: Mapping[str, int] = MappingProxyType({}),
     ) -> TransitionReport:
         """Move memories of some agents until each tier is within its limit, least important first.
 
-        in_background: leave a tier alone while it is less than 1/16 above its limit; this is called often
+        in_background: leave im and ltm alone while they are less than 1/16 above their limits, and do not
+            count them each time; this is called often
+        stored: how many memories some of the agents have stored since the last call; `check_every` at most
+            for the others
         """
         report = TransitionReport()
         for agent in agents:
+            moved = 0
             for tier, limit in self._limits.items():
-                if limit is not None:
-                    surplus = self._store.counts(agent)[tier] - limit
-                    allowed = limit // _SLACK_SHARE if in_background and tier is not Tier.STM else 0
-                    if surplus > allowed:
-                        report += self.demote(agent, tier, surplus, pause)
-                        if not pause():
-                            return report
+                arrived, moved = moved, 0
+                if limit is None:
+                    continue
+                if not in_background:
+                    self._room.pop((agent, tier), None)
+                elif self._has_room(agent, tier, max(arrived, stored.get(agent, 0))):
+                    continue
+                surplus = self._store.counts(agent, (tier,))[tier] - limit
+                allowed = limit // _SLACK_SHARE if in_background and tier is not Tier.STM else 0
+                if surplus > allowed:
+                    done = self._demote(agent, tier, surplus, pause)
+                    report += done
+                    moved = done.moved_to_im + done.moved_to_ltm
+                    surplus -= moved + done.evicted
+                    if not pause():
+                        return report
+                if in_background and tier is not Tier.STM:
+                    if len(self._room) >= _MAX_ROOMS:
+                        self._room.clear()
+                    # Half: some may arrive from the tier above while others are stored here directly, and
+                    # other processes may move memories too.
+                    self._room[agent, tier] = (allowed - surplus) // 2
         return report
 
-    def demote(self, agent: str, tier: Tier, count: int, pause: Pause = yield_lock) -> TransitionReport:
+    @property
+    def check_every(self) -> int:
+        """After how many new memories of an agent the background checks its limits."""
+        limits = [limit for tier, limit in self._limits.items() if limit and tier is not Tier.LTM]
+        return max(min(limits, default=1000) // _CHECKS_PER_LIMIT, 1)
+
+    def _has_room(self, agent: str, tier: Tier, arrived: int) -> bool:
+        """Return whether a lower tier is within its limit for sure.
+
+        arrived: the most memories that were moved into it, or stored in it, since the last check; less than
+            `check_every` if it is not known"""
+        room = self._room.get((agent, tier), 0) - max(arrived, self.check_every)
+        if room <= 0:
+            return False
+        self._room[agent, tier] = room
+        return True
+
+    def demote(self, agent: str, tier: Tier, count: int) -> TransitionReport:
         """Move an agent's `count` least important memories one tier down. In ltm, evict them."""
+        report = self._demote(agent, tier, count, yield_lock)
+        if tier is not Tier.LTM:
+            self._room.pop((agent, _BELOW[tier]), None)
+        return report
+
+    def _demote(self, agent: str, tier: Tier, count: int, pause: Pause) -> TransitionReport:
         report = TransitionReport()
         if count <= 0:
             return report

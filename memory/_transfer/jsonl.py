@@ -14,6 +14,7 @@ import base64
 import hashlib
 import json
 import os
+from binascii import a2b_base64
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -194,7 +195,7 @@ def _imported(fields: dict[str, Any], with_vector: bool) -> Imported:
     try:
         vector = None
         if with_vector:
-            vector = np.frombuffer(base64.b64decode(fields["vector"], validate=True), "<f4")
+            vector = np.frombuffer(a2b_base64(fields["vector"], strict_mode=True), "<f4")
         if not isinstance(fields["dated"], bool):
             raise ImportDamaged(
                 f"a memory of the export has dated {short(fields['dated'])}; export it again"

@@ -200,20 +200,41 @@ class Intake:
         ]
         preparer = self._find_preparer() if texts else None
         if preparer is not None:
-            items = [checked[place] for place in texts]
-            found = preparer.of_texts(
-                [item.new.content for item in items],
-                [item.metadata_body or b"" for item in items],
-                [_terms_after_words(item) for item in items],
-            )
+            found = _prepare_texts(preparer, [checked[place] for place in texts], vectors=True)
             self._keep_prepared(prepared, checked, texts, found)
         others = [place for place, parts in enumerate(prepared) if parts is None]
         if others:
             items = [checked[place] for place in others]
             vectors = self._encode_vectors(items, self._vectors(items))
-            for place, item, vector in zip(others, items, vectors, strict=True):
-                prepared[place] = self._prepare_other(item, vector)
+            for place, item, vector, parts in zip(
+                others, items, vectors, self._without_vectors(items), strict=True
+            ):
+                if parts is None:
+                    prepared[place] = self._prepare_other(item, vector)
+                else:
+                    body, digest, _, terms = parts
+                    prepared[place] = (
+                        *self._codecs.body_for(item.tier, body, quick=True),
+                        digest,
+                        vector,
+                        terms,
+                    )
         return [parts for parts in prepared if parts is not None]
+
+    def _without_vectors(self, items: Sequence[_Checked]) -> Sequence[PreparedText | None]:
+        """Prepare the texts with given vectors in one call; return None for each of the others."""
+        found: list[PreparedText | None] = [None] * len(items)
+        texts = [
+            place
+            for place, item in enumerate(items)
+            if item.leaves is None and item.metadata_body is not None and item.new.vector is not None
+        ]
+        preparer = self._find_preparer() if texts else None
+        if preparer is not None:
+            parts = _prepare_texts(preparer, [items[place] for place in texts], vectors=False)
+            for place, one in zip(texts, parts, strict=True):
+                found[place] = one
+        return found
 
     def _keep_prepared(
         self,
@@ -306,6 +327,17 @@ class Intake:
             is_final=item.tier is not Tier.LTM or self._codecs.is_final(Tier.LTM),
             has_new_id=new.id is None,
         )
+
+
+def _prepare_texts(
+    preparer: TextPreparer, items: Sequence[_Checked], *, vectors: bool
+) -> list[PreparedText | None]:
+    return preparer.of_texts(
+        [item.new.content for item in items],
+        [item.metadata_body or b"" for item in items],
+        [_terms_after_words(item) for item in items],
+        vectors,
+    )
 
 
 def _leaves(item: _Checked) -> Leaves:

@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from memory._base.content import compressible_body
 from memory.compression.content_codecs import (
     LEAST_MEMORIES,
     RAW,
@@ -118,9 +119,10 @@ class TierCodecs:
 
     def body_for(self, tier: Tier, raw: bytes, *, quick: bool = False) -> tuple[int, bytes]:
         """Return the codec number and the body in the form of a tier. Use `quick` if a caller waits."""
-        return (
-            (RAW, raw) if tier is Tier.STM else self._bodies.compress(raw, quick=quick or tier is Tier.IM)
-        )
+        if tier is Tier.STM:
+            return RAW, raw
+        number, packed = self._bodies.compress(compressible_body(raw), quick=quick or tier is Tier.IM)
+        return (RAW, raw) if number == RAW else (number, packed)
 
     def raw_body(self, number: int, body: bytes) -> bytes:
         """Return the body without compression."""
@@ -207,17 +209,27 @@ class TierCodecs:
             raise _corrupt_vector(problem) from None
 
     def _to_int8(self, stored: Sequence[StoredVector]) -> NDArray[np.int8]:
-        # A fast path for the usual case: all memories that are new in the index are in stm.
-        if all([number == FLOAT32 for number, _, _ in stored]):
-            return to_int8(self._decode(FLOAT32, [vector for _, vector, _ in stored]))
+        # A fast path for the usual cases: all memories that are new in the index are in stm, and one codec
+        # has encoded all memories that a saved index leaves out.
+        numbers, vectors, fine = zip(*stored, strict=True) if stored else ((), (), ())
+        if numbers.count(FLOAT32) == len(numbers):
+            return to_int8(self._decode(FLOAT32, vectors))
+        if numbers[0] != INT8 and numbers.count(numbers[0]) == len(numbers) and not any(fine):
+            return self._codes_to_int8(numbers[0], vectors)
         result = np.empty((len(stored), self._dimensions), np.int8)
         for number, rows in _rows_by_codec(stored).items():
             if number == INT8:
                 joined = b"".join(stored[row][2] or stored[row][1] for row in rows)
                 result[rows] = np.frombuffer(joined, np.int8).reshape(len(rows), -1)
             else:
-                result[rows] = to_int8(self._decode(number, [stored[row][1] for row in rows]))
+                result[rows] = self._codes_to_int8(number, [stored[row][1] for row in rows])
         return result
+
+    def _codes_to_int8(self, number: int, codes: Sequence[bytes]) -> NDArray[np.int8]:
+        codec = self._vectors.get(number)
+        if number == FLOAT32 or codec is None:
+            return to_int8(self._decode(number, codes))
+        return codec.decode_int8(np.frombuffer(b"".join(codes), np.uint8).reshape(len(codes), -1))
 
     def to_float32(self, stored: Sequence[StoredVector]) -> NDArray[np.float32]:
         """Return stored vectors as unit vectors. Use the fine vector where there is one."""
@@ -358,6 +370,7 @@ class TierCodecs:
         terms: Sequence[bytes],
     ) -> None:
         """Train both dictionaries. If too few memories are left, replace the old ones by empty ones."""
+        bodies = [compressible_body(body) for body in bodies]
         enough = len(bodies) >= SAMPLES_NEEDED
         total = sum(map(len, bodies)) * memories // max(len(bodies), 1)
         # Two processes that train at once choose the same purpose, so only one result is stored.

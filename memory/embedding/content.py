@@ -14,9 +14,10 @@ from functools import cached_property
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from memory._base.content import Leaves
-from memory._base.native import TermCache, TextPreparer
+from memory._base.native import TermCache, TextPreparer, core
 from memory._base.unit_vectors import FloatMatrix, unit, unit_rows
 from memory.embedding.base import Embedder, checked_rows
 from memory.embedding.wordllama import WordLlamaEmbedder, text_preparer
@@ -72,7 +73,7 @@ class ContentEmbedder:
     def __init__(self, embedder: Embedder) -> None:
         self.embedder = embedder
         self.dimensions = embedder.dimensions
-        self._last_directions: dict[tuple[str, ...], tuple[list[int] | None, FloatMatrix]] = {}
+        self._last_directions: dict[tuple[str, ...], tuple[NDArray[np.int64] | None, FloatMatrix]] = {}
         self._trusted = isinstance(embedder, WordLlamaEmbedder)
 
     def text_preparer(self, terms: TermCache) -> TextPreparer | None:
@@ -91,11 +92,21 @@ class ContentEmbedder:
         words = self.embed_texts([rendering.text for rendering in renderings])
         for row, rendering in enumerate(renderings):
             if rendering.numbers:
-                words[row] = self._with_numbers(words[row], rendering)
+                self._mix_numbers(words[row], rendering)
         return words
 
-    def _with_numbers(self, words: FloatMatrix, rendering: Rendering) -> FloatMatrix:
-        """Mix the vectors of words and numbers, weighted by how many scalars of the content are numbers."""
+    def _mix_numbers(self, words: FloatMatrix, rendering: Rendering) -> None:
+        """Mix the vector of the numbers into that of the words, by the share of numbers in the content."""
+        if core is None or not words.flags.c_contiguous or words.dtype != np.float32:
+            words[:] = self._with_numbers_pure(words, rendering)
+            return
+        numbers = rendering.numbers
+        slot_of, directions = self._directions_for(tuple([path for path, _ in numbers]))
+        share = len(numbers) / (rendering.words + len(numbers))
+        core.mix_numbers(words, numbers, slot_of, directions, _FREQUENCIES, share)
+
+    def _with_numbers_pure(self, words: FloatMatrix, rendering: Rendering) -> FloatMatrix:
+        """Do what `_mix_numbers` does, without the compiled core. Return the vector."""
         count = len(rendering.numbers)
         slot_of, directions = self._directions_for(tuple([path for path, _ in rendering.numbers]))
         waves = np.arcsinh([value for _, value in rendering.numbers])[:, None] * _FREQUENCIES
@@ -110,7 +121,7 @@ class ContentEmbedder:
         share = count / (rendering.words + count)
         return unit(np.float32((1 - share) ** 0.5) * words + np.float32(share**0.5) * unit(numbers))
 
-    def _directions_for(self, paths: tuple[str, ...]) -> tuple[list[int] | None, FloatMatrix]:
+    def _directions_for(self, paths: tuple[str, ...]) -> tuple[NDArray[np.int64] | None, FloatMatrix]:
         """Return the directions of these paths, and the place of each path if some are equal.
 
         The states of one agent have the same paths again and again, so the last ones are cached."""
@@ -122,7 +133,8 @@ class ContentEmbedder:
         slot_of = [slots.setdefault(path, len(slots)) for path in paths]
         first = np.array([zlib.crc32(path.encode("utf-8", "replace")) for path in slots], dtype=np.int64)
         picks = (first[:, None] + _STEPS) % _DIRECTIONS
-        found = slot_of if len(slots) < len(slot_of) else None, self._directions[picks.ravel()]
+        places = np.array(slot_of, np.int64) if len(slots) < len(slot_of) else None
+        found = places, self._directions[picks.ravel()]
         if len(paths) <= _CACHED_PATHS:
             # A full cache is replaced by an empty one, never cleared, so that readers need no lock.
             self._last_directions = {**(cached if len(cached) < _CACHED_SHAPES else {}), paths: found}

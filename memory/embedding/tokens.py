@@ -95,6 +95,13 @@ def words_of_tokens(piece: Piece) -> list[str | None]:
     return words
 
 
+def split_piece(text: str) -> tuple[list[int], list[str | None]]:
+    """Return the tokens of the text between two spaces, and the word that contains each; see
+    `words_of_tokens`."""
+    (piece,) = pieces_of(text)
+    return piece.tokens, words_of_tokens(piece)
+
+
 def _one_piece(text: str) -> Piece:
     cached, words = _pieces, split_words(text)
     new = _tokenize_and_cache({word for word in words if word not in cached})

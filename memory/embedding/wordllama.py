@@ -65,8 +65,14 @@ class WordLlamaEmbedder:
             return np.zeros((1, self.dimensions), dtype=np.float32)
         if not any(weights):
             weights = [1.0] * len(tokens)
-        total = np.array(weights, dtype=np.float32) @ _vectors_of(tokens)
-        return unit(total)[None, :]
+        # Sums of float64 hardly ever depend on their order, so the compiled core finds the same.
+        total = np.array(weights) @ _vectors_of(tokens).astype(np.float64)
+        return unit(total.astype(np.float32))[None, :]
+
+    @staticmethod
+    def token_vectors() -> NDArray[np.float16]:
+        """Return the vectors of all tokens, which the compiled core embeds questions with."""
+        return _load()
 
 
 def text_preparer(terms: TermCache) -> TextPreparer | None:

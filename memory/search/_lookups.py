@@ -6,18 +6,21 @@ postings, one after the other. The postings of a word are ascending.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableSequence, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memory._base.native import core
+from memory.search.terms import ATTRIBUTE_BIT
 
 Packed = NDArray[np.uint32]
 Bounds = list[int]
 
 _MAX_COUNT = 255  # A posting is a position times 256, plus the occurrences
+_LONGEST_LIST = 16  # A term with this many postings in the tail has an array instead of a list
 
 
 def find_postings(terms: Packed, starts: NDArray[np.int64], wanted: list[int]) -> Bounds:
@@ -36,6 +39,39 @@ def find_postings_pure(terms: Packed, starts: NDArray[np.int64], wanted: list[in
     for number in (terms[at] == needles).nonzero()[0].tolist():
         bounds[2 * number : 2 * number + 2] = starts[at[number]], starts[at[number] + 1]
     return list(map(int, bounds))
+
+
+def add_to_tail(tail: dict[int, MutableSequence[int]], position: int, terms: bytes) -> int:
+    """Add the postings of a memory to the tail. Return the number of its words.
+
+    tail: by term: a list, which is fast to create, or an array, which is fast to read if it is long
+    position: larger than all others in the tail
+    terms: the stored terms of the memory, 32 bits each
+    """
+    if core is None:
+        return add_to_tail_pure(tail, position, terms)
+    return core.add_to_tail(tail, position, terms, _LONGEST_LIST, _to_array)
+
+
+def add_to_tail_pure(tail: dict[int, MutableSequence[int]], position: int, terms: bytes) -> int:
+    once, most = position << 8 | 1, position << 8 | _MAX_COUNT
+    words = 0
+    for term in array("I", terms):
+        words += term < ATTRIBUTE_BIT
+        postings = tail.get(term)
+        if postings is None:
+            tail[term] = [once]
+        elif once <= postings[-1] <= most:
+            postings[-1] = min(postings[-1] + 1, most)
+        else:
+            postings.append(once)
+            if type(postings) is list and len(postings) == _LONGEST_LIST:
+                tail[term] = _to_array(postings)
+    return words
+
+
+def _to_array(postings: list[int]) -> array[int]:
+    return array("I", postings)
 
 
 def find_in_tail(tail: Mapping[int, Sequence[int]], wanted: list[int], most: int) -> tuple[Packed, Bounds]:

@@ -157,16 +157,49 @@ def best_of_turns_pure(scores: Floats, barriers: Floats, turns: int) -> Floats:
     return peaks
 
 
-def blend(differing: Differences, table: Floats, words: Floats, weight: float) -> Floats:
-    """Return table[differing] + words * weight."""
+def at_most(numbers: Differences, most: int) -> NDArray[np.int64]:
+    """Return the positions of the numbers that are not larger than `most`, ascending."""
     if core is None:
-        return blend_pure(differing, table, words, weight)
-    out = np.empty(len(differing), np.float32)
-    core.blend(differing, table, words, weight, out)
-    return out
+        return at_most_pure(numbers, most)
+    return np.frombuffer(core.at_most(numbers, most), np.int64)
 
 
-def blend_pure(differing: Differences, table: Floats, words: Floats, weight: float) -> Floats:
-    out: Floats = words * np.float32(weight)
-    out += table[differing]
-    return out
+def at_most_pure(numbers: Differences, most: int) -> NDArray[np.int64]:
+    return (numbers <= most).nonzero()[0]
+
+
+def estimates_of(
+    differing: Differences, table: Floats, words: Floats | None, weight: float, bonus: Floats | None
+) -> Floats:
+    """Return table[differing] + words * weight + bonus. None stands for zeros."""
+    estimates: Floats = table[differing]
+    if words is not None:
+        estimates = words * np.float32(weight) + estimates
+    if bonus is not None:
+        estimates += bonus
+    return estimates
+
+
+def at_least(
+    differing: Differences,
+    table: Floats,
+    words: Floats | None,
+    weight: float,
+    bonus: Floats | None,
+    lowest: float,
+) -> NDArray[np.int64]:
+    """Return the positions of the estimates that are not below `lowest`, ascending. See `estimates_of`."""
+    if core is None:
+        return at_least_pure(differing, table, words, weight, bonus, lowest)
+    return np.frombuffer(core.at_least(differing, table, words, weight, bonus, lowest), np.int64)
+
+
+def at_least_pure(
+    differing: Differences,
+    table: Floats,
+    words: Floats | None,
+    weight: float,
+    bonus: Floats | None,
+    lowest: float,
+) -> NDArray[np.int64]:
+    return (estimates_of(differing, table, words, weight, bonus) >= np.float32(lowest)).nonzero()[0]

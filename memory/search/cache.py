@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 
-from memory.errors import StoreCorrupt
+from memory.errors import StoreCorrupt, StoreError
 from memory.search.index import AgentIndex, Decode
 from memory.search.saved import write
 from memory.storage import MemoryStore
@@ -110,6 +110,25 @@ class IndexCache:
                 if not pause():
                     return
 
+    def save_too_large(self, agent: str) -> bool:
+        """Save an index that does not fit into the cache, and use the saved one, which is mapped.
+
+        Return whether the agent has another index now. If it can't be saved, this is tried rarely."""
+        cached = self._indexes.get(agent)
+        is_early = time.monotonic() < self._save_again_at.get(agent, 0.0)
+        if cached is None or is_early or self._store.is_remote:
+            return False
+        if agent not in self._store.agents_above(LEAST_SAVED):  # too few memories, or a read-only store
+            return False
+        start = time.monotonic()
+        try:
+            self._save(agent, cached)
+        except StoreError as problem:  # as a lock that another process holds; the search goes on without
+            _log.info("the search index of an agent is not saved: %s", problem)
+        end = time.monotonic()
+        self._save_again_at[agent] = end + (end - start) * _SAVE_SHARE
+        return self._indexes.get(agent) is not cached
+
     def _is_due(self, agent: str) -> bool:
         saved, now = self._store.saved_index_state(agent), self._store.state(agent)
         if saved is None:
@@ -121,14 +140,21 @@ class IndexCache:
         )
 
     def _save(self, agent: str, cached: AgentIndex | None) -> None:
-        """Save an agent's index. Then use the saved one in place of the one in RAM."""
+        """Save an agent's index. Then use the saved one, which is mapped, in place of the one in RAM.
+
+        What a server has saved would be read back into RAM, so the index stays as it is."""
         index = cached or self._new_index(agent)
         with index.lock:
             index.catch_up()
             if index.count - index.deleted_count < LEAST_SAVED:
                 return
-            state, parts = index.parts()
-        if not self._store.save_index(agent, state, partial(write, parts)) or cached is None:
+        coded = index.coded_sums()  # without the lock: searches go on while it reads all rows
+        with index.lock:
+            index.catch_up()
+            state, parts = index.parts(coded)
+        writer = partial(write, parts, compact=parts["is_compact"])
+        is_saved = self._store.save_index(agent, state, writer)
+        if not is_saved or cached is None or self._store.is_remote:
             return
         del parts
         fresh = self._new_index(agent)

@@ -25,7 +25,6 @@ _CHECKED_MIN = 4096  # … but at least this many
 _CENTRES = 384
 """The best ones that become candidates with the turns around them; for each hit beyond ten, 4 more."""
 _CENTRES_A_HIT = 4
-_SAMPLE = 8192  # Estimates that are sorted to find the lowest one that is checked
 
 
 class Candidates(NamedTuple):
@@ -41,18 +40,15 @@ def candidates(index: AgentIndex, scores: EstimatedScores, bonus: Floats | None,
 
     bonus: what each memory gets besides, on the scale of `scores`
     """
-    estimates = scores.estimates
-    if bonus is not None:
-        estimates = estimates + bonus
-    wanted = max(_CHECKED_MIN, index.count // _CHECKED_SHARE)
-    sample = np.sort(estimates[:: max(len(estimates) // _SAMPLE, 1)])
-    lowest = sample[-1 - int(len(sample) * wanted / len(estimates))]
-    checked = (estimates >= lowest).nonzero()[0]
+    checked = scores.best(max(_CHECKED_MIN, index.count // _CHECKED_SHARE), bonus)
     own, _ = scores.exact_at(checked)
     if bonus is not None:
         own += bonus[checked]
     centres = checked[top(own, _CENTRES + _CENTRES_A_HIT * max(k - 10, 0))]
-    positions = index.conversations.around(centres)
+    if index.conversations.count_neighbours:
+        positions = index.conversations.around(centres)
+    else:
+        positions = np.sort(centres)
     return Candidates(positions, *scores.exact_at(positions))
 
 

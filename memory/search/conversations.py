@@ -39,6 +39,8 @@ class _Similarity:
         self._pair_cosines = 0.0
         self._vector_sum = np.zeros(dimensions, np.float64)
         self._vectors = 0
+        self._excess: float | None = None
+        """How much more alike consecutive memories are than any two; None if it is not computed yet."""
 
     def observe(self, before: Floats, after: Floats, vectors: Floats) -> None:
         """Add pairs of consecutive unit vectors (`before`, `after`), and all `vectors` of the batch."""
@@ -46,6 +48,7 @@ class _Similarity:
         self._pairs += len(after)
         self._vector_sum = self._vector_sum + vectors.sum(axis=0)  # a view keeps the old one
         self._vectors += len(vectors)
+        self._excess = None
 
     def parts(self) -> Parts:
         return {
@@ -58,16 +61,19 @@ class _Similarity:
     def restore(self, parts: Parts) -> None:
         self._pairs, self._pair_cosines = parts["pairs"], parts["pair_cosines"]
         self._vector_sum, self._vectors = parts["vector_sum"], parts["vectors"]
+        self._excess = None
 
     def coheres(self, *, if_unknown: bool) -> bool:
         """Return whether the memories cohere; `if_unknown` if there are too few pairs."""
         if self._pairs < COHERENCE_PAIRS or self._vectors < 2:
             return if_unknown
-        # The squared length of the sum of n unit vectors is n plus the cosines of all ordered pairs.
-        squared = float(self._vector_sum @ self._vector_sum)
-        any_two = (squared - self._vectors) / (self._vectors * (self._vectors - 1))
-        consecutive = self._pair_cosines / self._pairs
-        return (consecutive - any_two) / max(1 - any_two, 1e-9) >= COHERENCE
+        if self._excess is None:
+            # The squared length of the sum of n unit vectors is n plus the cosines of all ordered pairs.
+            squared = float(self._vector_sum @ self._vector_sum)
+            any_two = (squared - self._vectors) / (self._vectors * (self._vectors - 1))
+            consecutive = self._pair_cosines / self._pairs
+            self._excess = (consecutive - any_two) / max(1 - any_two, 1e-9)
+        return self._excess >= COHERENCE
 
 
 class Conversations:
@@ -120,6 +126,11 @@ class Conversations:
         self._links.extend(sessions)
         if self.count > len(self._sessionless):
             self._sessionless = grown(self._sessionless, capacity(self.count, first))
+        if len(sessions) == 1:  # the usual case: a search after an add
+            is_sessionless = int(sessions[0]) == NO_SESSION
+            self._sessionless[first] = is_sessionless
+            self._sessionless_count += is_sessionless
+            return
         sessionless = sessions == NO_SESSION
         self._sessionless[first : self.count] = sessionless
         self._sessionless_count += int(np.count_nonzero(sessionless))

@@ -156,9 +156,10 @@ class WordMatches:
             mask &= self._living
         return mask if mask.any() else None
 
-    def scores(self) -> NDArray[np.float32]:
-        """Return the BM25 score of every memory."""
-        scores = np.zeros(self._count, np.float32)
+    def scores(self, out: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+        """Return the BM25 score of every memory, in the array `out` if it is given."""
+        scores = np.empty(self._count, np.float32) if out is None else out
+        scores.fill(0)
         slope, offset = self._normalisation()
         weights = self._weights()
         for base, count, packed, bounds in self._parts:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory._base.native import core
-from memory.search._scans import blend
+from memory.search._scans import at_least, at_most, estimates_of
 from memory.search.best import best_values
 from memory.search.index import AgentIndex
 from memory.search.vectors import Query, reach_for
@@ -28,7 +28,9 @@ _SAMPLE = 4096
 _NEAREST = 1024
 """The ten largest cosines are looked for among so many memories with the fewest differing signs, or among
 more, if vectors as near as the tenth may have more differing signs …"""
-_MOST_NEAREST = 32  # … but at most among 1/32 of all memories
+_MOST_NEAREST = 64  # … but at most among 1/64 of all memories
+_SORTED = 8192
+"""Estimates that are sorted to find the lowest one that `best` returns."""
 
 Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
@@ -102,20 +104,29 @@ def exact_scores(
 class EstimatedScores:
     """The scores of an agent with many memories: estimates of all, and exact ones of some."""
 
-    def __init__(self, index: AgentIndex, query: Query, words: Floats | None, living: Mask | None) -> None:
-        """The arguments are those of `exact_scores`."""
+    def __init__(
+        self,
+        index: AgentIndex,
+        query: Query,
+        words: Floats | None,
+        living: Mask | None,
+        differing: NDArray[np.uint16],
+    ) -> None:
+        """The first arguments are those of `exact_scores`.
+
+        differing: an array with a place for each memory, which gets the number of its differing signs
+        """
         self._index, self._query, self._words, self._living = index, query, words, living
+        self._differing = differing
         count = index.count
-        differing = np.empty(count, np.uint16)
-        for base, size, block in index.blocks():
-            block.vectors.count_differing(query, differing[base : base + size])
+        count_differing(index, query, differing)
         dimensions = len(query.exact)
         sample = np.arange(0, count, max(count // _SAMPLE, 1))
         if living is not None:
             differing[~living] = dimensions + 1  # the last element of the table
             sample = sample[living[sample]]
         cosines = self.cosines_at(sample)
-        nearest = self._nearest_cosines(differing, dimensions)
+        nearest = self._nearest_cosines(dimensions)
         mean = float(cosines.mean(dtype=np.float64)) if len(cosines) else 0.0
         self.best_cosine = float(nearest.max()) if len(nearest) else 0.0
         """The largest cosine, very likely."""
@@ -124,31 +135,42 @@ class EstimatedScores:
         self._word_scale = Scale(0.0, 0.0) if words is None else Scale.of(words, living)
         table = self._scale.apply(_expected_cosines(differing[sample], cosines, dimensions))
         table -= np.float32(self._word_scale.mean * self._word_scale.factor)
-        held = np.zeros(count, np.float32) if words is None else words
-        self.estimates = blend(
-            differing, np.append(table, np.float32(-np.inf)), held, self._word_scale.factor
-        )
-        """By position; minus infinity for deleted memories."""
+        self._table = np.append(table, np.float32(-np.inf))
+        """By the number of differing signs: what the estimate is, apart from words."""
 
-    def _nearest_cosines(self, differing: NDArray[np.uint16], dimensions: int) -> Floats:
+    def best(self, wanted: int, bonus: Floats | None) -> Positions:
+        """Return the positions of about `wanted` memories with the best estimates, ascending.
+
+        bonus: what each memory gets besides
+        """
+        words, weight = self._words, self._word_scale.factor
+        some = slice(None, None, max(len(self._differing) // _SORTED, 1))
+        sample = estimates_of(
+            self._differing[some],
+            self._table,
+            None if words is None else words[some],
+            weight,
+            None if bonus is None else bonus[some],
+        )
+        sample.sort()
+        lowest = float(sample[-1 - int(len(sample) * wanted / len(self._differing))])
+        return at_least(self._differing, self._table, words, weight, bonus, lowest)
+
+    def _nearest_cosines(self, dimensions: int) -> Floats:
         """Return exact cosines that include the ten largest ones, very likely."""
-        reach = _reach_of(differing, _NEAREST)
-        cosines = self.cosines_at((differing <= reach).nonzero()[0])
+        differing = self._differing
+        reach = reach_of(differing, _NEAREST)
+        cosines = self.cosines_at(at_most(differing, reach))
         if len(cosines) >= BEST:
-            farthest = _reach_of(differing, len(differing) // _MOST_NEAREST)
+            farthest = reach_of(differing, len(differing) // _MOST_NEAREST)
             needed = min(reach_for(float(best_values(cosines, BEST).min()), dimensions), farthest)
             if needed > reach:
-                cosines = self.cosines_at((differing <= needed).nonzero()[0])
+                cosines = self.cosines_at(at_most(differing, needed))
         return cosines
 
     def cosines_at(self, positions: Positions) -> Floats:
         """Return the exact cosines of some memories, given in ascending order."""
-        parts = [np.empty(0, np.float32)]
-        for base, size, block in self._index.blocks():
-            first, last = positions.searchsorted((base, base + size)).tolist()
-            if first < last:
-                parts.append(block.vectors.scores_at(self._query, positions[first:last] - base))
-        return parts[1] if len(parts) == 2 else np.concatenate(parts)
+        return cosines_at(self._index, self._query, positions)
 
     def exact_at(self, positions: Positions) -> tuple[Floats, Floats]:
         """Return the exact scores and cosines of some memories, given in ascending order."""
@@ -161,7 +183,23 @@ class EstimatedScores:
         return own, cosines
 
 
-def _reach_of(differing: NDArray[np.uint16], wanted: int) -> int:
+def count_differing(index: AgentIndex, query: Query, out: NDArray[np.uint16]) -> None:
+    """Write into `out` in how many signs the vector of each memory differs from the query."""
+    for base, size, block in index.blocks():
+        block.vectors.count_differing(query, out[base : base + size])
+
+
+def cosines_at(index: AgentIndex, query: Query, positions: Positions) -> Floats:
+    """Return the cosines of some memories, given in ascending order."""
+    parts = [np.empty(0, np.float32)]
+    for base, size, block in index.blocks():
+        first, last = positions.searchsorted((base, base + size)).tolist()
+        if first < last:
+            parts.append(block.vectors.scores_at(query, positions[first:last] - base))
+    return parts[1] if len(parts) == 2 else np.concatenate(parts)
+
+
+def reach_of(differing: NDArray[np.uint16], wanted: int) -> int:
     """Return a number of differing signs that about `wanted` memories, or more, do not exceed."""
     stride = max(len(differing) // 16_384, 1)
     counts = np.cumsum(np.bincount(differing[::stride])) * stride

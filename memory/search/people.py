@@ -96,6 +96,15 @@ class Person:
         return sounding
 
 
+def name_terms(text: str) -> list[int]:
+    """Return the terms of the attributes that `Person` looks up for a text."""
+    terms: list[int] = []
+    for written in _WORD.findall(text):
+        word, of_word = _as_name(written)
+        terms += _user_terms() if word in FIRST_PERSON else of_word
+    return terms
+
+
 @lru_cache(maxsize=4096)
 def _as_name(written: str) -> tuple[str, list[int]]:
     """Return a word of a question in lower case, and the attributes of a speaker with this name.

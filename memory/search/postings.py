@@ -5,12 +5,14 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import MutableSequence, Sequence
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memory._base.copies import shallow_copy
-from memory.search._lookups import Bounds, find_in_tail, find_postings
+from memory.search._lookups import Bounds, add_to_tail, find_in_tail, find_postings
 from memory.search.saved import Parts, held
 from memory.search.terms import ATTRIBUTE_BIT
 
@@ -24,7 +26,6 @@ _TAIL_MIN = 512  # … and more memories than this. A call with as many memories
 _FIRST_MIN = 16  # The first memories skip the tail from this number on: a small agent has no tail then
 _REPLACED_MAX = 256
 """The most memories replaced since the last merge: a search corrects them one by one."""
-_LONGEST_LIST = 16  # A term with this many postings in the tail has an array instead of a list
 
 
 class Postings:
@@ -61,27 +62,17 @@ class Postings:
         is_empty = not self._sorted_memories and not self._tail_memories
         if len(terms) >= (_FIRST_MIN if is_empty else _TAIL_MIN):
             return self._add_many(positions, terms)
-        lengths = []
-        tail = self._tail
-        for position, raw in zip(positions.tolist(), terms, strict=True):
-            occurrences = array("I", raw).tolist()
-            once, most = position << _COUNT_BITS | 1, position << _COUNT_BITS | _MAX_COUNT
-            for term in occurrences:
-                postings = tail.get(term)
-                if postings is None:
-                    tail[term] = [once]
-                elif once <= postings[-1] <= most:
-                    postings[-1] = min(postings[-1] + 1, most)
-                else:
-                    postings.append(once)
-                    if len(postings) == _LONGEST_LIST:
-                        tail[term] = array("I", postings)
-            self._tail_postings += len(occurrences)
-            lengths.append(_word_count(occurrences))
-        self._tail_memories += len(terms)
-        if self._tail_memories > max(_TAIL_MIN, self._sorted_memories // _TAIL_SHARE):
-            self._merge(self._packed[:0], positions[:0], 0)
+        lengths = [self.add_one(*each) for each in zip(positions.tolist(), terms, strict=True)]
         return np.array(lengths, np.float32)
+
+    def add_one(self, position: int, terms: bytes) -> int:
+        """Add one memory with its stored terms, and return the number of its words."""
+        words = add_to_tail(self._tail, position, terms)
+        self._tail_postings += len(terms) // 4
+        self._tail_memories += 1
+        if self._tail_memories > max(_TAIL_MIN, self._sorted_memories // _TAIL_SHARE):
+            self._merge(self._packed[:0], np.empty(0, np.int64), 0)
+        return words
 
     def _add_many(self, positions: NDArray[np.int64], terms: list[bytes]) -> NDArray[np.float32]:
         counts = np.fromiter(map(len, terms), np.int64, len(terms)) // 4
@@ -114,6 +105,15 @@ class Postings:
         if self._tail:
             found.append(find_in_tail(self._tail, terms, self._most))
         return [self._with_replacements(terms, found)] if self._replaced else found
+
+    @property
+    def has_replaced(self) -> bool:
+        """Whether memories were replaced since the last merge. Then `for_core` lacks their new terms."""
+        return bool(self._replaced)
+
+    def for_core(self) -> tuple[Any, ...]:
+        """Return what `find_words` looks at, in the form that the compiled core takes."""
+        return (self._terms, self._starts, self._packed, self._tail or None, self._most)
 
     def _with_replacements(
         self, terms: list[int], parts: Sequence[tuple[NDArray[np.uint32], Bounds]]
@@ -160,6 +160,16 @@ class Postings:
         self._terms, self._starts, self._packed = parts["terms"], parts["starts"], parts["packed"]
         self._sorted_memories = parts["memories"]
 
+    def only(self, kept: NDArray[np.bool_]) -> Postings:
+        """Return the postings of the memories of a mask, which get consecutive positions from 0."""
+        parts = self.parts(~kept)
+        packed = parts["packed"]
+        places = (np.cumsum(kept) - 1).astype(np.uint32) << np.uint32(_COUNT_BITS)
+        moved = places[packed >> np.uint32(_COUNT_BITS)] | packed & np.uint32(_MAX_COUNT)
+        only = Postings()
+        only.restore({**parts, "packed": moved, "memories": int(np.count_nonzero(kept))})
+        return only
+
     def _merge(self, flat: NDArray[np.uint32], owners: NDArray[np.int64], memories: int) -> None:
         """Sort the sorted part, the tail and some new memories into one sorted part.
 
@@ -168,9 +178,12 @@ class Postings:
         terms, packed = _pack(flat, owners)
         all_terms = [np.repeat(self._terms, np.diff(self._starts)), terms]
         all_packed = [self._packed, packed]
-        for term, postings in self._tail.items():
-            all_terms.append(np.full(len(postings), term, np.uint32))
-            all_packed.append(np.array(postings, np.uint32))
+        if self._tail:
+            # One array of all: an array for each of a thousand terms would take milliseconds.
+            tail = self._tail
+            counts = np.fromiter(map(len, tail.values()), np.int64, len(tail))
+            all_terms.append(np.repeat(np.fromiter(tail, np.uint32, len(tail)), counts))
+            all_packed.append(np.fromiter(chain.from_iterable(tail.values()), np.uint32, int(counts.sum())))
         keys = np.concatenate(all_terms).astype(np.uint64) << np.uint64(32)
         keys |= np.concatenate(all_packed)
         if self._replaced:

@@ -149,7 +149,7 @@ def terms_of_memory(
     words = _words_of_leaves(leaves) if is_structured else [_words_of_value(leaves[0][1])]
     words.append(terms_after_words(kind, metadata_texts, metadata_leaves, timestamp))
     if is_structured:
-        words.append(array("I", attribute_terms(leaves)).tobytes())
+        words.append(attribute_terms(leaves))
     return b"".join(words)
 
 
@@ -162,11 +162,10 @@ def terms_after_words(
         words.append(_encoded_terms(date_words(timestamp)))
     words.append(kind_terms(kind))
     if metadata_leaves:
-        attributes = [*attribute_terms(metadata_leaves)]
+        words.append(attribute_terms(metadata_leaves))
         for path, value in metadata_leaves:
             if path in SPEAKER_KEYS and isinstance(value, str):
-                attributes += _speaker_terms(value)
-        words.append(array("I", attributes).tobytes())
+                words.append(array("I", _speaker_terms(value)).tobytes())
     return b"".join(words)
 
 
@@ -222,17 +221,18 @@ def date_words(timestamp: float) -> str:
     return f"{date.day} {date:%B} {date.year}"
 
 
-def attribute_terms(leaves: Leaves) -> set[int]:
-    """Return one term for each distinct path and value."""
+def attribute_terms(leaves: Leaves) -> bytes:
+    """Return one term for each distinct path and value, as bytes to be stored."""
     if core is not None:
         return core.attribute_terms(leaves)
-    return {
+    terms = [
         # The usual case of `attribute_term`, without its calls: a state has dozens of these.
         crc32(b"%.3g" % (value + 0.0), _path_crc(path)) | ATTRIBUTE_BIT
         if type(value) is float
         else attribute_term(path, value)
         for path, value in leaves
-    }
+    ]
+    return array("I", dict.fromkeys(terms)).tobytes()
 
 
 def attribute_term(path: str, value: Scalar) -> int:

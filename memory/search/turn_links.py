@@ -261,7 +261,11 @@ class TurnLinks:
         first, self.count = self.count, self.count + len(sessions)
         self._grow()
         self._sessions.extend(sessions)
-        self._before[first : self.count] = self._after[first : self.count] = np.arange(first, self.count)
+        if len(sessions) == 1:  # the usual case: a search after an add
+            self._before[first] = self._after[first] = first
+        else:
+            new = slice(first, self.count)
+            self._before[new] = self._after[new] = np.arange(first, self.count)
         if len(sessions) <= _FEW:
             self._link_one_by_one(first, sessions.tolist())
         else:

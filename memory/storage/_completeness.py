@@ -9,6 +9,9 @@ that something does not exist, or counts or lists memories, it compares what is 
 - In a larger file: the table of agents in this way, and then for each agent that is used the number of its
   rows and the sum of their seqs, in both indexes that hold all rows, and in the table when a search reads
   all rows. This takes 0.1 µs a memory for each of the three.
+- A search that has the older memories from elsewhere, as from a saved index, reads the later rows by their
+  seqs, without an index. An agent's seqs have no gaps, so these rows are compared with the last seq and
+  with the log of deletions instead.
 
 A process does this once. A writer does not have to do anything for it: the indexes, and the marks in the
 table of agents, are written by SQLite in the same transaction as the rows.
@@ -17,6 +20,7 @@ table of agents, are written by SQLite in the same transaction as the rows.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +28,7 @@ from numpy.typing import NDArray
 
 from memory.errors import StoreCorrupt
 from memory.storage._tail import IN_TAIL
+from memory.storage.base import Change, ChangeKind
 from memory.storage.connections import Connections
 from memory.storage.schema import AGENT_SHIFT, MARK, SEQ_MASK, TIER_MASK, TIER_SHIFT
 
@@ -51,6 +56,8 @@ class Completeness:
         self._has_marks = file_format > 3
         self._is_whole = path is None
         self._are_agents_whole = path is None
+        self._is_large = False
+        """Whether the file was found to be large. Then it counts as large, also if it shrinks."""
         self._whole_agents: set[int | None] = set()
         self._damage: str | None = None
         """What is wrong with a small file, or with the table of agents."""
@@ -79,16 +86,63 @@ class Completeness:
             raise
         self._whole_agents.add(agent_no)
 
-    def compare(self, connection: sqlite3.Connection, agent_no: int, seqs: NDArray[np.int64]) -> None:
+    def confirm_agents_or_all(self) -> None:
+        """Raise StoreCorrupt if agents may be hidden; in a small file, if anything may be hidden.
+
+        For callers that compare the rows that they read themselves."""
+        if self._is_whole or (self._is_large and self._are_agents_whole):
+            return
+        if self._damage is not None or self._is_small():
+            self.confirm()
+        else:
+            self.confirm_agents()
+
+    def compare_new(
+        self,
+        connection: sqlite3.Connection,
+        agent_no: int,
+        after_seq: int,
+        last_seq: int,
+        seqs: NDArray[np.int64],
+        changes: Sequence[Change],
+    ) -> None:
+        """Raise StoreCorrupt if `seqs`, ascending, lack rows between `after_seq` and `last_seq`.
+
+        changes: all since `after_seq` was the last one"""
+        if self._is_whole:
+            return
+        first = after_seq + 1
+        deleted: set[int] = set()
+        for change in changes:
+            if change.kind is ChangeKind.CLEARED:
+                first = max(first, change.seqs[0] + 1)
+            elif change.kind is ChangeKind.DELETED:
+                deleted.update(change.seqs)
+        expected = last_seq - first + 1 - sum(first <= seq <= last_seq for seq in deleted)
+        found = seqs[(seqs >= first) & (seqs <= last_seq)]
+        if len(found) != max(expected, 0):
+            self.compare(connection, agent_no, found, first, last_seq)
+
+    def compare(
+        self,
+        connection: sqlite3.Connection,
+        agent_no: int,
+        seqs: NDArray[np.int64],
+        first: int = 1,
+        last: int = SEQ_MASK,
+    ) -> None:
         """Raise StoreCorrupt if these are not the seqs of all rows of an agent, by the index of the times.
+
+        first, last: compare only the rows with these seqs and those in between
 
         For larger files: the whole check of a small file includes this."""
         if self._is_whole or not self._has_tails:
             return
         count, total = connection.execute(
             f"SELECT COUNT(*), TOTAL(key & {SEQ_MASK}) FROM (SELECT key FROM memories INDEXED BY by_time"
-            f" WHERE agent = ? AND indexed = 1 UNION ALL SELECT key FROM memories WHERE {IN_TAIL})",
-            (agent_no,) * 3,
+            f" WHERE agent = ? AND indexed = 1 UNION ALL SELECT key FROM memories WHERE {IN_TAIL})"
+            f" WHERE key & {SEQ_MASK} BETWEEN ? AND ?",
+            (agent_no, agent_no, agent_no, first, last),
         ).fetchone()
         if (count, total) != (len(seqs), float(seqs.sum())):
             self._refuse([f"an agent has {len(seqs):,} memories, or {count:,}, or not the same ones"])
@@ -125,8 +179,10 @@ class Completeness:
         return [f"the numbers of {wrong} agents do not match their checksum"] if wrong else []
 
     def _is_small(self) -> bool:
-        (pages,), (size,) = map(self._connections.fetch_one, ("PRAGMA page_count", "PRAGMA page_size"))
-        return bool(pages * size <= SMALL_BYTES)
+        if not self._is_large:
+            (pages,), (size,) = map(self._connections.fetch_one, ("PRAGMA page_count", "PRAGMA page_size"))
+            self._is_large = pages * size > SMALL_BYTES
+        return not self._is_large
 
     def _refuse(self, problems: list[str]) -> None:
         if problems:

@@ -126,9 +126,9 @@ class IndexFiles:
 
     def erase_indexes(self) -> None:
         """Remove all files that hold deleted or replaced content, or do not belong to the database."""
-        if self._folder is None or self._connections.read_only or not self._folder.is_dir():
+        if self._folder is None or self._connections.read_only:
             return
-        for file in sorted(self._folder.iterdir()):
+        for file in _files_in(self._folder):
             if file.suffix != _SUFFIX or not file.stem.isdigit():
                 # The draft of a killed process. If another process is writing it now, that one gives up.
                 file.unlink(missing_ok=True)
@@ -152,10 +152,8 @@ class IndexFiles:
     @property
     def nbytes(self) -> int:
         """The size of all files."""
-        if self._folder is None or not self._folder.is_dir():
-            return 0
         total = 0
-        for file in self._folder.iterdir():
+        for file in [] if self._folder is None else _files_in(self._folder):
             with suppress(FileNotFoundError):
                 total += file.stat().st_size
         return total
@@ -167,6 +165,14 @@ class IndexFiles:
             return None if number is None or entry is None else (number, entry)
 
         return self._connections.read(read)
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """Return the files of a folder; none if it does not exist: another process removes an empty one."""
+    try:
+        return sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def token_of(data: memoryview) -> str:

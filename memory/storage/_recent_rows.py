@@ -30,16 +30,24 @@ class RecentRows:
 
     def __init__(self) -> None:
         self._agents: OrderedDict[int, list[_RecentRow]] = OrderedDict()
+        self._versions: dict[int, tuple[int, int]] = {}
+        """By agent: the version that the last row left behind, and its seq; see `take_under`."""
 
     def __contains__(self, agent_no: int) -> bool:
         """Return whether rows of an agent are kept."""
         return agent_no in self._agents
 
-    def add(self, agent_no: int, rows: Sequence[Row], seqs: Sequence[int]) -> None:
-        """Keep rows that were just committed under these seqs."""
+    def add(
+        self, agent_no: int, rows: Sequence[Row], seqs: Sequence[int], version: int | None = None
+    ) -> None:
+        """Keep rows that were just committed under these seqs.
+
+        version: the one of the agent's rows that they left behind, if no other process wrote meanwhile"""
         kept = self._agents.get(agent_no)
         if kept is None:
             return
+        if version is not None:
+            self._versions[agent_no] = version, seqs[-1]
         if len(kept) + len(rows) > _MAX_ROWS:
             self._agents[agent_no] = []
             return
@@ -53,13 +61,24 @@ class RecentRows:
         if kept is None:
             self._agents[agent_no] = []
             while len(self._agents) > _MAX_AGENTS:
-                self._agents.popitem(last=False)
+                evicted, _ = self._agents.popitem(last=False)
+                self._versions.pop(evicted, None)
             return None
         copied = kept[:]
         rows = [row for row in copied if after_seq < row[0] <= last_seq]
         del kept[: len(copied)]
         complete = [row[0] for row in rows] == list(range(after_seq + 1, last_seq + 1))
         return _columns(rows) if rows and complete else None
+
+    def take_under(self, agent_no: int, after_seq: int, version: int) -> IndexColumns | None:
+        """Return what `take` returns for all rows after `after_seq`.
+
+        That is only known if the version of the agent's rows is the one that the last row of this process
+        left behind: then no other process has added a row after it. Else return None."""
+        left = self._versions.get(agent_no)
+        if left is None or left[0] != version or left[1] <= after_seq:
+            return None
+        return self.take(agent_no, after_seq, left[1])
 
 
 def _recent_row(row: Row, seq: int) -> _RecentRow:

@@ -130,11 +130,14 @@ class TailWriter:
             return
         for request, _, _ in added:
             request.is_taken = True
-        count = self._write(_group_insert(len(added)), (*values, *conditions), list(tails.values()))
+        statement = _group_insert(len(added))
+        count, versions = self._write(statement, (*values, *conditions), list(tails.values()))
         for request, tail, seq in added:
             if count == len(added):
                 tail.last = seq
-                self._recent_rows.add(tail.agent_no, (request.row,), (seq,))
+                # The version is the one after all rows of the group.
+                version = versions.get(tail.agent_no) if seq == lasts[request.row.agent] else None
+                self._recent_rows.add(tail.agent_no, (request.row,), (seq,), version)
                 request.seq = seq
             request.is_taken = False
 
@@ -157,7 +160,7 @@ class TailWriter:
                 return None
             values = (*to_values(row, agent_no, seq, checksums), agent_no, first)
             try:
-                count = self._write(_INSERT, values, (tail,))
+                count, versions = self._write(_INSERT, values, (tail,))
             except sqlite3.IntegrityError:  # another process has used this seq
                 last = self._connections.read(partial(last_of_tail, tail=tail))
                 if last is None:
@@ -167,24 +170,32 @@ class TailWriter:
             if count != 1:
                 return None
             tail.last = seq
-            self._recent_rows.add(agent_no, (row,), (seq,))
+            self._recent_rows.add(agent_no, (row,), (seq,), versions.get(agent_no))
             return seq
         return None
 
-    def _write(self, statement: str, values: Sequence[object], tails: Sequence[OpenTail]) -> int | None:
-        """Execute a statement, and store new versions for the agents of the tails."""
+    def _write(
+        self, statement: str, values: Sequence[object], tails: Sequence[OpenTail]
+    ) -> tuple[int | None, dict[int, int]]:
+        """Execute a statement, and store new versions for the agents of the tails.
+
+        Return the number of rows, and by agent the new version, if no other process wrote meanwhile."""
         versions = self._versions
+        undisturbed: list[tuple[int, int]] = []
         self._refresh_versions()
         try:
             try:
                 for tail in tails:
                     versions.begin(versions.writes_slot(tail.agent_no))
-                return self._connections.write_alone(statement, values)
+                count = self._connections.write_alone(statement, values)
             finally:
-                versions.end_all()
+                undisturbed = versions.end_all()
         finally:  # again, in case an interrupt stopped the first call
             if versions.marked:
                 versions.end_all()
+        left = dict(undisturbed)
+        slots = ((tail.agent_no, versions.writes_slot(tail.agent_no)) for tail in tails)
+        return count, {agent_no: left[slot] for agent_no, slot in slots if slot in left}
 
     def _find(self, row: Row) -> int | None:
         """Return the seq of a row that may be stored."""

@@ -41,13 +41,23 @@ from memory.storage._tail import (
     fits_tail,
 )
 from memory.storage._tail_writer import TailWriter
-from memory.storage.base import NO_SESSION, NO_STEP, ChangeKind, Move, Row, Sample, StoredCodec
+from memory.storage.base import (
+    NO_SESSION,
+    NO_STEP,
+    ChangeKind,
+    Move,
+    OnChange,
+    Row,
+    Sample,
+    StoredCodec,
+)
 from memory.storage.connections import Connections
 from memory.storage.schema import (
     AGENT_SHIFT,
     FIRST_STORED_CODEC,
     RETIRED,
     SEQ_MASK,
+    TIER_SHIFT,
     codec_digest,
     key_of,
 )
@@ -58,10 +68,18 @@ LOG_LENGTH = 1024
 
 _MOVES_AT_ONCE = 16
 """Rows that a move updates between two points where it may yield to other threads."""
+_COUNTS_AT_ONCE = 32
+"""Read counts that are added between two points where this may yield to other threads."""
 _TAILS_AT_ONCE = 32
 """Tails that maintenance closes in one transaction."""
 _INSERT = f"INSERT INTO memories ({INSERTED_COLUMNS}) VALUES ({placeholders(22)})"
 
+_ADD_READ_COUNT = (
+    "INSERT INTO uses (agent, seq, uses) SELECT ?1, ?2, ?3"
+    f" WHERE EXISTS (SELECT 1 FROM memories WHERE key IN (?4, ?4 | {Tier.IM << TIER_SHIFT},"
+    f" ?4 | {Tier.LTM << TIER_SHIFT})) ON CONFLICT DO UPDATE SET uses = uses + excluded.uses"
+)
+"""Adds a read count. The last value is the key of the memory in stm."""
 _REST = "features_checksum, stored_at, dated, digest, revision"
 _DIGEST = (
     f"SELECT {_REST} FROM memories INDEXED BY by_id WHERE agent = ? AND id = ? AND indexed = 1"
@@ -93,6 +111,14 @@ class SQLiteWriter:
         self._recent_rows = recent_rows
         self._refresh_versions = refresh_versions
         self._samples = SampleSets()
+        self._logged: list[tuple[ChangeKind, Sequence[int]]] = []
+        """What the current transaction wrote to the change log. Only the holder of the lock uses it."""
+        self._last_change = 0
+        """The number of its last entry."""
+        self._undisturbed: list[tuple[int, int]] = []
+        """What `SharedVersions.end_all` returned for the last transaction."""
+        self.on_change: OnChange | None = None
+        """See `MemoryStore.follow_changes`."""
         self._tails = TailWriter(
             connections,
             versions,
@@ -195,7 +221,7 @@ class SQLiteWriter:
             try:
                 return self._connections.write(work, frees_space=frees_space)
             finally:
-                self._versions.end_all()
+                self._undisturbed = self._versions.end_all()
         finally:  # again, in case an interrupt stopped the first call
             self._versions.end_all()
 
@@ -403,15 +429,11 @@ class SQLiteWriter:
                 agent_no = self._agent_numbers.look_up(connection, agent)
                 if agent_no is not None:
                     # A row that was deleted since it was read gets no count.
-                    connection.executemany(
-                        "INSERT INTO uses (agent, seq, uses) SELECT ?, ?, ?"
-                        " WHERE EXISTS (SELECT 1 FROM memories WHERE key IN (?, ?, ?))"
-                        " ON CONFLICT DO UPDATE SET uses = uses + excluded.uses",
-                        [
-                            (agent_no, seq, count, *(key_of(agent_no, tier, seq) for tier in Tier))
-                            for seq, count in counts.items()
-                        ],
-                    )
+                    first = key_of(agent_no, Tier.STM, 0)
+                    values = [(agent_no, seq, count, first | seq) for seq, count in sorted(counts.items())]
+                    for part in in_parts(values, _COUNTS_AT_ONCE):
+                        yield_gil()
+                        connection.executemany(_ADD_READ_COUNT, part)
 
         self._connections.write(add)
 
@@ -503,20 +525,37 @@ class SQLiteWriter:
     ) -> _T:
         """Call `change` with the agent's number (None if unknown) in one transaction.
 
-        The agent's versions change with the commit."""
+        The agent's versions change with the commit. Then `on_change` is called."""
+        slot = version = number = 0
 
         def marked(connection: sqlite3.Connection) -> _T:
+            nonlocal slot, version, number
+            self._logged.clear()
             agent_no = self._agent_numbers.look_up(connection, agent)
             if agent_no is None:
                 self._completeness.confirm_agents()
             else:
                 close_tail(connection, agent_no)
-                self._versions.begin(self._versions.changes_slot(agent_no))
+                slot = self._versions.changes_slot(agent_no)
+                version = self._versions.slots[slot]
+                self._versions.begin(slot)
                 self._versions.begin(self._versions.writes_slot(agent_no))
-            return change(connection, agent_no)
+            result = change(connection, agent_no)
+            if self._logged:
+                number = self._last_change
+            elif agent_no is not None:
+                (number,) = connection.execute(
+                    "SELECT last_change FROM agents WHERE no = ?", (agent_no,)
+                ).fetchone()
+            return result
 
         with self._connections.lock:
-            return self._write_marked(marked, frees_space=frees_space)
+            result = self._write_marked(marked, frees_space=frees_space)
+            after = dict(self._undisturbed).get(slot, 1)
+            if self.on_change is not None and not version & 1 and not after & 1:
+                before = version, number - len(self._logged)
+                self.on_change(agent, _changed_seqs(self._logged), before, (after, number))
+            return result
 
     def _reserve(
         self, connection: sqlite3.Connection, agent: str, count: int, *, open_tail: bool = False
@@ -648,8 +687,8 @@ class SQLiteWriter:
             mark_deleted(connection)
         return len(seqs)
 
-    @staticmethod
     def _log(
+        self,
         connection: sqlite3.Connection,
         agent_no: int,
         kind: ChangeKind,
@@ -657,10 +696,12 @@ class SQLiteWriter:
         seqs: Sequence[int],
     ) -> None:
         """Add an entry to the agent's change log and delete the entry beyond LOG_LENGTH."""
+        self._logged.append((kind, seqs))
         (number,) = connection.execute(
             "UPDATE agents SET last_change = last_change + 1 WHERE no = ? RETURNING last_change",
             (agent_no,),
         ).fetchone()
+        self._last_change = number
         connection.execute(
             "INSERT INTO changes (agent, number, kind, tier, seqs) VALUES (?, ?, ?, ?, ?)",
             to_entry(agent_no, number, kind, tier, seqs),
@@ -668,6 +709,13 @@ class SQLiteWriter:
         connection.execute(
             "DELETE FROM changes WHERE agent = ? AND number <= ?", (agent_no, number - LOG_LENGTH)
         )
+
+
+def _changed_seqs(logged: Sequence[tuple[ChangeKind, Sequence[int]]]) -> list[int] | None:
+    """Return the seqs of changed rows; None if all rows of the agent are gone."""
+    if any(kind is ChangeKind.CLEARED for kind, _ in logged):
+        return None
+    return [seq for _, seqs in logged for seq in seqs]
 
 
 def _close_tails(numbers: Sequence[int], connection: sqlite3.Connection) -> None:

@@ -18,12 +18,11 @@ has and the changes after the last number that it has.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol, TypeAlias
+from typing import BinaryIO, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -89,8 +88,7 @@ Features: TypeAlias = tuple[int, int, bytes, bytes | None, bytes, int]
 """The columns that a search needs: seq, vector codec, vector, fine vector, terms, codec of the terms."""
 
 
-@dataclass(frozen=True)
-class IndexColumns:
+class IndexColumns(NamedTuple):
     """The columns that the search index needs of some rows, ordered by seq."""
 
     seq: NDArray[np.int64]
@@ -104,6 +102,9 @@ class IndexColumns:
     """The features of the same rows in the same order. None if there are too many rows to read at once:
     `MemoryStore.features` then reads them in slices."""
 
+
+CodedVector: TypeAlias = tuple[int, int, bytes, bytes | None]
+"""The columns of a row that make its vector: seq, vector codec, vector, fine vector."""
 
 Sample: TypeAlias = tuple[str, int]
 """A row that a codec was made of: agent and seq."""
@@ -169,6 +170,15 @@ class AgentState(msgspec.Struct, frozen=True, array_like=True):
     numbers can't be compared with earlier ones."""
 
 
+Moment: TypeAlias = tuple[int, int]
+"""A version of an agent's rows, as `watch` returns it, and the number of the last change before it."""
+OnChange: TypeAlias = Callable[[str, "list[int] | None", Moment, Moment], None]
+"""Takes an agent, the seqs of its rows that were changed (None for all), and the moments before and after.
+Nothing else has changed between the two moments. If `before` is not the last `after`, another process has
+changed rows. The version alone does not tell that: two processes that write it at once may overwrite each
+other's."""
+
+
 class SavedIndex(msgspec.Struct, frozen=True):
     """A search index that was saved with `save_index`."""
 
@@ -179,6 +189,18 @@ class SavedIndex(msgspec.Struct, frozen=True):
     """What was written, maybe damaged since. A change of it does not reach the store."""
     is_mapped: bool = True
     """Whether the data lies in a mapped file, which takes no RAM of its own."""
+
+
+@runtime_checkable
+class AsksAhead(Protocol):
+    """A store on a server, which can be asked for a state while the caller works on."""
+
+    def ask_state(self, agent: str) -> Callable[[], AgentState]:
+        """Send the query of `MemoryStore.state`. The returned function waits for the answer.
+
+        The answer is from after this call began. Until it is taken, a connection is in use: call nothing
+        else of the store before."""
+        ...
 
 
 class MemoryStore(Protocol):
@@ -283,8 +305,10 @@ class MemoryStore(Protocol):
         """Return all agents that have a memory, in the order of their first memory."""
 
     @abstractmethod
-    def counts(self, agent: str | None = None) -> dict[Tier, int]:
-        """Return the number of rows in every tier, of one agent or of all."""
+    def counts(self, agent: str | None = None, tiers: Collection[Tier] = tuple(Tier)) -> dict[Tier, int]:
+        """Return the number of rows in every tier, of one agent or of all.
+
+        tiers: count at least these tiers; to count others takes time, and their number may be 0"""
 
     @abstractmethod
     def evicted(self, agent: str | None = None) -> int:
@@ -317,6 +341,13 @@ class MemoryStore(Protocol):
     @abstractmethod
     def features(self, agent: str, first_seq: int, last_seq: int) -> Iterator[list[Features]]:
         """Yield the features of the rows with first_seq ≤ seq ≤ last_seq, in lists, in any order."""
+
+    @abstractmethod
+    def coded_vectors(self, agent: str, last_seq: int) -> Iterator[list[CodedVector]]:
+        """Yield the vectors of rows with seq ≤ last_seq that a `StoredCodec` encodes, in lists.
+
+        The order of the lists is any; each is ordered by seq. They may be unchecked, which is faster: the
+        caller has checksums of its own."""
 
     # Optional: indexes that last longer than the process. They are copies of what the store holds.
 
@@ -453,6 +484,13 @@ class MemoryStore(Protocol):
         read. Return None if the store has no such version (yet): then nothing is cached.
         """
 
+    def follow_changes(self, on_change: OnChange) -> None:
+        """Call a function after each committed change of this process to existing rows.
+
+        It need not be called if another process writes at the same time. Optional: with it, caches drop
+        less."""
+        return
+
     def tidy_new_rows(self) -> None:
         """Do what `add` has left for later, for many rows at once. Maintenance calls it. Optional."""
         return
@@ -461,6 +499,14 @@ class MemoryStore(Protocol):
         """Return the columns of the rows after_seq + 1 … last_seq if this process added all of them lately.
 
         Optional: faster than `catch_up` after an `add`. None means: call `catch_up`."""
+        return None
+
+    def own_rows(self, agent: str, after_seq: int, version: int) -> IndexColumns | None:
+        """Return the columns of all rows after `after_seq`, if this process added all of them lately.
+
+        version: what the function of `watch(agent, new_rows=True)` returned before
+
+        It says nothing about changes to older rows. Optional: faster than `state` and `recent_rows`."""
         return None
 
     @abstractmethod

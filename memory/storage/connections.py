@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeVar
 
+from memory._base.file_state import file_state
 from memory._base.weak_list import WeakList
 from memory.errors import StoreReadOnly
 from memory.storage._writer_queue import WriterQueue, sleep
@@ -88,6 +89,7 @@ class Connections:
         """
         self._path = path
         self._file_name = str(path)
+        self._encoded_name = os.fsencode(self._file_name)
         self._errors = errors
         self._disk = disk
         self._busy_timeout = busy_timeout
@@ -394,12 +396,12 @@ class Connections:
 
         Raises an error if the path leads to another file than before."""
         try:
-            found = os.stat(self._file_name)
+            device, inode, changed_at = file_state(self._encoded_name)
         except OSError:
             raise self._errors.replaced() from None
-        if (found.st_dev, found.st_ino) != self._identity:
+        if (device, inode) != self._identity:
             raise self._errors.replaced()
-        return found.st_mtime_ns
+        return changed_at
 
     def _make_room(self) -> None:
         """Let the log start again at its beginning: then a short write needs no new space on a full disk.

@@ -24,6 +24,8 @@ import time
 from pathlib import Path
 
 from memory._base.locks import fork_safe_lock
+from memory._base.native import core
+from memory._base.randomness import random_64
 from memory.storage._new_files import like_file, new_file
 
 CHECK_SECONDS = 0.01
@@ -154,22 +156,43 @@ class SharedVersions:
 
     def begin(self, slot: int) -> None:
         """Mark the slot before a commit; all that was cached under it is now stale."""
-        mark = int.from_bytes(os.urandom(8), "little") | 3  # never the version of an unused slot, or even
+        mark = random_64() | 3  # never the version of an unused slot, or even
         self.marked.append((slot, mark))
         self.slots[slot] = mark
 
-    def end_all(self) -> None:
+    def end_all(self) -> list[tuple[int, int]]:
         """Store new versions in all marked slots, after the commit or the rollback.
+
+        Return the slots to which no other process wrote from `begin` to the new version, and that version.
+        Without the compiled core this is known only if the slots are not in a file.
 
         A slot keeps the mark of another process that is still committing; that process's `end_all` stores
         the new version. An even version is replaced too: another process's `end_all` overwrote our mark.
         After an interrupt, call it again: it continues with the slots that are still marked."""
+        undisturbed = []
         while self.marked:
             slot, mark = self.marked[-1]
-            now = self.slots[slot]
-            if now == mark or not now & 1:
-                self.slots[slot] = mark ^ 1  # as random as the mark, and even
+            version = mark ^ 1  # as random as the mark, and even
+            if _replace(self.slots, slot, mark, version):
+                if core is not None or self._database is None:
+                    undisturbed.append((slot, version))
+            else:
+                while not (now := self.slots[slot]) & 1 and not _replace(self.slots, slot, now, version):
+                    pass
             self.marked.pop()
+        return undisturbed
+
+
+def replace_pure(slots: memoryview, slot: int, expected: int, version: int) -> bool:
+    """Store a version if the slot has the expected one; return whether it has. Not atomic: another process
+    may write the slot in between, and its version is lost then."""
+    if slots[slot] != expected:
+        return False
+    slots[slot] = version
+    return True
+
+
+_replace = replace_pure if core is None else core.replace_version
 
 
 def _size(agents: int) -> int:

@@ -27,7 +27,7 @@ from memory.storage._shrinker import Shrinker
 from memory.storage._store_errors import StoreErrors, on_read_only_disk
 from memory.storage._writer import SQLiteWriter
 from memory.storage._writer_queue import WriterQueue
-from memory.storage.base import IndexColumns
+from memory.storage.base import IndexColumns, OnChange
 from memory.storage.connections import Connections, is_open
 from memory.storage.schema import (
     FORMAT_VERSION,
@@ -117,6 +117,7 @@ class SQLiteStore:
         self.catch_up = reader.catch_up
         self.columns_of = reader.columns_of
         self.features = reader.features
+        self.coded_vectors = reader.coded_vectors
         self.stored_before = reader.stored_before
         self.importance_inputs = reader.importance_inputs
         self.codecs = reader.codecs
@@ -149,6 +150,10 @@ class SQLiteStore:
         self.setting = writer.setting
         self.tidy_new_rows = writer.tidy_new_rows
 
+        def follow_changes(on_change: OnChange) -> None:
+            writer.on_change = on_change
+
+        self.follow_changes = follow_changes
         self.shrink = Shrinker(self._connections).shrink
         index_files = IndexFiles(path, self._connections, self._agent_numbers)
         self.saved_index = index_files.saved_index
@@ -230,6 +235,10 @@ class SQLiteStore:
     def recent_rows(self, agent: str, after_seq: int, last_seq: int) -> IndexColumns | None:
         agent_no = self._agent_numbers.get(agent)
         return None if agent_no is None else self._recent_rows.take(agent_no, after_seq, last_seq)
+
+    def own_rows(self, agent: str, after_seq: int, version: int) -> IndexColumns | None:
+        agent_no = self._agent_numbers.get(agent)
+        return None if agent_no is None else self._recent_rows.take_under(agent_no, after_seq, version)
 
     def _bring_to_format(self, read_only: bool) -> tuple[int, bool]:
         """Migrate an older file unless it is opened to read only.

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from small_embedder import small_embedder
 
 from memory import AgentMemorySystem, ManualClock, MemoryConfig
-from memory._base.content import MAX_DEPTH, decode_body, encode_body, leaves_of
+from memory._base.content import MAX_DEPTH, compressible_body, decode_body, encode_body, leaves_of
 from memory.errors import InvalidMemory
 
 Open = Callable[..., AgentMemorySystem]
@@ -111,6 +111,32 @@ def test_a_body_decodes_to_what_was_encoded(content: Any, metadata: dict[str, An
     leaves_of(content)
     back, back_metadata = decode_body(encode_body(content, metadata))
     assert (exact(back), exact(back_metadata)) == (exact(content), exact(metadata))
+
+
+decimals = st.floats(-1e6, 1e6).map(lambda number: round(number, 3)) | st.sampled_from([-0.0, 1e22, 5e-324])
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(content=st.tuples(values, st.lists(decimals, min_size=4)), metadata=objects)
+def test_a_compressible_body_decodes_to_what_was_encoded(content: Any, metadata: dict[str, Any]) -> None:
+    back, back_metadata = decode_body(compressible_body(encode_body(content, metadata)))
+    assert (exact(back), exact(back_metadata)) == (exact(content), exact(metadata))
+
+
+def test_a_body_with_short_decimal_numbers_is_compressed_as_json() -> None:
+    rounded = encode_body([0.25, 1.5, -2.125, 0.1, 1700000000.0], {})
+    assert compressible_body(rounded) == b"[[0.25,1.5,-2.125,0.1,1700000000.0],{}]"
+    assert compressible_body(compressible_body(rounded)) == compressible_body(rounded)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["a text", [1, 2, 3, 4, 5], [0.5, 0.5, 0.5], [number / 7 for number in range(1, 9)]],
+    ids=["text", "whole numbers", "few decimals", "many digits"],
+)
+def test_a_body_that_json_does_not_make_smaller_stays(content: Any) -> None:
+    body = encode_body(content, {})
+    assert compressible_body(body) == body
 
 
 def nested(depth: int, wrap: Callable[[Any], Any]) -> Any:

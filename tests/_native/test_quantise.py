@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
+from memory._base.native import core
 from memory.compression.quantise import to_int8, to_int8_pure
+from memory.search.vectors import VectorBlock
 
 SHAPES = st.tuples(st.integers(0, 5), st.integers(1, 70))
 FINITE = st.floats(allow_nan=False, allow_infinity=False, width=32)
@@ -44,3 +46,21 @@ def test_what_is_not_finite_does_not_crash() -> None:
     rows = np.array([[np.nan, 1.0], [np.inf, 1.0], [-np.inf, np.nan]], np.float32)
     with np.errstate(invalid="ignore"):
         assert to_int8(rows).shape == rows.shape
+
+
+@pytest.mark.skipif(core is None, reason="the compiled core was not built")
+@pytest.mark.parametrize("dimensions", [1, 32, 256, 1024])
+def test_one_stored_vector_equals_a_batch_of_one(dimensions: int) -> None:
+    rows = np.random.default_rng(5).standard_normal((20, dimensions), dtype=np.float32)
+    rows[3] = 0
+    one, many = VectorBlock(dimensions, 0), VectorBlock(dimensions, 0)
+    for number, row in enumerate(rows):
+        one.put_one(number, row.tobytes())
+        many.put(number, to_int8(row[None, :]))
+    for left, right in zip(one.arrays, many.arrays, strict=True):
+        np.testing.assert_array_equal(left[:20], right[:20])
+    codes, norms = one.arrays
+    for vector, row_number in ((b"1234", 0), (rows[0].tobytes(), -1), (rows[0].tobytes(), len(norms))):
+        if dimensions > 1 or row_number:
+            with pytest.raises(ValueError, match="no vector of row"):
+                core.put_vector(vector, row_number, codes, norms)  # type: ignore[union-attr]

@@ -73,12 +73,31 @@ def test_scores_pass_between_turns_alike(turns: int, count: int) -> None:
     assert peaks.tobytes() == _scans.best_of_turns_pure(scores, barriers, turns).tobytes()
 
 
-def test_estimates_and_words_are_added_alike() -> None:
-    rng = np.random.default_rng(5)
-    differing = rng.integers(0, 258, 10_001).astype(np.uint16)
-    table, words = rng.random(258, dtype=np.float32), rng.random(10_001, dtype=np.float32)
-    ours = _scans.blend(differing, table, words, 0.37)
-    assert ours.tobytes() == _scans.blend_pure(differing, table, words, 0.37).tobytes()
+@pytest.mark.parametrize("count", [0, 1, 31, 32, 33, 1023, 1024, 1025, 10_001])
+def test_positions_are_chosen_alike(count: int) -> None:
+    rng = np.random.default_rng(count)
+    differing = rng.integers(0, 258, count).astype(np.uint16)
+    for most in (-1, 0, 100, 257, 65_535, 100_000):
+        ours = _scans.at_most(differing, most)
+        assert ours.tolist() == _scans.at_most_pure(differing, most).tolist()
+        assert ours.tolist() == [at for at, number in enumerate(differing.tolist()) if number <= most]
+
+
+@pytest.mark.parametrize("has_words", [True, False])
+@pytest.mark.parametrize("has_bonus", [True, False])
+@pytest.mark.parametrize("count", [0, 1, 1023, 1024, 1025, 10_001])
+def test_estimates_are_added_and_chosen_alike(count: int, has_words: bool, has_bonus: bool) -> None:
+    rng = np.random.default_rng(count)
+    differing = rng.integers(0, 258, count).astype(np.uint16)
+    table = np.append(rng.random(257, dtype=np.float32), np.float32(-np.inf))
+    words = rng.random(count + 5, dtype=np.float32)[:count] if has_words else None
+    bonus = rng.random(count, dtype=np.float32) if has_bonus else None
+    estimates = _scans.estimates_of(differing, table, words, 0.37, bonus).tolist()
+    for lowest in (-np.inf, 0.5, *estimates[:20], 9.0):
+        ours = _scans.at_least(differing, table, words, 0.37, bonus, lowest)
+        theirs = _scans.at_least_pure(differing, table, words, 0.37, bonus, lowest)
+        assert ours.tolist() == theirs.tolist()
+        assert ours.tolist() == [at for at, estimate in enumerate(estimates) if estimate >= lowest]
 
 
 @needs_core
@@ -102,8 +121,13 @@ def test_nothing_outside_of_an_array_is_read_or_written() -> None:
         core.cosines(codes, norms, codes[0], None, 1.0, np.empty(6, np.float32))
     with pytest.raises(ValueError, match="are no"):
         core.differing_signs(np.zeros((2, 5), np.uint64), np.zeros(2, np.uint64), np.empty(6, np.uint16))
+    two = np.array([2], np.uint16)
     with pytest.raises(ValueError, match="outside of a table"):
-        core.blend(np.array([2], np.uint16), out.repeat(2), out, 1.0, out.copy())
+        core.at_least(two, out.repeat(2), out, 1.0, None, 0.0)
+    with pytest.raises(ValueError, match="words has 0"):
+        core.at_least(two, out.repeat(3), out[:0], 1.0, None, 0.0)
+    with pytest.raises(ValueError, match="bonus has 0"):
+        core.at_least(two, out.repeat(3), None, 1.0, out[:0], 0.0)
     with pytest.raises(ValueError, match="shares has 3"):
         core.add_shares(scores, scores[:3], scores.copy(), 1)
     with pytest.raises(ValueError, match="same array"):

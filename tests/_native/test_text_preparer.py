@@ -71,7 +71,7 @@ def test_body_and_digest_of_every_length(preparer: TextPreparer, text: str) -> N
 @pytest.mark.parametrize("text", ["\ud800", "w " * 60, "x" * 20_001, 7, None, b"x"])
 def test_what_only_the_twins_can_prepare_is_none(preparer: TextPreparer, text: Any) -> None:
     assert preparer.of_text(text, NO_METADATA, ENDING) is None
-    assert preparer.of_texts(["a", text, "b"], [NO_METADATA] * 3, [ENDING] * 3) == [
+    assert preparer.of_texts(["a", text, "b"], [NO_METADATA] * 3, [ENDING] * 3, True) == [
         by_the_twins("a"),
         None,
         by_the_twins("b"),
@@ -81,10 +81,10 @@ def test_what_only_the_twins_can_prepare_is_none(preparer: TextPreparer, text: A
 def test_many_texts_are_prepared_as_one_is(preparer: TextPreparer) -> None:
     endings = [ENDING, b"", ENDING * 500] * 3
     metadata = [NO_METADATA, msgspec.msgpack.encode({"a": "b" * 5000}), b""] * 3
-    assert preparer.of_texts(TEXTS, metadata, endings) == [
+    assert preparer.of_texts(TEXTS, metadata, endings, True) == [
         preparer.of_text(*values) for values in zip(TEXTS, metadata, endings, strict=True)
     ]
-    assert preparer.of_texts([], [], []) == []
+    assert preparer.of_texts([], [], [], True) == []
 
 
 def test_threads_can_share_a_preparer(preparer: TextPreparer) -> None:
@@ -93,7 +93,7 @@ def test_threads_can_share_a_preparer(preparer: TextPreparer) -> None:
 
     def prepare() -> None:
         texts = TEXTS * 20
-        found.append(preparer.of_texts(texts, [NO_METADATA] * len(texts), [ENDING] * len(texts)))
+        found.append(preparer.of_texts(texts, [NO_METADATA] * len(texts), [ENDING] * len(texts), True))
 
     threads = [threading.Thread(target=prepare) for _ in range(4)]
     for thread in threads:
@@ -110,9 +110,9 @@ def test_wrong_arguments_are_refused(preparer: TextPreparer) -> None:
         with pytest.raises(TypeError):
             preparer.of_text(*arguments)
     with pytest.raises(ValueError, match="every text"):
-        preparer.of_texts(["a"], [b""], [])
+        preparer.of_texts(["a"], [b""], [], True)
     with pytest.raises(TypeError):
-        preparer.of_texts(["a"], [b""], [None])  # type: ignore[list-item]
+        preparer.of_texts(["a"], [b""], [None], True)  # type: ignore[list-item]
     tokenizer, terms = compiled_tokenizer(), term_cache()
     vectors = np.zeros((32_000, 4), np.float16)
     wrong: list[tuple[Any, ...]] = [
@@ -144,6 +144,10 @@ MEMORIES = [
     NewMemory(agent_id="b", content="long " * 100, id="given"),
     NewMemory(agent_id="c", content={"text": "tea", "x": 1.5}, metadata={"speaker": "Ann"}),
     NewMemory(agent_id="c", content="tea", vector=[1.0] * 256),
+    NewMemory(agent_id="c", content="long " * 100, vector=[1.0] * 256, tier="ltm", metadata={"n": 1}),
+    NewMemory(agent_id="c", content="", vector=[2.0] * 256, tier="im", timestamp=1_600_000_000.0),
+    NewMemory(agent_id="c", content="half \ud800", vector=[1.0] * 256),
+    NewMemory(agent_id="c", content={"x": 1}, vector=[1.0] * 256),
 ]
 
 

@@ -12,6 +12,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from memory import AgentMemorySystem, ManualClock, MemoryConfig, MemoryEntry
 from memory._tiers.importance import keep_score, least_first
 from memory._tiers.transitions import TransitionReport
 from memory.compression.vectors import CODEC_NAMES
+from memory.entry import Tier
 
 Open = Callable[..., AgentMemorySystem]
 NOTHING = TransitionReport()
@@ -296,6 +298,45 @@ def test_age_and_reads_never_reverse_the_callers_importance() -> None:
 def test_least_first_breaks_ties_by_the_order_of_storing() -> None:
     standing = [(3, 1.0, 0.0, 0), (1, 1.0, 0.0, 0), (2, 0.0, 0.0, 0), (4, 0.0, 5.0, 9)]
     assert least_first(standing, 10.0) == [2, 4, 1, 3]
+    assert least_first([], 10.0) == []
+
+
+def test_least_first_sorts_by_the_score_of_each_memory() -> None:
+    standing = [
+        (seq, 1.0 + seq * 7 % 5, 1e6 * (seq % 11), seq * 13 % 40 if seq % 3 else 0) for seq in range(200)
+    ]
+    standing += [(200, 1.7e308, -1e12, 10**9), (201, 0.0, 1e12, 0)]
+    now = 5e6
+    order = least_first(standing, now)
+    assert sorted(order) == [row[0] for row in standing]
+    score = {seq: keep_score(value, now - at, reads) for seq, value, at, reads in standing}
+    for first, second in pairwise(order):
+        assert score[first] <= score[second] * (1 + 1e-12)
+
+
+def test_the_background_keeps_im_within_its_limit_without_counting_it_each_time(
+    open_memory: Open,
+) -> None:
+    memory = open_memory(embedder=small_embedder(), stm={"memory_limit": 20}, im={"memory_limit": 320})
+    counted = []
+    counts = memory._store.counts
+
+    def count(agent: str | None = None, tiers: Any = tuple(Tier)) -> dict[Tier, int]:
+        counted.extend(tiers)
+        return counts(agent, tiers)
+
+    memory._store.counts = count  # type: ignore[method-assign]
+    for _ in range(200):
+        fill(memory, memory._transitions.check_every)
+        memory._transitions.by_capacity(["ann"], in_background=True)
+        stm, im, _ = map(counts("ann").get, Tier)
+        assert stm == 20 or not im
+        assert im is not None
+        assert im <= 320 + 320 // 16
+    fill(memory, 400, tier="im")
+    memory._transitions.by_capacity(["ann"])
+    assert counts("ann")[Tier.IM] == 320
+    assert counted.count(Tier.IM) < counted.count(Tier.STM) * 0.7
 
 
 # -- on request -----------------------------------------------------------------------------------
@@ -589,16 +630,52 @@ def test_the_maintenance_thread_applies_limits(open_memory: Open) -> None:
         maintenance="background",
         stm={"memory_limit": 5},
         im={"memory_limit": 10},
-        ltm={"memory_limit": 20},
+        ltm={"memory_limit": 15},  # below 16, so that the background allows none above it
         transition_batch=4,
     )
     for number in range(50):
         memory.add("ann", f"n {number}")
     fill(memory, 12, "bob")
-    wait_until(lambda: tiers_of(memory, "ann") == (5, 10, 20), "keeping ann's limits")
+    wait_until(lambda: tiers_of(memory, "ann") == (5, 10, 15), "keeping ann's limits")
     wait_until(lambda: tiers_of(memory, "bob") == (5, 7, 0), "keeping bob's limits")
-    assert memory.get_memory_statistics("ann")["evicted"] == 15
-    assert len(memory.search("ann", "n", 100)) == 35
+    assert memory.get_memory_statistics("ann")["evicted"] == 20
+    assert len(memory.search("ann", "n", 100)) == 30
+
+
+def test_the_maintenance_thread_applies_limits_to_a_batch_that_is_stored_in_im(open_memory: Open) -> None:
+    memory = open_memory(embedder=small_embedder(), maintenance="background", im={"memory_limit": 100})
+    fill(memory, 10, tier="im")
+    wait_until(lambda: bool(memory._transitions._room), "the first check")
+    fill(memory, 500, tier="im")
+    wait_until(lambda: tiers_of(memory) == (0, 100, 410), "keeping the limit of im")
+
+
+def test_the_maintenance_thread_applies_limits_to_a_batch_that_is_stored_in_ltm(open_memory: Open) -> None:
+    limits = {"stm": {"memory_limit": 60}, "ltm": {"memory_limit": 200}}
+    memory = open_memory(embedder=small_embedder(), maintenance="background", **limits)
+    fill(memory, 100, tier="ltm")
+    wait_until(lambda: bool(memory._transitions._room), "the first check")
+    fill(memory, 500, tier="ltm")
+    wait_until(lambda: tiers_of(memory) == (0, 0, 200), "keeping the limit of ltm")
+
+
+@pytest.mark.parametrize("way", ["force", "maintain"])
+def test_the_background_counts_im_again_after_memories_were_moved_on_request(
+    open_memory: Open, way: str
+) -> None:
+    memory = open_memory(embedder=small_embedder(), stm={"memory_limit": 300}, im={"memory_limit": 320})
+    background = partial(memory._transitions.by_capacity, ["ann"], in_background=True)
+    background()  # there is much room in im
+    if way == "force":
+        fill(memory, 400)
+        memory.force_transition_to_im(100, "ann")
+    else:
+        fill(memory, 630)
+        memory.maintain()
+        assert tiers_of(memory) == (300, 320, 10)
+        fill(memory, 24)
+    background()
+    assert tiers_of(memory)[1] <= 320 + 320 // 16
 
 
 def test_the_maintenance_thread_applies_ttls(open_memory: Open, clock: ManualClock) -> None:

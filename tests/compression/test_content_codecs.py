@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+from memory._base.content import compressible_body, encode_body
+from memory.benchmarking.workloads import agent_states
 from memory.compression.content_codecs import LEAST_MEMORIES, ContentCodecs, train_dictionary
 
 
@@ -46,3 +48,19 @@ def test_a_dictionary_makes_bodies_smaller_at_both_levels() -> None:
         assert number == 16
         assert len(small) < len(alone) / 2
         assert codecs.decompress(16, small) == samples[0]
+
+
+def test_states_with_rounded_numbers_take_less_than_their_messagepack() -> None:
+    raw = [encode_body(state, {}) for state in agent_states(400, 1, 7)]
+    plain, compact = (
+        sum(len(codecs.compress(body)[1]) for body in samples)
+        for samples in (raw, [compressible_body(body) for body in raw])
+        for codecs in [_with_dictionary(samples)]
+    )
+    assert compact < 0.85 * plain
+
+
+def _with_dictionary(samples: list[bytes]) -> ContentCodecs:
+    codecs = ContentCodecs()
+    codecs.add_dictionary(16, train_dictionary(samples))
+    return codecs

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memory._base.native import core
 from memory.search import postings as postings_module
-from memory.search._lookups import find_in_tail, find_in_tail_pure
+from memory.search._lookups import add_to_tail, add_to_tail_pure, find_in_tail, find_in_tail_pure
 from memory.search.postings import Postings
 from memory.search.terms import ATTRIBUTE_BIT
 
@@ -159,3 +160,32 @@ def test_a_tail_can_be_read_while_another_thread_appends(find: Callable[..., Any
         assert min(reading.result()) >= 20_000
     finally:
         sys.setswitchinterval(interval)
+
+
+@given(st.lists(st.lists(st.sampled_from(TERMS), max_size=40), max_size=40))
+@settings(max_examples=200, deadline=None)
+def test_the_compiled_tail_equals_its_twin(memories: list[list[int]]) -> None:
+    compiled: dict[int, Any] = {}
+    pure: dict[int, Any] = {}
+    for position, memory in enumerate(memories):
+        terms = array("I", memory).tobytes()
+        assert add_to_tail(compiled, position, terms) == add_to_tail_pure(pure, position, terms)
+    assert compiled == pure
+    assert [type(each) for each in compiled.values()] == [type(each) for each in pure.values()]
+
+
+@pytest.mark.skipif(core is None, reason="the compiled core was not built")
+def test_a_tail_of_another_form_is_refused() -> None:
+    assert core is not None
+    term = array("I", [7]).tobytes()
+    for tail, position, terms in (
+        ({}, -1, term),
+        ({}, 1 << 16, term),
+        ({}, 1, b"123"),
+        ([], 1, term),
+        ({7: []}, 1, term),
+    ):
+        with pytest.raises((ValueError, OverflowError)):
+            core.add_to_tail(tail, position, terms, 16, list)
+    with pytest.raises(TypeError):
+        core.add_to_tail({7: None}, 1, term, 16, list)

@@ -889,6 +889,20 @@ class StoreConformance(_Base):
         given = [one[0] for part in store.features("ann", stored[0].seq, stored[-1].seq) for one in part]
         assert sorted(given) == [one.seq for one in stored]
 
+    def test_coded_vectors_are_those_of_stored_codecs_up_to_a_seq(self, store: MemoryStore) -> None:
+        assert list(store.coded_vectors("ann", 99)) == []
+        numbers = [store.save_codec(f"codec {n}", b"").number for n in range(6)]
+        rows = [
+            row(f"{n}", tier=Tier(n % 3), vector_codec=number, fine=b"f" if n % 2 else None)
+            for n, number in enumerate([*range(6), *numbers])
+        ]
+        stored = add(store, rows)
+        add(store, numbered(3, "bob", vector_codec=numbers[0]))
+        slices = list(store.coded_vectors("ann", stored[10].seq))
+        assert all(part == sorted(part) for part in slices)
+        found = sorted(one for part in slices for one in part)
+        assert found == [features_of(one)[:4] for one in stored[6:11]]
+
     # -- for transitions ----------------------------------------------------------------------
 
     def test_stored_before_returns_the_seqs_of_a_tier_by_agent(self, store: MemoryStore) -> None:

@@ -13,7 +13,7 @@ from tail_store import TailStore
 
 from memory.entry import ALL_TIERS, Tier
 from memory.errors import IdConflict, StoreCorrupt
-from memory.storage import SQLiteStore, _completeness
+from memory.storage import AgentState, SQLiteStore, _completeness
 
 PAGE = 4096
 
@@ -88,6 +88,27 @@ def test_a_large_file_that_hides_a_row_in_an_index_says_so(
     for _ in range(2):
         with pytest.raises(StoreCorrupt):
             READS[read](store)
+    store.close()
+
+
+def test_new_rows_that_a_large_file_hides_are_noticed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_completeness, "SMALL_BYTES", 0)
+    lose_last_cell(path, "memories")
+    store = SQLiteStore(path)
+    with pytest.raises(StoreCorrupt):
+        store.catch_up("ann", 1, 0)
+    store.close()
+
+
+def test_new_rows_of_a_large_file_are_read_whatever_an_index_hides(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_completeness, "SMALL_BYTES", 0)
+    lose_last_cell(path, "by_id")
+    store = SQLiteStore(path)
+    assert store.catch_up("ann", 1, 0)[2].seq.tolist() == list(range(2, 201))
+    with pytest.raises(StoreCorrupt):
+        store.get_one("ann", "unknown")
     store.close()
 
 
@@ -199,6 +220,7 @@ def test_an_intact_file_is_never_called_damaged(
     path = tmp_path / "m.db"
     writer = TailStore(path)
     number = 0
+    seen: dict[str, list[AgentState]] = {"ann": [], "bob": []}
     for turn in range(60):
         agent = chance.choice(("ann", "bob"))
         for _ in range(chance.choice((1, 3, 20))):
@@ -218,6 +240,9 @@ def test_an_intact_file_is_never_called_damaged(
         assert reader.get_one(agent, "unknown") is None
         assert sum(reader.counts().values()) == len(list(reader.all_rows()))
         reader.catch_up(agent, 0, 0)
+        for state in seen[agent]:  # as with an index that was saved then
+            reader.catch_up(agent, state.last_seq, state.last_change)
+        seen[agent].append(reader.state(agent))
         assert reader.check(lambda _: None)[1] == []
         reader.close()
     writer.close()

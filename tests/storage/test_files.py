@@ -9,9 +9,11 @@ import random
 import shutil
 import sqlite3
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -28,7 +30,7 @@ from memory.errors import (
     StoreTooNew,
 )
 from memory.storage.schema import APPLICATION_ID, FORMAT_VERSION, PAGE_SIZE
-from memory.storage.shared_versions import SharedVersions
+from memory.storage.shared_versions import SharedVersions, replace_pure
 
 OpenMemory = Callable[..., AgentMemorySystem]
 
@@ -725,3 +727,45 @@ def test_opening_a_versions_file_again_keeps_its_versions(database: Path) -> Non
     other.begin(5)
     assert one.slots[5] == other.slots[5]
     assert one.slots[5] % 2 == 1
+
+
+def _interrupted_by(
+    other: SharedVersions, versions: SharedVersions, step: int
+) -> list[tuple[int, int]] | None:
+    """Call `end_all`; another process makes a change before its n-th byte code. None if there is none."""
+    left, traced = step, (SharedVersions.end_all.__code__, replace_pure.__code__)
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal left
+        if frame.f_code not in traced:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            left -= 1
+            if left == 0:
+                other.begin(3)
+                other.end_all()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        undisturbed = versions.end_all()
+    finally:
+        sys.settrace(before)
+    return undisturbed if left <= 0 else None
+
+
+def test_a_whole_change_of_another_process_does_not_pass_unnoticed(database: Path) -> None:
+    one, other = SharedVersions(database), SharedVersions(database)
+    step = steps_unnoticed = 0
+    while True:
+        step += 1
+        one.begin(3)
+        undisturbed = _interrupted_by(other, one, step)
+        if undisturbed is None:
+            break
+        # Its version must differ from the one that we say that we have left.
+        steps_unnoticed += (3, one.slots[3]) in undisturbed
+    assert step > 5
+    assert steps_unnoticed == 0

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from conformance import add, features_of, numbered, row
+from small_embedder import small_embedder
 from threads import together
 
+from memory import AgentMemorySystem
+from memory._base.native import core
 from memory.entry import Tier
 from memory.errors import IdConflict
 from memory.storage import SQLiteStore
+from memory.storage.shared_versions import SharedVersions
 
 
 @pytest.fixture
@@ -119,3 +123,75 @@ def test_an_index_beside_two_writers_gets_every_row_once(store: SQLiteStore, pat
     together(follow, lambda: write(store, "ours"), lambda: write(other, "theirs"))
     other.close()
     assert seen == list(range(1, 402))
+
+
+def watched(store: SQLiteStore) -> int:
+    watch = store.watch("ann", new_rows=True)
+    assert watch is not None
+    return watch()
+
+
+def added_alone(store: SQLiteStore, *names: str) -> None:
+    """Add rows one by one: the first opens the tail of the agent, the others are added to it."""
+    for name in names:
+        store.add([row(name, has_new_id=True)])
+
+
+@pytest.mark.skipif(core is None, reason="only the compiled core can tell that nobody else has added rows")
+def test_own_rows_are_returned_while_nobody_else_has_written(store: SQLiteStore) -> None:
+    added_alone(store, "a", "b", "c")
+    columns = store.own_rows("ann", 1, watched(store))
+    assert columns is not None
+    assert columns.seq.tolist() == [2, 3, 4]
+    assert store.own_rows("ann", 1, watched(store)) is None  # each row is returned once
+    added_alone(store, "d")
+    columns = store.own_rows("ann", 4, watched(store))
+    assert columns is not None
+    assert columns.seq.tolist() == [5]
+    assert store.own_rows("nobody", 0, watched(store)) is None
+
+
+@pytest.mark.parametrize("order", ["ours theirs ours", "theirs ours", "ours theirs", "theirs"])
+def test_own_rows_are_not_complete_if_another_store_has_added_some(
+    store: SQLiteStore, path: Path, order: str
+) -> None:
+    added_alone(store, "a", "b")
+    store.own_rows("ann", 1, watched(store))
+    other = SQLiteStore(path)
+    for number, whose in enumerate(order.split()):
+        added_alone(store if whose == "ours" else other, f"{order} {number}")
+    other.close()
+    assert store.own_rows("ann", 3, watched(store)) is None
+    assert store.state("ann").last_seq == 3 + len(order.split())
+
+
+def test_a_commit_of_another_process_meanwhile_leaves_no_version_of_ours() -> None:
+    versions = SharedVersions(None)
+    versions.begin(3)
+    assert versions.end_all() == [(3, versions.slots[3])]
+    for written in (8, 9):  # by the end and by the beginning of another commit
+        versions.begin(3)
+        versions.slots[3] = written
+        assert versions.end_all() == []
+
+
+class _Interrupted(int):
+    def __add__(self, other: int) -> int:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_after_own_rows_were_appended_does_not_append_them_twice(
+    open_memory: Callable[..., AgentMemorySystem],
+) -> None:
+    memory = open_memory(embedder=small_embedder())
+    for number in range(3):
+        memory.add("ann", f"note {number}")
+        memory.search("ann", "note")
+    memory.add("ann", "note 3")
+    index = memory._indexes.index("ann")
+    index._added_unmeasured = _Interrupted()
+    with pytest.raises(KeyboardInterrupt), index.lock:
+        index.catch_up()  # as `maintain` does, to save the index
+    index._added_unmeasured = 0
+    found = sorted(hit.entry.content for hit in memory.search("ann", "note", 10))
+    assert found == ["note 0", "note 1", "note 2", "note 3"]

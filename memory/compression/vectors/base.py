@@ -14,6 +14,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from memory.compression.quantise import to_int8
 from memory.compression.vectors._arrays import Codes, Floats, as_codes, as_vectors, robust_unit_rows
 from memory.compression.vectors._serialization import Option, SavedCodec, pack, unpack
 from memory.errors import CodecDamaged, CodecError, CodecNeedsMoreData, CodecNotFitted, InvalidCodecOption
@@ -90,6 +91,10 @@ class VectorCodec(ABC):
             units[(block == self._zero_code).all(axis=1)] = 0.0
             vectors[start : start + BLOCK_ROWS] = units
         return vectors
+
+    def decode_int8(self, codes: NDArray[np.uint8]) -> NDArray[np.int8]:
+        """Return what ``decode`` returns, with each vector as signed bytes: the form that searches use."""
+        return to_int8(self.decode(codes))
 
     def save(self) -> bytes:
         """Return the codec, fitted or not, as bytes with a digest. ``load`` checks the digest."""

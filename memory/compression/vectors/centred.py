@@ -12,9 +12,12 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from memory.compression.vectors._arrays import Codes, Floats
-from memory.compression.vectors.base import VectorCodec
+from memory._base.native import core
+from memory.compression.quantise import to_int8_pure
+from memory.compression.vectors._arrays import Codes, Floats, as_codes
+from memory.compression.vectors.base import BLOCK_ROWS, VectorCodec
 
 # The positive half of `normal_levels(64)`. It is a constant, because computing it takes 30 ms.
 _POSITIVE = [
@@ -89,12 +92,38 @@ class CentredCodec(VectorCodec):
         _pack_six_bits(levels, codes[:, _SCALE_BYTES:])
         return codes
 
+    def decode_int8(self, codes: NDArray[np.uint8]) -> NDArray[np.int8]:
+        """Return what ``decode`` returns as signed bytes, without the step to unit length."""
+        self._require_fitted("decode")
+        checked = np.ascontiguousarray(as_codes(codes, self.bytes_per_vector))
+        if core is None:
+            return self.decode_int8_pure(checked)
+        vectors = np.empty((len(checked), self.dimensions), np.int8)
+        mean = np.ascontiguousarray(self._learnt["mean"], np.float32)
+        core.centred_to_int8(checked, _scales_of(checked), LEVELS, mean, vectors)
+        return vectors
+
+    def decode_int8_pure(self, codes: Codes) -> NDArray[np.int8]:
+        """Do what ``decode_int8`` does, without the compiled core."""
+        vectors = np.empty((len(codes), self.dimensions), np.int8)
+        for start in range(0, len(codes), BLOCK_ROWS):
+            block = codes[start : start + BLOCK_ROWS]
+            decoded = self._decode(block)
+            decoded[~block.any(axis=1)] = 0
+            vectors[start : start + BLOCK_ROWS] = to_int8_pure(decoded)
+        return vectors
+
     def _decode(self, codes: Codes) -> Floats:
-        scales = np.ascontiguousarray(codes[:, :_SCALE_BYTES]).view("<f2").astype(np.float32)
         vectors = _unpack_six_bits(codes[:, _SCALE_BYTES:])[:, : self.dimensions]
-        vectors *= np.nan_to_num(scales)
+        vectors *= _scales_of(codes)[:, None]
         vectors += self._learnt["mean"]
         return vectors
+
+
+def _scales_of(codes: Codes) -> Floats:
+    """Return the scale of each code; 0 for one that is not finite, which only a damaged code has."""
+    scales = np.ascontiguousarray(codes[:, :_SCALE_BYTES]).view("<f2").astype(np.float32).reshape(-1)
+    return np.where(np.isfinite(scales), scales, np.float32(0))
 
 
 def _pack_six_bits(levels: Codes, packed: Codes) -> None:
