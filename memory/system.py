@@ -174,6 +174,7 @@ class AgentMemorySystem:
                 check_every=self._transitions.check_every,
                 before_round=cache.save_read_counts,
                 after_round=partial(self._indexes.save, in_background=True),
+                copy_log=store.copy_log,
                 is_writing=store.is_writing,
                 maintaining=partial(store.maintaining, 0.0),
             )

@@ -515,6 +515,12 @@ class MemoryStore(Protocol):
 
         Every slice is a short transaction of its own. The caller may stop after any of them."""
 
+    def copy_log(self) -> None:
+        """Do what commits leave for later, so that no later commit has to do it and wait for the disk.
+
+        Optional. The background calls it often; a write that comes meanwhile waits little."""
+        return
+
     @abstractmethod
     def erase(self, wait_seconds: float) -> None:
         """Remove all bytes of deleted and replaced rows and codecs from all files of the store.

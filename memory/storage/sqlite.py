@@ -155,6 +155,7 @@ class SQLiteStore:
 
         self.follow_changes = follow_changes
         self.shrink = Shrinker(self._connections).shrink
+        self.copy_log = self._connections.copy_log
         index_files = IndexFiles(path, self._connections, self._agent_numbers)
         self.saved_index = index_files.saved_index
         self.saved_index_state = index_files.saved_index_state

@@ -142,6 +142,9 @@ class PostgresStore:
     def tidy_new_rows(self) -> None:
         """Do nothing: the server puts every row into its indexes at once."""
 
+    def copy_log(self) -> None:
+        """Do nothing: the server copies its log by itself."""
+
     def watch(self, agent: str, *, new_rows: bool = False) -> Callable[[], int] | None:
         # For new rows the search index asks for the state, which costs the same round trip.
         return None if new_rows else self._states.watch(agent)
