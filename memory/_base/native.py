@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-_INTERFACE = 5  # CORE_INTERFACE in memory/_native/core.h
+_INTERFACE = 6  # CORE_INTERFACE in memory/_native/core.h
 
 _log = logging.getLogger(__name__)
 
@@ -156,6 +156,22 @@ class Core(Protocol):
     def add_shares(self, scores: Any, shares: Any, context: Any, turns: int, /) -> None: ...
 
     def best_of_turns(self, scores: Any, barriers: Any, peaks: Any, turns: int, /) -> None: ...
+
+    # memory/search/_context.py says what this does.
+
+    def context_of(
+        self,
+        positions: Any,
+        before: Any,
+        after: Any,
+        own: Any,
+        sessions: Any,
+        scores: Any,
+        out: Any,
+        shares: tuple[float, float, float, float],
+        no_session: int,
+        /,
+    ) -> None: ...
 
     def at_most(self, numbers: Any, most: int, /) -> bytes: ...
 

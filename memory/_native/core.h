@@ -20,7 +20,7 @@
 
 /* Increase it when a function of the core changes its meaning or its arguments. memory/_base/native.py has
  * the same number. It refuses a core of another number, and one that lacks a function. */
-#define CORE_INTERFACE 5
+#define CORE_INTERFACE 6
 
 /* Element types of buffers, as the buffer protocol distinguishes them. */
 typedef enum { KIND_SIGNED, KIND_UNSIGNED, KIND_FLOAT } ElementKind;
@@ -77,6 +77,7 @@ void scale_to_unit(float *vector, size_t dimensions);
 extern PyMethodDef attribute_methods[];
 extern PyMethodDef centred_methods[];
 extern PyMethodDef choose_methods[];
+extern PyMethodDef context_methods[];
 extern PyMethodDef file_methods[];
 extern PyMethodDef leaf_methods[];
 extern PyMethodDef number_methods[];

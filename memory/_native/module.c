@@ -2,7 +2,7 @@
 #include "core.h"
 
 static PyMethodDef *const tables[] = {
-    attribute_methods, centred_methods, choose_methods, date_methods, file_methods, leaf_methods,
+    attribute_methods, centred_methods, choose_methods, context_methods, date_methods, file_methods, leaf_methods,
     neighbour_methods, number_methods, posting_methods, quantise_methods, question_methods, rank_methods,
     scale_methods, search_methods, token_vector_methods, version_methods,
 };

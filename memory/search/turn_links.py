@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory._base.copies import shallow_copy
+from memory.search._context import context_of
 from memory.search._scans import add_shares, best_of_turns
 from memory.search.growing import capacity, grown
 from memory.search.saved import Parts, below, held, under
@@ -34,6 +35,7 @@ SESSION_SHARE = 0.5
 OWN_SHARE = np.float32(2 * sum(NEIGHBOUR_SHARES) * MISSING + PEAK_SHARE + SESSION_SHARE)
 """The factor of the memory's own score if it has no neighbours."""
 
+_CONTEXT_SHARES = (*NEIGHBOUR_SHARES, PEAK_SHARE, SESSION_SHARE)
 _FEW = 4  # Memories: up to this many at once are linked one by one, which is faster than sorting them
 _UNLINKED = -np.inf
 
@@ -311,30 +313,9 @@ class TurnLinks:
         sessions: the session of each, or NO_SESSION
         scores: the score of each
         """
-        near, far = (np.float32(share) for share in NEIGHBOUR_SHARES)
-        before, after = self._among(positions, self._before), self._among(positions, self._after)
-        before_it, after_it = _steps(before, before), _steps(after, after)
-        context: Floats = self._own[positions] * scores
-        for links, share in ((before, near), (after, near), (before_it, far), (after_it, far)):
-            context += share * np.where(links >= 0, scores[links], np.float32(0))
-        peaks = scores
-        for earlier, later in ((before, after), (before, after), (before_it, after_it)):
-            of_earlier = np.where(earlier >= 0, peaks[earlier], peaks)
-            peaks = np.maximum(np.maximum(peaks, of_earlier), np.where(later >= 0, peaks[later], peaks))
-        context += np.float32(PEAK_SHARE) * peaks
-        found, numbers = np.unique(sessions, return_inverse=True)
-        of_sessions = np.full(len(found), -np.inf, np.float32)
-        np.maximum.at(of_sessions, numbers, scores)
-        of_session = np.where(sessions == NO_SESSION, peaks, of_sessions[numbers])
-        context += np.float32(SESSION_SHARE) * of_session
-        return context
-
-    @staticmethod
-    def _among(positions: NDArray[np.int64], links: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Return for each position the place of the linked one among `positions`; -1 if it is not there."""
-        linked = links[positions]
-        places = positions.searchsorted(linked).clip(max=len(positions) - 1)
-        return np.where((positions[places] == linked) & (linked != positions), places, -1)
+        return context_of(
+            positions, self._before, self._after, self._own, sessions, scores, _CONTEXT_SHARES
+        )
 
     def _link_one_by_one(self, first: int, sessions: list[int]) -> None:
         """Do the same as `_link_by_session`, faster for a few memories: most searches add only a few."""
@@ -390,8 +371,3 @@ class TurnLinks:
         self._own = grown(self._own, length, float(OWN_SHARE) - PEAK_SHARE - SESSION_SHARE)
         self._near.grow(length)
         self._far.grow(length)
-
-
-def _steps(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where two links in a row lead; -1 if one of them is missing."""
-    return np.where(first >= 0, second[first], -1)
