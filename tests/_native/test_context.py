@@ -1,4 +1,4 @@
-"""What neighbours add to the scores of some memories: the compiled function and its twin give the same bits."""
+"""What neighbours add to the scores of some memories: core and twin give the same bits."""
 
 from __future__ import annotations
 

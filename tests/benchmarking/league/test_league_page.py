@@ -82,7 +82,7 @@ def test_two_systems_stand_side_by_side(browser: Browser, tmp_path: Path) -> Non
 def test_a_link_to_a_system_opens_its_details(browser: Browser, tmp_path: Path) -> None:
     page = browser.open(page_of(tmp_path, 3))
     page.click("#league-table a.name >> nth=1")
-    page.locator("#system-system-1 table").wait_for(state="visible")
+    page.locator("#system-system-1 table").first.wait_for(state="visible")
 
 
 def test_the_page_is_complete_without_scripts_and_on_paper(browser: Browser, tmp_path: Path) -> None:
