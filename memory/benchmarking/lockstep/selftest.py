@@ -66,14 +66,14 @@ def run_trials(
     goes_on: Callable[[int], bool],
     on_trial: Callable[[int, float], None],
 ) -> dict[float, Trials]:
-    """Run trials with each extra work in turn, until `goes_on` is false; return their counts.
+    """Run trials with each extra work in turn, at least one, until `goes_on` is false; return their counts.
 
     `make_engine` gets the sides and the number of the trial, `goes_on` how many trials of each kind are
     done, `on_trial` how many trials are done and the extra work of the last one.
     """
     trials = {share: Trials() for share in EXTRA_WORK}
     number = 0
-    while goes_on(number // len(EXTRA_WORK)):
+    while number == 0 or goes_on(number // len(EXTRA_WORK)):
         share = EXTRA_WORK[number % len(EXTRA_WORK)]
         engine = make_engine(slowed_sides(subjects[0].sides[0].target, share), number)
         measured: dict[str, Measured] = {}
