@@ -31,6 +31,13 @@ def a_folder_opened_again_is_the_same(subject: Subject) -> None:
     subject.true("add", not used & set(new), f"another id than {short(sorted(used))}", new)
 
 
+def a_folder_outlives_its_process(subject: Subject) -> None:
+    """A folder that another process closed has its memories."""
+    subject.needs("persistence", "it declares no persistence")
+    ids = subject.in_another_process("add")
+    subject.stored(subject.open(), AGENT, ids, OTHERS, " by a process that has ended")
+
+
 def a_killed_process_loses_nothing(subject: Subject) -> None:
     """Acknowledged memories survive the end of the process, without `close`."""
     if subject.capabilities.durability == "ram":
@@ -127,6 +134,7 @@ def what_it_can_not_do_is_refused(subject: Subject) -> None:
 
 CHECKS = (
     a_folder_opened_again_is_the_same,
+    a_folder_outlives_its_process,
     a_killed_process_loses_nothing,
     two_folders_are_two_stores,
     all_files_are_in_the_folder,

@@ -20,6 +20,8 @@ from memory.benchmarking.targets.environments import CHECK, slug_of, targets_fol
 
 State = Literal["kept", "broken", "does not apply"]
 NOT_CHECKED = "not checked"
+KEPT = "kept"
+"""The mark of a target that breaks no promise."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,7 +58,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def mark(self) -> str:
         """The mark beside the target's figures: "kept" or "2 of 31 broken"."""
         broken, kept = self.count("broken"), self.count("kept")
-        return f"{broken} of {broken + kept} broken" if broken else "kept"
+        return f"{broken} of {broken + kept} broken" if broken else KEPT
 
 
 def checked_digest(text: str, info: TargetInfo) -> str:

@@ -95,14 +95,26 @@ class Subject:
         if self.capabilities.get:
             came = target.get(agent, ids)
             self.true("get", len(came) == len(ids), f"{len(ids)} contents{when}", came)
+            self._none_missing("get", came, contents, when)
             for answer, content in zip(came, contents, strict=True):
                 self._same("get", answer, content, when)
         elif self.capabilities.search:
             target.flush()
+            came = []
             for id_, content in zip(ids, contents, strict=True):
                 hits = target.search(agent, content, self.k(10))
-                answer = next((hit.content for hit in hits if hit.id == id_), None)
+                came.append(next((hit.content for hit in hits if hit.id == id_), None))
+            self._none_missing("search", came, contents, when)
+            for answer, content in zip(came, contents, strict=True):
                 self._same("search", answer, content, when)
+
+    def _none_missing(self, method: str, came: Sequence[Any], contents: Sequence[Any], when: str) -> None:
+        """Raise Broken with the count if a memory is missing."""
+        pairs = zip(came, contents, strict=True)
+        missing = [content for answer, content in pairs if answer is None and content is not None]
+        if missing:
+            what = f"None, and so for {len(missing)} of {len(contents)}" if len(contents) > 1 else "None"
+            raise Broken(method, f"{short(missing[0])} as it was stored{when}", what)
 
     def _same(self, method: str, answer: Any, content: Any, when: str) -> None:
         if self.capabilities.exact:

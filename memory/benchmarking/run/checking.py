@@ -19,11 +19,16 @@ from pathlib import Path
 
 import msgspec
 
+from memory.benchmarking.conformance.lasting import (
+    a_folder_outlives_its_process,
+    a_killed_process_loses_nothing,
+)
 from memory.benchmarking.conformance.records import Outcome, Report, checked_digest, save_report
 from memory.benchmarking.conformance.suite import CHECKS
 from memory.benchmarking.promises.patience import Patience
 from memory.benchmarking.run.executors import supervisor
 from memory.benchmarking.run.origins import target_info
+from memory.benchmarking.targets import load_target
 from memory.benchmarking.targets.interpreters import Interpreter, environments_in_use, interpreter_of
 
 CHECK_SECONDS = 60.0
@@ -70,6 +75,36 @@ def check_target(
     )
     save_report(text, report)
     return report
+
+
+def lost_writes(text: str, *, seconds: float = CHECK_SECONDS) -> str:
+    """Return what a target loses although it declares to keep it, in one line; empty if nothing.
+
+    A benchmark reads back in the process that stored. That finds no loss in a store that is a variable of
+    a module, or that writes its files in `close`. So one process stores three memories and ends, or is
+    killed if the target declares that its writes survive this, and another process reads them.
+
+    Args:
+        text: as after `--target`.
+        seconds: as for `check_target`.
+    """
+    kind = load_target(text)
+    if not kind.capabilities.persistence:
+        return ""
+    killed = kind.capabilities.durability != "ram"
+    check = a_killed_process_loses_nothing if killed else a_folder_outlives_its_process
+    scratch = Path(tempfile.mkdtemp(prefix="membench-check-"))
+    try:
+        with environments_in_use([text]):
+            (outcome,) = _run(text, interpreter_of(text), [check.__name__], scratch, seconds)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    if outcome.state != "broken" or outcome.method not in ("get", "search"):
+        return ""  # any other fault shows in the rounds
+    return (
+        f"{kind.name} declares durability {kind.capabilities.durability}, but it lost memories that it had "
+        f"acknowledged ({outcome.reason}): its figures do not count"
+    )
 
 
 def _run(

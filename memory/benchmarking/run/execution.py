@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 
 from memory.benchmarking.config import BenchmarkConfig
+from memory.benchmarking.conformance.records import KEPT
 from memory.benchmarking.errors import BenchmarkError, DamagedResult, InvalidBenchmarkConfig, ResultNotSaved
 from memory.benchmarking.model.aggregate import make_result, params_digest
 from memory.benchmarking.model.answers import ANSWERS, answers_path, write_answers
@@ -56,6 +57,7 @@ from memory.benchmarking.model.records import (
 )
 from memory.benchmarking.model.regular_files import open_regular, read_regular
 from memory.benchmarking.model.rounds_file import rounds_path, write_rounds
+from memory.benchmarking.run.checking import lost_writes
 from memory.benchmarking.run.executors.base import LOCAL, Callbacks, Executor, Limits, Outcome
 from memory.benchmarking.run.executors.local import (
     LARGEST_ROUND,
@@ -65,6 +67,7 @@ from memory.benchmarking.run.executors.local import (
 )
 from memory.benchmarking.run.origins import source_paths, target_info
 from memory.benchmarking.run.plan import order_of_rounds, round_seed
+from memory.benchmarking.targets import is_built_in
 from memory.benchmarking.targets.embedders import embedder_label
 from memory.benchmarking.targets.interpreters import environments_in_use
 
@@ -204,6 +207,8 @@ class Execution:
         self._more = more
         self._rounds: dict[str, dict[int, Round]] = {case.key: {} for case in run.cases}
         self._attempted: dict[str, int] = dict.fromkeys(self._rounds, 0)
+        self._lost: dict[str, str] = {}
+        """By target: what it loses although it declares to keep it. Its rounds fail."""
         self._saved: dict[str, int] = {}
         """How many rounds are in each result that this process has written."""
 
@@ -221,15 +226,26 @@ class Execution:
             write_run(self.folder, self.run)
             self._listener.began(self.run, total - len(jobs), total)
             try:
+                self._lost = _lost_writes(self.run, {job.case.target for job in jobs})
                 with self._executor() as executor, self._signals(executor):
                     self._note_machines(executor)
                     while jobs:
-                        for outcome in executor.run(jobs):
+                        for outcome in self._outcomes(executor, jobs):
                             self._save_outcome(outcome)
                         jobs = self._more_jobs()
             finally:
                 self._conclude(time.perf_counter() - start)
         return self.run
+
+    def _outcomes(self, executor: Executor, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """Yield the outcomes of jobs. Those of targets that lose writes fail without being run."""
+        for job in jobs:
+            if problem := self._lost.get(job.case.target):
+                self._listener.started(job)
+                yield Outcome(job=job, round=None, reason="exception", message=problem)
+        left = [job for job in jobs if job.case.target not in self._lost]
+        if left:
+            yield from executor.run(left)
 
     @contextmanager
     def _executor(self) -> Iterator[Executor]:
@@ -479,6 +495,19 @@ class Execution:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _lost_writes(run: Run, targets: Collection[str]) -> dict[str, str]:
+    """Return what `lost_writes` finds in the targets, by name.
+
+    Built-in targets, and those that `membench targets check` has found to keep their promises, are trusted.
+    """
+    doubtful = [name for name in run.targets if name in targets and not is_built_in(name)]
+    infos = {name: run.target_info.get(name) for name in doubtful}
+    found = {
+        name: lost_writes(name) for name, info in infos.items() if info is None or info.conformance != KEPT
+    }
+    return {name: problem for name, problem in found.items() if problem}
 
 
 def result_fingerprint(run: Run, case: Case) -> str:

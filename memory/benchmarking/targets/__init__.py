@@ -64,6 +64,11 @@ def _installed() -> dict[str, str]:
     return {point.name: point.value for point in entry_points(group=GROUP)}
 
 
+def is_built_in(text: str) -> bool:
+    """Return whether a target belongs to membench; others are the user's or another package's."""
+    return parse_target(text).name in _BUILT_IN
+
+
 def make_target(text: str, embedder: ContentEmbedder | None = None) -> Target:
     """Return a new target, not open yet.
 

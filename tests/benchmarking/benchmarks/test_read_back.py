@@ -93,8 +93,33 @@ def test_the_round_fails_and_the_summary_has_the_count(tmp_path: Path) -> None:
         tmp_path / "out", cwd=tmp_path,
     )  # fmt: skip
     assert done.code == 1
-    assert "dictionary acknowledged" in done.err
-    assert "missing of" in done.err
+    assert "dictionary declares durability process, but it lost memories" in done.err
+    assert "3 of 3" in done.err
     _, run = only_run(tmp_path / "out")
     assert run.status == "failed"
     assert not run.results
+
+
+@pytest.mark.parametrize(
+    ("name", "when"),
+    [
+        ("VariableThatClaimsPersistence", "after its process was killed"),
+        ("VariableWithoutDurability", "by a process that has ended"),
+        ("WritesItsFileInClose", "after its process was killed"),
+    ],
+)
+def test_what_survives_only_in_its_own_process_gets_no_figures(
+    name: str, when: str, tmp_path: Path
+) -> None:
+    done = membench(
+        "run", "--benchmark", "read_latency", "--profile", "quick", "--rounds", 1, "--set",
+        "seconds=0.001", "--target", place_of(name), "--target", LIGHT, "--output-dir", tmp_path / "out",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.code == 1
+    assert f"as it was stored {when}, got None, and so for 3 of 3): its figures do not count" in done.out
+    _, run = only_run(tmp_path / "out")
+    assert [result.target for result in run.results] == [LIGHT]
+    assert [failure.case for failure in run.failures] == [
+        case.key for case in run.cases if case.target != LIGHT
+    ]

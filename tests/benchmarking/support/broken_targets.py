@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -144,6 +145,42 @@ class DictionaryThatClaimsPersistence(LightTarget):
 
     name = "dictionary"
     capabilities = Capabilities(search_by=None, update=False)
+
+
+_OF_THIS_MODULE: dict[Path, dict[tuple[str, str], Any]] = {}
+
+
+class VariableThatClaimsPersistence(DictionaryThatClaimsPersistence):
+    """Survives `close`, but not the process: a new object of the same process finds everything again."""
+
+    name = "variable"
+
+    def open(self, folder: Path, settings: Settings | None = None) -> None:
+        self._kept = _OF_THIS_MODULE.setdefault(folder, {})
+        self._number = len(self._kept)
+
+    def close(self) -> None:
+        pass
+
+
+class VariableWithoutDurability(VariableThatClaimsPersistence):
+    capabilities = Capabilities(search_by=None, update=False, durability="ram")
+
+
+class WritesItsFileInClose(DictionaryThatClaimsPersistence):
+    """Keeps its promises only if nobody kills it."""
+
+    name = "late"
+
+    def open(self, folder: Path, settings: Settings | None = None) -> None:
+        super().open(folder, settings)
+        self._file = folder / "all.pickle"
+        if self._file.is_file():
+            self._kept = pickle.loads(self._file.read_bytes())
+            self._number = len(self._kept)
+
+    def close(self) -> None:
+        self._file.write_bytes(pickle.dumps(self._kept))
 
 
 class ChangesContent(LightTarget):
