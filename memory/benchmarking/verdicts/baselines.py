@@ -30,6 +30,7 @@ from memory.benchmarking.errors import (
 )
 from memory.benchmarking.model.files import LOGS, ROUNDS, RUN_FILE, encode_json, read_run, write_whole
 from memory.benchmarking.model.regular_files import open_regular, read_regular
+from memory.benchmarking.verdicts.compare import StoredSide
 from memory.benchmarking.verdicts.runs import run_problem
 
 BASELINES = "baselines"
@@ -66,13 +67,17 @@ def list_baselines(output_dir: Path) -> list[Baseline]:
 def set_baseline(output_dir: Path, name: str, run_folder: Path) -> Baseline:
     """Copy a run and give the copy a name. A name that exists is moved to the new copy.
 
-    Raises NothingMeasured for a run that is not complete: no comparison with it could be trusted.
+    Raises NothingMeasured for a run that is not complete, and DamagedResult for one with a result that
+    can't be read: no comparison with it could be trusted.
     """
     _check(name)
     run = read_run(run_folder)
     reason = run_problem(run)
     if reason:
         raise NothingMeasured(f"{run.id} {reason}: a baseline has to be complete, so choose another run")
+    damaged = StoredSide.load(run_folder).problems
+    if damaged:
+        raise DamagedResult(f"{damaged[0]}: no comparison with it could be trusted, so choose another run")
     home = _home(output_dir)
     baseline = Baseline(
         name=name,

@@ -16,6 +16,7 @@ from memory.benchmarking.model.answers import read_answers
 from memory.benchmarking.model.figure_kinds import COMPARES, SURVIVES, is_search, is_write, target_changes
 from memory.benchmarking.model.files import read_result_of, read_run
 from memory.benchmarking.model.records import Environment, Run, target_info_of
+from memory.benchmarking.text.notes import result_notes
 from memory.benchmarking.verdicts.decide import ALPHA, decide
 from memory.benchmarking.verdicts.evidence import CaseResult, Results, gather_evidence
 from memory.benchmarking.verdicts.missing import allow
@@ -83,7 +84,7 @@ class StoredSide:
 
     @classmethod
     def load(cls, folder: Path) -> StoredSide:
-        """Read a run; a run that is not complete and results that can't be read become problems."""
+        """Read a run. Problems are: it is not complete, a result can't be read, or warns of itself."""
         run = read_run(folder)
         results, problems = {}, []
         problem_text = run_problem(run)
@@ -100,6 +101,9 @@ class StoredSide:
                 answers = read_answers(result, (folder / ref.file).parent)
             except BenchmarkError as problem:
                 problems.append(str(problem))
+            for note in result_notes(result):
+                if note.is_warning:
+                    problems.append(f"{run.id}, {ref.category}.{ref.benchmark}: {note.short}")
             results[ref.category, ref.benchmark, ref.target] = CaseResult.of(result, run, answers)
         return cls(run_label(run), results, run, problems)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from memory.benchmarking.errors import BenchmarkError, NothingMeasured, UnknownName
+from memory.benchmarking.errors import BenchmarkError, DamagedResult, NothingMeasured, UnknownName
 from memory.benchmarking.model.files import RUN_FILE, read_run, run_folders
 from memory.benchmarking.model.records import Run
+
+_RUN_ID = re.compile(r"\d{8}_\d{6}_[0-9a-f]{4}")
+"""The name of a run's folder, as `new_run_folder` makes it."""
 
 
 def readable_runs(folders: Iterable[Path]) -> Iterator[tuple[Path, Run]]:
@@ -30,6 +34,12 @@ def newest_run(folder: Path) -> Path:
     if not folder.is_dir():
         raise UnknownName(f"there is no folder {folder}")
     folders = run_folders(folder)
+    unread = _newest_without_record(folder)
+    if unread is not None and (not folders or unread > folders[-1].name):
+        raise DamagedResult(
+            f"the newest run, {unread}, has no {RUN_FILE}: it was just started, or its record is gone; "
+            f"delete {folder / unread}, or name the run to use"
+        )
     if not folders:
         raise NothingMeasured(f"there are no runs in {folder}: make one with `membench run`")
     run = read_run(folders[-1])
@@ -40,6 +50,12 @@ def newest_run(folder: Path) -> Path:
             "or name the run to use"
         )
     return folders[-1]
+
+
+def _newest_without_record(folder: Path) -> str | None:
+    """Return the name of the newest folder that is named like a run and has no `run.json`."""
+    names = [path.name for path in folder.iterdir() if _RUN_ID.fullmatch(path.name) and path.is_dir()]
+    return max((name for name in names if not (folder / name / RUN_FILE).is_file()), default=None)
 
 
 def run_problem(run: Run) -> str:

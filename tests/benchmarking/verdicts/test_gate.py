@@ -196,6 +196,22 @@ def test_an_older_run_is_never_judged_in_place_of_the_newest(
     assert compare("bbbb")[0] == 0  # the run that is named
 
 
+def test_the_newest_run_is_not_skipped_if_its_record_is_gone(
+    results: Path, compare: Compare, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(results, NOW)
+    (stored(results, NEXT) / "run.json").unlink()
+    for base in (("--baseline", "main"), ("--last",), ("--baseline-dir", "benchmark_results")):
+        code, printed = compare(base=base)
+        assert code == 1
+        assert f"the newest run, {NEXT}, has no run.json" in printed
+    assert main(["baseline", "set", "main"]) == 1
+    assert f"the newest run, {NEXT}, has no run.json" in capsys.readouterr().err
+    assert compare("bbbb")[0] == 0  # the run that is named
+    shutil.rmtree(results / NEXT)
+    assert compare()[0] == 0
+
+
 def test_failed_rounds_are_named(results: Path, compare: Compare) -> None:
     failure = Failure(
         case="storage.read_latency@agentmemory", round=2, reason="exception", message="KeyError: 'a'"
@@ -224,6 +240,28 @@ def test_a_baseline_is_never_an_older_or_a_failed_run(
     assert main(["baseline", "set", "main", NOW]) == 1
     assert "a baseline has to be complete" in capsys.readouterr().err
     assert main(["baseline", "set", "main", BASE]) == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"{", None])
+def test_a_run_with_a_damaged_result_is_no_baseline(
+    results: Path, capsys: pytest.CaptureFixture[str], content: bytes | None
+) -> None:
+    before = next((results / "baselines").glob("main@*"))
+    file = next(stored(results, NOW).glob("*/write_throughput*.json"))
+    file.unlink() if content is None else file.write_bytes(content)
+    assert main(["baseline", "set", "main"]) == 1
+    assert file.name in capsys.readouterr().err
+    assert next((results / "baselines").glob("main@*")) == before
+
+
+def test_a_result_that_warns_of_itself_is_not_trusted(results: Path, compare: Compare) -> None:
+    file = next(stored(results, NOW).glob("*/write_throughput*.json"))
+    result = json.loads(file.read_bytes())
+    result["results"]["ruler"] = "NOT TO BE TRUSTED: the ruler is bent"
+    file.write_text(json.dumps(result))
+    code, printed = compare()
+    assert code == 1
+    assert "storage.write_throughput: NOT TO BE TRUSTED: the ruler is bent" in printed
 
 
 # -- shares -----------------------------------------------------------------------------------
