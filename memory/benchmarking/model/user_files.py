@@ -8,17 +8,20 @@ from contextlib import suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any, Optional
 
 from memory.benchmarking.errors import BenchmarkError, BrokenBenchmark
 
 _PREFIX = "membench_file_"
 """The modules of users' files are called this and the name of the file."""
+_PREDEFINED = {"Any": Any, "Dict": dict, "List": list, "Optional": Optional}
+"""Names that a file can use without an import: the annotations of the usual benchmark skeleton."""
 _MOST_CHARACTERS = 500
 """The most characters of an exception's text in a message; the log has all of it."""
 
 
 def load_file(path: Path) -> ModuleType:
-    """Import a file as a module. It can import other files of its folder."""
+    """Import a file as a module. It can import other files of its folder, and use `_PREDEFINED` names."""
     path = path.resolve()
     if not path.is_file():
         raise BrokenBenchmark(f"{path} is not a file: pass the path of a Python file")
@@ -30,6 +33,7 @@ def load_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise BrokenBenchmark(f"{path} is not a Python file: its name must end in .py")
     module = module_from_spec(spec)
+    vars(module).update(_PREDEFINED)
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent))
     try:

@@ -323,8 +323,12 @@ def test_the_configuration_code_works(tmp_path: Path, monkeypatch: pytest.Monkey
     assert saved.output_dir == "custom_benchmark_results"
 
 
-def test_the_skeleton_alone_runs(project: Path) -> None:
-    (project / "my_benchmarks.py").write_text(OWN_BENCHMARK)
+@pytest.mark.parametrize("imports", [True, False])
+def test_the_skeleton_alone_runs(project: Path, imports: bool) -> None:
+    skeleton = OWN_BENCHMARK.partition("def benchmark_write_throughput")[0]
+    if not imports:  # as the specification prints it
+        skeleton = skeleton[skeleton.index("def ") :]
+    (project / "my_benchmarks.py").write_text(skeleton)
     command = (
         "python -m memory.benchmarking.cli run --path my_benchmarks.py --benchmark my_custom_benchmark"
     )
