@@ -45,6 +45,8 @@ MOST_LISTED = 2
 """With more targets than this, only the matrix is printed, and not a line for each result."""
 MOST_OTHER_REASONS = 8
 """With several targets, more reasons than this are counted and not printed."""
+MOST_OF_A_REASON = 3
+"""If more figures of a result are n/a for the same reason than this, they get one line."""
 _DIM, _BOLD, _RED, _CYAN, _PLAIN = "\033[2m", "\033[1m", "\033[31m", "\033[36m", "\033[0m"
 
 
@@ -78,11 +80,13 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
         name = _name(run, ref)
         rows.append((name, *_cells(ref, result, since)))
         paths.append(f"{ref.headline}{kinds_text(kinds_of(result, ref.headline))}")
-        for path, reason in result.metadata.get("not_available", {}).items():
+        for reason, missing in _by_reason(result).items():
             if reason == NO_FIGURES:
                 warnings.append(f"WARNING: {name}: {reason}")
+            elif len(missing) > MOST_OF_A_REASON:
+                notes.append(f"{name}: {len(missing)} figures are n/a, {reason}")
             else:
-                notes.append(f"{name} {path}".rstrip() + f": n/a, {reason}")
+                notes += [f"{name} {path}".rstrip() + f": n/a, {reason}" for path in missing]
         for found in result_notes(result):
             if found.is_warning:
                 warnings.append(f"WARNING: {name} {found.where}: {found.short}")
@@ -116,6 +120,14 @@ def print_summary(folder: Path, run: Run, stream: TextIO | None = None) -> None:
     if run.results:
         more = f"more: membench results show {shlex.quote(_reference(folder))}"
         print(style.dim(clean(more)), file=stream)
+
+
+def _by_reason(result: Result) -> dict[str, list[str]]:
+    """Return the paths of the figures that are not available, by reason."""
+    found: dict[str, list[str]] = {}
+    for path, reason in result.metadata.get("not_available", {}).items():
+        found.setdefault(reason, []).append(path)
+    return found
 
 
 def _matrix(folder: Path, run: Run, results: Sequence[Result]) -> Matrix:

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from memory.benchmarking.bench import Bench, Score
-from memory.benchmarking.benchmarks.scalability._knee_search import configurations_of
+from memory.benchmarking.benchmarks.scalability._knee_search import (
+    Configuration,
+    Load,
+    _Search,
+    configurations_of,
+)
 from memory.benchmarking.benchmarks.scalability.saturation import benchmark_saturation
 from memory.benchmarking.errors import InvalidBenchmarkConfig, NotSupported
+from memory.benchmarking.load.clients import LoadClients
 from memory.benchmarking.load.probe import Machine, Probe
 from memory.benchmarking.measure.latencies import Latencies
 from memory.benchmarking.model.paths import NotAvailable
 from memory.benchmarking.run.worker import flatten_result
+from memory.benchmarking.workloads.mixes import Mix
 
 SUPPORT = Path(__file__).parents[1] / "support"
 
@@ -71,6 +79,15 @@ def test_a_target_that_is_too_slow_without_load_has_no_knee() -> None:
         "without any load, more than the limit of 10 ms: raise limit_ms" in found["knee_per_second"].reason
     )
     assert isinstance(found["p99_ms"], NotAvailable)
+
+
+@pytest.mark.parametrize("capacity", [360.0, 377.0, 390.0])
+def test_the_advised_seconds_are_more_than_were_too_few(capacity: float) -> None:
+    load = Load(Mix({"search": 1.0}), limit_ms=10.0, seconds=4.0, agents=2, memories=5)
+    search = _Search(cast(LoadClients, SimpleNamespace(hosts=["here"])), load, Configuration(1, 1), seed=0)
+    found = search._search(capacity, unloaded=1e-6)
+    assert isinstance(found, NotAvailable)
+    assert int(found.reason.partition("raise seconds to ")[2].partition(",")[0]) > load.seconds
 
 
 def test_an_operation_that_fails_is_an_error() -> None:

@@ -282,6 +282,17 @@ def test_a_benchmark_that_is_not_available_is_shown_with_its_reason(tmp_path: Pa
     assert "storage.write_throughput a/b: n/a, it has no tiers" in text
 
 
+def test_many_figures_without_a_value_for_one_reason_take_one_line(tmp_path: Path) -> None:
+    missing = {f"a/{number}": "it has no tiers" for number in range(4)} | {"b": "it has no search"}
+    result = make_result(storage_figures(), timestamp=FIRST[:15], not_available=missing)
+    text = summary_of(folder := make_run(tmp_path, FIRST, [result], headline=HEADLINE), read_run(folder))
+    notes = [line for line in text.splitlines() if "n/a, " in line or "are n/a" in line]
+    assert notes == [
+        "storage.write_throughput: 4 figures are n/a, it has no tiers",
+        "storage.write_throughput b: n/a, it has no search",
+    ]
+
+
 def test_a_benchmark_without_any_figure_takes_one_line_and_one_note(tmp_path: Path) -> None:
     result = make_result({}, timestamp=FIRST[:15], not_available={"": "it has no search"})
     folder = make_run(tmp_path, FIRST, [result], headline="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Sequence
@@ -165,7 +166,7 @@ class _Search:
         if guess * load.seconds * _LONGEST_SHARE < _FEWEST_OPERATIONS:
             return not_available(
                 f"about {guess:.3g} operations a second are too few for a p99 of a probe: raise seconds to "
-                f"{_FEWEST_OPERATIONS / guess / _LONGEST_SHARE:.0f}, or raise limit_ms"
+                f"{math.ceil(_FEWEST_OPERATIONS / guess / _LONGEST_SHARE)}, or raise limit_ms"
             )
         seconds = self._probe_seconds(guess, _LONGEST_SHARE)
         operations = max(round(guess * seconds), _FEWEST_OPERATIONS)
@@ -175,7 +176,7 @@ class _Search:
             return not_available(
                 f"probes of {seconds:.2g} s with {operations:,} operations are too short for a limit of "
                 f"{load.limit_ms:g} ms: they pass also far above the knee; raise seconds to "
-                f"{needed:.0f}, or lower limit_ms"
+                f"{math.ceil(needed)}, or lower limit_ms"
             )
         knee = find_knee(
             lambda rate: self._probe(rate).outcome,
