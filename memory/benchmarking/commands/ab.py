@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memory.benchmarking.commands import options
-from memory.benchmarking.errors import EXIT_FAILED, EXIT_REGRESSED, InvalidBenchmarkConfig
+from memory.benchmarking.errors import EXIT_FAILED, EXIT_REGRESSED, InvalidBenchmarkConfig, LostWrites
 from memory.benchmarking.model.files import DEFAULT_FOLDER
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ def _compare(arguments: argparse.Namespace, way: str) -> SavedComparison:
     from memory.benchmarking.lockstep.sequence import FIRST_PAIRS, Measured, Rules
     from memory.benchmarking.lockstep.store import AB, SavedComparison, figures_of, new_id, save
     from memory.benchmarking.model.environment import describe
+    from memory.benchmarking.run.checking import lost_writes
     from memory.benchmarking.run.discovery import discover
     from memory.benchmarking.run.origins import target_info
     from memory.benchmarking.targets.embedders import embedder_label
@@ -117,6 +118,9 @@ def _compare(arguments: argparse.Namespace, way: str) -> SavedComparison:
         raise InvalidBenchmarkConfig(f"--pairs is {arguments.pairs}: use at least {FIRST_PAIRS}")
     found = discover(arguments.path)
     config, sides, subjects, notes = _sides(arguments, way, found)
+    infos = {} if way == "python" else {name: target_info(name) for name in _targets(subjects)}
+    for problem in lost_writes(infos).values():
+        raise LostWrites(problem)
     output_dir = Path(config.output_dir)
     environment = describe(output_dir, embedder=embedder_label(config.embedder))
     rules = Rules(
@@ -159,7 +163,7 @@ def _compare(arguments: argparse.Namespace, way: str) -> SavedComparison:
         ),
         failures=engine.failures,
         pairs=figures_of(measured),
-        target_info={} if way == "python" else {name: target_info(name) for name in _targets(subjects)},
+        target_info=infos,
     )
     path = save(output_dir, record, measured)
     print(f"saved: {path}", file=sys.stderr)

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,12 +23,13 @@ from memory.benchmarking.conformance.lasting import (
     a_folder_outlives_its_process,
     a_killed_process_loses_nothing,
 )
-from memory.benchmarking.conformance.records import Outcome, Report, checked_digest, save_report
+from memory.benchmarking.conformance.records import KEPT, Outcome, Report, checked_digest, save_report
 from memory.benchmarking.conformance.suite import CHECKS
+from memory.benchmarking.model.records import TargetInfo
 from memory.benchmarking.promises.patience import Patience
 from memory.benchmarking.run.executors import supervisor
 from memory.benchmarking.run.origins import target_info
-from memory.benchmarking.targets import load_target
+from memory.benchmarking.targets import is_built_in, load_target
 from memory.benchmarking.targets.interpreters import Interpreter, environments_in_use, interpreter_of
 
 CHECK_SECONDS = 60.0
@@ -77,17 +78,26 @@ def check_target(
     return report
 
 
-def lost_writes(text: str, *, seconds: float = CHECK_SECONDS) -> str:
-    """Return what a target loses although it declares to keep it, in one line; empty if nothing.
+def lost_writes(infos: Mapping[str, TargetInfo], *, seconds: float = CHECK_SECONDS) -> dict[str, str]:
+    """Return what targets lose although they declare to keep it: a line for each that does.
 
     A benchmark reads back in the process that stored. That finds no loss in a store that is a variable of
     a module, or that writes its files in `close`. So one process stores three memories and ends, or is
     killed if the target declares that its writes survive this, and another process reads them.
 
+    Built-in targets, and those that `membench targets check` has found to keep their promises, are trusted.
+
     Args:
-        text: as after `--target`.
+        infos: by the name of the target, as after `--target`.
         seconds: as for `check_target`.
     """
+    doubtful = [name for name, info in infos.items() if info.conformance != KEPT and not is_built_in(name)]
+    found = {name: _lost_by(name, seconds) for name in doubtful}
+    return {name: problem for name, problem in found.items() if problem}
+
+
+def _lost_by(text: str, seconds: float) -> str:
+    """Return what a target loses, in one line; empty if nothing."""
     kind = load_target(text)
     if not kind.capabilities.persistence:
         return ""

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -25,7 +25,6 @@ from typing import Any
 import msgspec
 
 from memory.benchmarking.config import BenchmarkConfig
-from memory.benchmarking.conformance.records import KEPT
 from memory.benchmarking.errors import BenchmarkError, DamagedResult, InvalidBenchmarkConfig, ResultNotSaved
 from memory.benchmarking.model.aggregate import make_result, params_digest
 from memory.benchmarking.model.answers import ANSWERS, answers_path, write_answers
@@ -67,7 +66,6 @@ from memory.benchmarking.run.executors.local import (
 )
 from memory.benchmarking.run.origins import source_paths, target_info
 from memory.benchmarking.run.plan import order_of_rounds, round_seed
-from memory.benchmarking.targets import is_built_in
 from memory.benchmarking.targets.embedders import embedder_label
 from memory.benchmarking.targets.interpreters import environments_in_use
 
@@ -226,7 +224,9 @@ class Execution:
             write_run(self.folder, self.run)
             self._listener.began(self.run, total - len(jobs), total)
             try:
-                self._lost = _lost_writes(self.run, {job.case.target for job in jobs})
+                infos = self.run.target_info
+                measured = dict.fromkeys(job.case.target for job in jobs)
+                self._lost = lost_writes({name: infos[name] for name in measured if name in infos})
                 with self._executor() as executor, self._signals(executor):
                     self._note_machines(executor)
                     while jobs:
@@ -495,19 +495,6 @@ class Execution:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def _lost_writes(run: Run, targets: Collection[str]) -> dict[str, str]:
-    """Return what `lost_writes` finds in the targets, by name.
-
-    Built-in targets, and those that `membench targets check` has found to keep their promises, are trusted.
-    """
-    doubtful = [name for name in run.targets if name in targets and not is_built_in(name)]
-    infos = {name: run.target_info.get(name) for name in doubtful}
-    found = {
-        name: lost_writes(name) for name, info in infos.items() if info is None or info.conformance != KEPT
-    }
-    return {name: problem for name, problem in found.items() if problem}
 
 
 def result_fingerprint(run: Run, case: Case) -> str:

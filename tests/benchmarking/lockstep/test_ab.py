@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from broken_targets import place_of as broken_target
 from membench import COMMAND, LIGHT, PATIENCE, Done, membench, surroundings, write
 
 from memory.benchmarking.lockstep.checkout import Checkout
@@ -321,6 +322,13 @@ def test_bad_input_gives_a_one_line_error(repository: Path, given: list[str], sa
     done = ab(repository, *given)
     assert done.code == 1
     assert said in done.error
+
+
+def test_a_target_that_loses_what_it_claims_to_keep_is_not_compared(tmp_path: Path) -> None:
+    sides = ("--base-target", LIGHT, "--current-target", broken_target("WritesItsFileInClose"))
+    done = membench("ab", "--benchmark", "read_latency", *sides, cwd=tmp_path)
+    assert done.code == 1
+    assert "late declares durability process, but it lost memories" in done.error
 
 
 def test_a_revision_outside_of_a_repository_is_an_error(tmp_path: Path) -> None:
