@@ -28,19 +28,12 @@ from typing import Any
 from memory import __version__
 from memory.benchmarking.model.environment import MEMBENCH, describe
 from memory.benchmarking.model.files import read_result_of, read_run
-from memory.benchmarking.targets import load_target
-from memory.benchmarking.targets.environments import find_environment
-from memory.benchmarking.targets.interpreters import version_here
 
 ROOT = Path(__file__).parents[1]
 STORED = ROOT / "docs" / "figures"
 DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "performance.md")
 _TABLE = re.compile(r"<!-- figures: (\w+) -->\n.*?<!-- /figures -->", re.DOTALL)
 OURS, BASELINE = "agentmemory", "sqlite-baseline"
-SYSTEMS = (OURS, "agentmemory-disk", BASELINE, "langgraph-memory", "langgraph-sqlite", "chroma", "lancedb",
-           "qdrant", "sqlite-vec", "usearch", "pgvector", "mem0")  # fmt: skip
-"""The systems of the comparison; those that are not installed are left out."""
-
 Figures = Mapping[str, Any]
 """What one part has stored."""
 
@@ -74,24 +67,6 @@ PARTS = {
             r"memory_efficiency:(texts|complexity_[15])/\w+/disk_bytes_per_memory",
         ),
     ),
-    "systems": Part(
-        _membench(
-            "--profile",
-            "quick",
-            "--category",
-            "storage",
-            "--benchmark",
-            "memory_size_scaling",
-            "--benchmark",
-            "retrieval_quality",
-        ),
-        (
-            r"write_throughput:texts/batch_50/(stm|store)/one_by_one/throughput_ops_per_second",
-            r"memory_efficiency:texts/(im|store)/disk_bytes_per_memory",
-            r"memory_size_scaling:size_500/text_search/p50_ms",
-            r"retrieval_quality:.*synthetic.*/all/recall_at_5",
-        ),
-    ),
     "sizes": Part(
         _membench("--profile", "full", "--rounds", "1", "--benchmark", "memory_size_scaling"),
         (r"memory_size_scaling:size_\d+/(\w+_search|read)/p50_ms", r"memory_size_scaling:.*recall_at_10"),
@@ -104,9 +79,6 @@ def measure(name: str, output_dir: Path) -> None:
     """Run one part, and store what it measured."""
     part = PARTS[name]
     command = list(part.command)
-    if name == "systems":
-        for target in filter(_is_here, SYSTEMS):
-            command += ["--target", target]
     print(f"{name}: {shlex.join(command)}", flush=True)
     if part.keeps:
         program = [sys.executable, "-m", "memory.benchmarking.cli", *command[1:]]
@@ -135,10 +107,6 @@ def measure(name: str, output_dir: Path) -> None:
     }
     STORED.mkdir(exist_ok=True)
     (STORED / f"{name}.json").write_text(json.dumps({**about, **found}, indent=1, sort_keys=True) + "\n")
-
-
-def _is_here(target: str) -> bool:
-    return find_environment(target) is not None or version_here(load_target(target)) is not None
 
 
 def _kept(folder: Path, patterns: Sequence[str]) -> dict[str, Any]:
@@ -202,28 +170,6 @@ def storage_table(figures: Figures) -> list[str]:
             )
             rows.append([f"{words}, {place}", _number(other), _number(mine), ratio])
     return _markdown(("what", BASELINE, "ours", "ours ÷ baseline"), rows)
-
-
-def systems_table(figures: Figures) -> list[str]:
-    columns = (
-        r"write_throughput:texts/batch_50/\w+/one_by_one/throughput_ops_per_second",
-        r"memory_size_scaling:size_500/text_search/p50_ms",
-        r"memory_efficiency:texts/\w+/disk_bytes_per_memory",
-        r"retrieval_quality:.*/recall_at_5",
-    )
-    rows = [
-        [target, *(_number(_value(figures, target, column)) for column in columns)]
-        for target in SYSTEMS
-        if target in figures["figures"]
-    ]
-    heads = (
-        "system",
-        "writes a second, one by one",
-        "search p50 ms, 500 memories",
-        "bytes a memory",
-        "R@5",
-    )
-    return _markdown(heads, rows)
 
 
 def sizes_table(figures: Figures) -> list[str]:
@@ -313,7 +259,6 @@ TABLES: dict[str, Callable[[Figures], list[str]]] = {
     "quality": quality_table,
     "runtimes": runtimes_table,
     "storage": storage_table,
-    "systems": systems_table,
     "sizes": sizes_table,
     "turn": turn_table,
 }
