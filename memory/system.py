@@ -74,6 +74,8 @@ _IMPORT_IN_RAM_BYTES = 64 * MIB
 its size. A larger one is read twice."""
 _ENTRY_CACHE_SHARE = 4
 """A quarter of `cache_bytes` is for the entry cache. The rest is for search indexes."""
+_CACHED_AGENTS = 64
+"""Memories of a batch of more agents than this are not cached: few memories of an import are read soon."""
 _MAX_UNSAVED_COUNTS = 4096
 """Without a maintenance thread, a write saves read counts if more memories have unsaved counts."""
 _COUNTS_PER_SAVE = 256
@@ -853,13 +855,16 @@ class AgentMemorySystem:
         if not batch:
             return []
         rows = self._intake.rows(batch)
-        versions = {agent: self._entry_cache.version(agent) for agent in {row.agent for row in rows}}
+        agents = {row.agent for row in rows}
+        is_import = len(agents) > _CACHED_AGENTS
+        versions = {} if is_import else {agent: self._entry_cache.version(agent) for agent in agents}
         try:
             seqs = self._store.add(rows)
         except CodecRetired:
             self._codecs.load()
             return self._store_all(batch)
-        self._entry_cache.keep_all_new(rows, seqs, versions)
+        if not is_import:
+            self._entry_cache.keep_all_new(rows, seqs, versions)
         self._record_all_writes(rows)
         return [row.id for row in rows]
 

@@ -359,3 +359,18 @@ def test_an_interrupt_while_an_entry_is_cached_leaves_no_stale_entry(
     setattr(cached, name, dict(getattr(cached, name)))
     assert memory.delete("ann", "birch stm")
     assert memory.get("ann", "birch stm") is None
+
+
+def test_an_import_of_many_agents_takes_no_cache_and_few_agents_do(open_memory: Open) -> None:
+    memory = open_memory(embedder=small_embedder())
+    many, few = [f"agent {number}" for number in range(200)], ["ann", "bob"]
+    for agents in (many, few):
+        for turn in range(3):  # the first memories of an agent are never cached
+            batch = [{"agent_id": agent, "content": f"turn {turn}", "id": f"{turn}"} for agent in agents]
+            memory.add_many(batch)
+        held = sum(len(cached.by_id) for cached in memory._entry_cache.agents.values())
+        assert held == (0 if agents is many else 4)
+    for agent in (*many, *few):
+        entry = memory.get(agent, "2")
+        assert entry is not None
+        assert entry.content == "turn 2"
