@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
+import numpy as np
+
 from memory.benchmarking.conformance.storing import THINGS, items
 from memory.benchmarking.conformance.subject import ANN, DoesNotApply, Subject, scores_fall
 from memory.benchmarking.targets.base import Found, Item
 from memory.benchmarking.workloads import agent_states
+from memory.benchmarking.workloads.natural_texts import memory_texts, question_texts
 
 _MANY = 30
 """The memories of the checks about k."""
+_IN_A_GRAPH, _QUESTIONS = 2000, 30
+"""The memories and searches of the check of the dial: enough for a graph to miss some."""
 
 
 def a_search_returns_the_best_first(subject: Subject) -> None:
@@ -133,6 +140,30 @@ def a_vector_finds_its_memory(subject: Subject) -> None:
         subject.true("search_vector", len(hits) <= 2, "at most 2 hits for k = 2", hits)
 
 
+def a_dial_changes_what_is_found(subject: Subject) -> None:
+    """A search that is not exact finds other memories after the dial was turned."""
+    dial = subject.kind.dial
+    if dial is None:
+        raise DoesNotApply("it has no dial")
+    target = subject.open()
+    texts = list(dict.fromkeys(islice(memory_texts(1), _IN_A_GRAPH)))
+    ids = np.array(target.add(items(ANN, texts)))
+    target.flush()
+    stored, asked = target.embed(texts), target.embed(list(islice(question_texts(2), _QUESTIONS)))
+    k = subject.k(10)
+    found: list[list[set[str]]] = []
+    for setting in (dial.settings[0], dial.settings[-1]):
+        target.turn_dial(setting)
+        found.append([{hit.id for hit in target.search_vector(ANN, vector, k, None)} for vector in asked])
+    exact = [set(ids[np.argsort(-(stored @ vector))[:k]]) for vector in asked]
+    subject.true(
+        "turn_dial",
+        found[0] != found[1] or found[0] == exact,
+        f"other hits at {dial.name} {dial.settings[-1]} than at {dial.settings[0]}, or exact ones at both",
+        f"the same hits, {sum(map(len, map(set.intersection, found[0], exact)))} of {k * len(exact)} right",
+    )
+
+
 CHECKS = (
     a_search_returns_the_best_first,
     a_state_is_the_best_hit_for_itself,
@@ -143,4 +174,5 @@ CHECKS = (
     k_hits_if_there_are_more,
     a_place_is_searched_alone,
     a_vector_finds_its_memory,
+    a_dial_changes_what_is_found,
 )

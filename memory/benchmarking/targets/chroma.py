@@ -33,6 +33,7 @@ class ChromaTarget(Target):
         import chromadb
         from chromadb.config import Settings as ChromaSettings
 
+        self._folder = folder
         self._client: Any = chromadb.PersistentClient(
             folder, settings=ChromaSettings(anonymized_telemetry=False)
         )
@@ -84,6 +85,9 @@ class ChromaTarget(Target):
 
     def turn_dial(self, setting: int) -> None:
         self._memories.modify(configuration={"hnsw": {"ef_search": setting}})
+        # An index that is loaded keeps its old setting: recall stayed the same until the store was reopened.
+        self.close()
+        self.open(self._folder)
 
     def update(self, agent_id: str, id: str, content: Any) -> bool:
         if self.get_one(agent_id, id) is None:  # Chroma ignores an update of an unknown id in silence

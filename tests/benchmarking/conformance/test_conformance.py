@@ -106,6 +106,7 @@ def run_check(check: str, target: str, folder: Path) -> Outcome:
         ("CountsTwice", "the_same_id_twice_in_delete", "delete", "2"),
         ("GetsOnce", "the_same_id_twice_in_get", "get", "["),
         ("ReturnsTooMany", "a_search_returns_the_best_first", "search", "[Found("),
+        ("HasAStuckDial", "a_dial_changes_what_is_found", "turn_dial", "the same hits, "),
         ("HasNoConfidence", "a_search_returns_the_best_first", "search", "[None, None]"),
         ("StopsDeletingAtHundred", "delete_all_returns_how_many", "delete_all", "100"),
     ],

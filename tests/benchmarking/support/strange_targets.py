@@ -9,10 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from light_target import LightTarget
+from numpy.typing import NDArray
 
 from memory.benchmarking.errors import NotSupported
-from memory.benchmarking.targets.base import Capabilities, Found, Item, Settings
+from memory.benchmarking.targets.base import Capabilities, Dial, Found, Item, Settings
 from memory.benchmarking.targets.sqlite_baseline import SQLiteBaselineTarget
 
 
@@ -179,6 +181,21 @@ class FailsWithLargeK(SQLiteBaselineTarget):
 class MaxKTooLarge(FewHits):
     name = "max-k-too-large"
     capabilities = Capabilities(vector_queries=True, forms=True, max_k=6)
+
+
+class HasAStuckDial(SQLiteBaselineTarget):
+    """Its search looks at every second memory only, whatever its dial says."""
+
+    name = "has-a-stuck-dial"
+    dial = Dial("ef", (10, 20, 40, 80))
+
+    def turn_dial(self, setting: int) -> None:
+        pass
+
+    def search_vector(
+        self, agent_id: str, vector: NDArray[np.float32], k: int, place: str | None = None
+    ) -> list[Found]:
+        return super().search_vector(agent_id, vector, 2 * k, place)[::2]
 
 
 class StopsDeletingAtHundred(SQLiteBaselineTarget):
