@@ -45,6 +45,12 @@
     }
   };
 
+  // The bounds of a figure's interval; without one, both are the figure.
+  const boundsOf = (row, column) => {
+    const { value, low, high } = row.cells[column].dataset;
+    return [Number(low ?? value), Number(high ?? value)];
+  };
+
   const copyOf = (cell) => [...cell.childNodes].map((node) => node.cloneNode(true));
 
   const showPair = (table) => {
@@ -67,6 +73,7 @@
       title.textContent = [...heads[column].children].map((each) => each.textContent).join(", ");
       row.append(title);
       const values = rows.map((each) => valueOf(each, column));
+      const bounds = rows.map((each) => boundsOf(each, column));
       const better = heads[column].dataset.better;
       rows.forEach((each, number) => {
         const cell = row.insertCell();
@@ -77,9 +84,10 @@
           reason.textContent = each.cells[column].title;
           cell.querySelector("sup")?.remove();
           cell.append(reason);
-        } else if (values[1 - number] !== null && values[0] !== values[1]) {
-          const larger = values[number] > values[1 - number];
-          if (better === "higher" ? larger : better === "lower" && !larger) cell.className = "better";
+        } else if (values[1 - number] !== null) {
+          const [own, other] = [bounds[number], bounds[1 - number]];
+          const isBetter = better === "higher" ? own[0] > other[1] : better === "lower" && own[1] < other[0];
+          if (isBetter) cell.className = "better";
         }
       });
     }

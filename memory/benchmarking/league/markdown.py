@@ -10,7 +10,7 @@ from memory.benchmarking.league.situations import SITUATIONS, rule_texts, verdic
 from memory.benchmarking.league.text import SIGNS
 from memory.benchmarking.text.display import figure_text, interval_text
 
-OURS = ("agentmemory", "agentmemory-disk")
+OURS = ("agentmemory", "agentmemory-disk", "agentmemory-postgres")
 _SERVERS = ("pgvector", "pgvector-exact", "langgraph-postgres", "hindsight", "mcp-memory", "mcp", "http")
 """Systems that run as a server; the others are embedded in the process."""
 

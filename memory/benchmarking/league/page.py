@@ -16,6 +16,7 @@ from memory.benchmarking.league.situations import (
     rule_texts,
     verdicts_of,
 )
+from memory.benchmarking.league.standing import ROUNDS_APART
 from memory.benchmarking.league.table_html import league_table, promise_grid, system_anchor, system_details
 from memory.benchmarking.report.chart_html import figure
 from memory.benchmarking.report.document import document
@@ -210,7 +211,8 @@ def _legend() -> str:
         "★ is the best of its column. ≈ is not distinguishable from it: the verdict of `membench "
         "compare` at 95 %, with Holm's correction over the whole table, and differences below 5 % (0.01 "
         "of recall) do not count. Writes and load are ranked only among systems whose writes survive "
-        "the same. No sign means worse than the best."
+        f"the same; loads differ only beyond {ROUNDS_APART * 100:.0f} %, because each has one round. No "
+        "sign means worse than the best, or the only system of its durability."
     ).replace("`", "")
 
 
@@ -240,6 +242,12 @@ def _side_by_side(league: League) -> Markup:
     return element(
         "section",
         element("h2", "Side by side"),
+        element(
+            "p",
+            "Green is better than the other: their 95 % intervals do not overlap. Compare writes and load "
+            "only where writes survive the same.",
+            class_="soft",
+        ),
         element("div", choice(0, "First"), choice(1, "Second"), class_="controls no-print"),
         element(
             "div", id="pair-table", class_="wide", tabindex="0", role="region", aria_label="Two systems"

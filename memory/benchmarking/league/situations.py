@@ -166,6 +166,7 @@ SITUATIONS = (
             at_most("open_rss", 150.0, "RAM when open"),
             at_most("installed", 250.0, "installed"),
             at_most("first_open", 1500.0, "start"),
+            survives("process", "machine"),
         ),
         ("open_rss",),
     ),

@@ -3,28 +3,34 @@
 Every other system of the axis is compared with the one that has the best figure, by the tests of `compare`:
 over rounds for times and rates, question by question for quality. All comparisons of the table are one
 family for Holm's correction, so that a table of a hundred cells does not get five differences by chance.
+
+A figure of one round that has an interval of its own, such as the knee, is compared by these intervals.
+They do not include what changes between rounds, so a difference has to exceed that too.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memory.benchmarking.league.model import Axis, Cell, Standing, System
+from memory.benchmarking.measure.statistics import CONFIDENCE, t_critical
 from memory.benchmarking.model.answers import Answers
-from memory.benchmarking.model.records import Result, Run, Unit
+from memory.benchmarking.model.records import Figure, Result, Run, Unit
 from memory.benchmarking.text.display import figure_text
 from memory.benchmarking.verdicts.decide import decide
 from memory.benchmarking.verdicts.evidence import CaseResult, gather_evidence
-from memory.benchmarking.verdicts.noise import NoiseFloor
+from memory.benchmarking.verdicts.noise import NoiseFloor, metric_key
 from memory.benchmarking.verdicts.paired import ALL_QUESTIONS
 from memory.benchmarking.verdicts.records import MetricVerdict
 from memory.benchmarking.verdicts.thresholds import Thresholds
 
 THRESHOLDS = Thresholds(default=0.05, quality=0.01)
 """A smaller difference than 5 %, or than 0.01 of recall, does not matter to somebody who chooses one."""
-NOISE = NoiseFloor("stored")
-"""No noise between runs is assumed: all systems took turns in one run."""
+ROUNDS_APART = 0.25
+"""How far two rounds may be apart in figures of one round: three knees of one system were up to 24 % apart
+(docs/saturation.md). For other figures no noise is assumed: the systems took turns, in several rounds."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,26 @@ def _verdicts(
     bases: Mapping[tuple[str, str, str], CaseResult], others: Mapping[tuple[str, str, str], CaseResult]
 ) -> list[MetricVerdict]:
     evidence, _ = gather_evidence(bases, others, THRESHOLDS)
-    return decide(evidence, threshold=THRESHOLDS, noise=NOISE)
+    floors: dict[str, float] = {}
+    for number, each in enumerate(evidence):
+        if each.log_ratio is not None and each.error is None and each.scale == "ratio":
+            case = (each.category, each.benchmark, each.target)
+            error = _error_of_intervals(*(side[case].result.metrics[each.path] for side in (bases, others)))
+            if error is not None:
+                evidence[number] = replace(each, error=error, freedom=math.inf, reason="")
+                floors[metric_key(*case, each.path)] = ROUNDS_APART
+    return decide(evidence, threshold=THRESHOLDS, noise=NoiseFloor("stored", floors))
+
+
+def _error_of_intervals(*figures: Figure) -> float | None:
+    """Return the standard error of the logarithm of a ratio by the figures' own intervals; None without."""
+    errors = []
+    for figure in figures:
+        if figure.low is None or figure.high is None or figure.low <= 0:
+            return None
+        longer = max(math.log(figure.value / figure.low), math.log(figure.high / figure.value))
+        errors.append(longer / t_critical(math.inf, CONFIDENCE))
+    return math.hypot(*errors)
 
 
 def _groups(table: Mapping[Axis, Sequence[Measured]]) -> Iterator[tuple[Axis, list[Measured]]]:

@@ -108,6 +108,8 @@ def _cell(cell: Cell, axis: Axis, reasons: Mapping[str, int]) -> Markup:
         title="; ".join(filter(None, (cell.against_best, cell.detail, axis.title))),
         class_=cell.standing or None,
         data_value=repr(cell.figure.value),
+        data_low=None if cell.figure.low is None else f"{cell.figure.low:.4g}",
+        data_high=None if cell.figure.high is None else f"{cell.figure.high:.4g}",
         **attributes,
     )
 

@@ -33,8 +33,8 @@ _TOP, _RIGHT, _BOTTOM = 26, 12, 40
 """Room around the frame for labels, in pixels."""
 _ROW = 15
 """Height of one bar of a horizontal chart, in pixels."""
-_LONGEST_NAME = 24
-"""Longer names on an axis are cut to this many characters."""
+_SHARE_OF_NAMES = 0.42
+"""The most of a chart's width for the names on an axis; longer ones are cut."""
 _LABEL_HEIGHT = 12
 """Height of the name beside a point, in pixels."""
 _MANY = 40
@@ -143,7 +143,8 @@ def _frame(chart: Chart, height: int) -> _Frame:
     ys = _values_of_y(chart, points)
     top, bottom = _top(chart), height - _BOTTOM
     if chart.horizontal:
-        names = [shorten(clean(name), _LONGEST_NAME) for name in chart.x.names]
+        longest = int(_SHARE_OF_NAMES * chart.width / _LETTER)
+        names = [shorten(clean(name), longest) for name in chart.x.names]
         left = 8 + _LETTER * max(map(len, names), default=0)
         right = chart.width - _RIGHT - 8
         x = lay_out_axis(Axis(chart.x.label, scale="names", names=tuple(names)), [], top, bottom)
@@ -342,7 +343,7 @@ def _band(line: Line, frame: _Frame) -> Markup | None:
 
 
 def _labels(panel: Panel, frame: _Frame) -> Markup | None:
-    """Draw the names of points beside them; a name overlaps no other name and no point if possible."""
+    """Draw the names of points beside them, inside the picture, where they cover each other the least."""
     points = [
         (line, point, frame.place(point.x, point.y))
         for line in panel.lines
@@ -358,16 +359,13 @@ def _labels(panel: Panel, frame: _Frame) -> Markup | None:
         options = [
             (x + 7, y - 6), (x - 7 - width, y - 6), (x - width / 2, y - 19), (x - width / 2, y + 7),
             (x + 7, y + 4), (x - 7 - width, y + 4), (x + 7, y - 17), (x - 7 - width, y - 17),
+            (x - width / 2, y - 32), (x - 7 - width, y - 28), (x - width / 2, y + 19),
+            (x - 7 - width, y + 15),
         ]  # fmt: skip
-        boxes = [(left, top, left + width, top + _LABEL_HEIGHT) for left, top in options]
-        free = [
-            box
-            for box in boxes
-            if box[0] > frame.left
-            and box[2] < frame.right + _RIGHT
-            and not any(_overlap(box, other) for other in taken)
-        ]
-        box = free[0] if free else boxes[0]
+        last = frame.right + _RIGHT - width
+        lefts = [(max(frame.left, min(left, last)), top) for left, top in options]
+        boxes = [(left, top, left + width, top + _LABEL_HEIGHT) for left, top in lefts]
+        box = min(boxes, key=lambda box: _covered(box, taken) + _below(box, frame))
         taken.append(box)
         shown.append(
             element(
@@ -382,8 +380,18 @@ def _labels(panel: Panel, frame: _Frame) -> Markup | None:
     return join(shown)
 
 
-def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+def _covered(box: tuple[float, ...], others: Iterable[tuple[float, ...]]) -> float:
+    """Return how many square pixels of other boxes a box covers."""
+    return sum(
+        max(0.0, min(box[2], other[2]) - max(box[0], other[0]))
+        * max(0.0, min(box[3], other[3]) - max(box[1], other[1]))
+        for other in others
+    )
+
+
+def _below(box: tuple[float, ...], frame: _Frame) -> float:
+    """Return how many square pixels of a box are below the frame, where the texts of the axis are."""
+    return max(0.0, box[3] - frame.bottom) * (box[2] - box[0])
 
 
 def _path(places: Sequence[tuple[float, float]]) -> str:

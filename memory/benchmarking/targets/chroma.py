@@ -85,7 +85,7 @@ class ChromaTarget(Target):
 
     def turn_dial(self, setting: int) -> None:
         self._memories.modify(configuration={"hnsw": {"ef_search": setting}})
-        # An index that is loaded keeps its old setting: recall stayed the same until the store was reopened.
+        # An index that is loaded keeps its old setting until the store is opened again.
         self.close()
         self.open(self._folder)
 

@@ -125,6 +125,18 @@ def test_a_single_round_is_not_judged(tmp_path: Path) -> None:
     assert standings(tmp_path, {"one": one, "two": two}) == {"one": "best", "two": ""}
 
 
+def test_a_knee_of_one_round_is_judged_by_its_own_interval_and_the_spread_between_rounds(
+    tmp_path: Path,
+) -> None:
+    axis = Axis("load", "Load", "Load", "/s", "higher", "", by_durability=True)
+
+    def knee(rate: float) -> Figure:
+        return Figure(value=rate, low=rate / 1.05, high=rate * 1.05, rounds=[rate], interval_from="units")
+
+    found = standings(tmp_path, {"one": knee(5000), "two": knee(4100), "three": knee(1000)}, axis)
+    assert found == {"one": "best", "two": "tied", "three": "worse"}
+
+
 def test_writes_are_ranked_within_their_durability(tmp_path: Path) -> None:
     axis = Axis("write_one", "Write", "Write", "/s", "higher", "", by_durability=True)
     values = {"fast": figure(9000), "slow": figure(900), "synced": figure(300), "alone": figure(5)}

@@ -79,6 +79,21 @@ def test_two_systems_stand_side_by_side(browser: Browser, tmp_path: Path) -> Non
     assert page.locator("#pair-table td.better").count() > 3
 
 
+def test_side_by_side_nothing_is_better_while_the_intervals_overlap(
+    browser: Browser, tmp_path: Path
+) -> None:
+    page = browser.open(page_of(tmp_path, 3))
+    page.select_option("#pair-0", "system-0")
+    page.select_option("#pair-1", "system-1")
+    better = page.eval_on_selector_all(
+        "#pair-table td.better", "cells => cells.map(cell => cell.parentNode.cells[0].textContent)"
+    )
+    assert any("Write" in axis for axis in better)
+    assert not any("Quality" in axis for axis in better), (
+        "0.80 and 0.78, with intervals of 0.03 to each side"
+    )
+
+
 def test_a_link_to_a_system_opens_its_details(browser: Browser, tmp_path: Path) -> None:
     page = browser.open(page_of(tmp_path, 3))
     page.click("#league-table a.name >> nth=1")
@@ -95,6 +110,10 @@ def test_the_page_is_complete_without_scripts_and_on_paper(browser: Browser, tmp
     page.emulate_media(media="print")
     assert page.is_visible("#league-table")
     assert page.is_visible(".situation >> nth=0")
+    for title in ("System", "Text search", "Installed"):
+        assert page.is_visible(f'#league-table thead button:has-text("{title}")'), (
+            "a printed table has its titles"
+        )
 
 
 def test_names_are_never_markup(browser: Browser, tmp_path: Path) -> None:

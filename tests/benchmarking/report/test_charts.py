@@ -246,6 +246,42 @@ def test_lines_with_the_same_name_differ_by_source() -> None:
     assert [tiers.colour_of(line) for line in tiers.lines] == [0, 1, 0, 1]
 
 
+def test_names_of_points_stay_inside_the_picture_and_apart() -> None:
+    crowd = tuple(
+        Point(100 * 1.02**number, 50.0, text=name)
+        for number, name in enumerate(("langgraph-memory", "mem0", "qdrant", "chroma"))
+    )
+    far = (Point(1, 50.0, text="first"), Point(110, 50.0, text="agentmemory-postgres"))
+    drawn = chart(Line("", (*far, *crowd), drawn="dots"), x=Axis("time", "ms", "log"), width=560)
+    boxes = [
+        (float(each["x"] or 0), float(each["y"] or 0), each["text"] or "")
+        for each in named(str(draw(drawn, drawn.panels[0])))
+    ]
+    assert len(boxes) == 6
+    for left, _, text in boxes:
+        assert 0 < left < left + 6 * len(text) < 560, text
+    for number, (left, top, text) in enumerate(boxes):
+        for other_left, other_top, other in boxes[:number]:
+            apart = left >= other_left + 6 * len(other) or other_left >= left + 6 * len(text)
+            assert apart or abs(top - other_top) >= 11, (text, other)
+
+
+def named(svg: str) -> list[dict[str, str]]:
+    """Return the names beside points, with their places."""
+    found = []
+    for tag, text in re.findall(r"<text([^>]*)>([^<]*)</text>", svg):
+        attributes = dict(re.findall(r'([\w-]+)="([^"]*)"', tag))
+        if attributes.get("class") == "name":
+            found.append({**attributes, "text": text})
+    return found
+
+
+def test_long_names_are_whole_where_the_picture_is_wide() -> None:
+    axis = Axis("", scale="names", names=("machine · agentmemory-postgres",))
+    wide = chart(Line("", (Point(0, 5.0),)), x=axis, horizontal=True, width=560)
+    assert axis.names[0] in str(draw(wide, wide.panels[0]))
+
+
 def test_short_numbers() -> None:
     found = [short_number(value) for value in (0, 0.05, 1, 999, 1000, 1234, 12_000, 2.5e6, 3e9, 1e-7)]
     assert found == ["0", "0.05", "1", "999", "1k", "1234", "12k", "2.5M", "3G", "1e-07"]
