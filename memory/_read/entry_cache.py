@@ -136,7 +136,7 @@ class EntryCache:
 
     def version(self, agent: str) -> int:
         """Return the version of the agent's rows. Call this before reading from the store."""
-        if monotonic() > self._check_at:
+        if monotonic() > self._check_at and not self._is_remote:
             self._check_versions()
         cached = self.agents.get(agent) or self._open(agent)
         return _DO_NOT_CACHE if cached is None else cached.read_version()
@@ -309,10 +309,9 @@ class EntryCache:
             return None
         # To ask the server for the version takes less than to read the memory. The entry is decoded
         # while the server works: after the wait, the CPU caches are cold.
-        answer = self._ask_state(agent)
         found = cached.by_id.get(id)
         entry = None if found is None else decode_entry(found[1])
-        answer()
+        self._store.state(agent)
         if found is None or cached.read_version() != cached.version:
             return None
         self._counts[agent][found[0]] += 1

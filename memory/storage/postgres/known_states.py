@@ -102,7 +102,7 @@ class KnownStates:
         return known.state if known is not None and monotonic() < known.fresh_until else None
 
     def is_fresh(self, agent: str) -> bool:
-        return self.fresh_state(agent) is not None
+        return bool(self._freshness) and self.fresh_state(agent) is not None
 
     def spoil(self, agent: str) -> None:
         """Let the next call ask the server: this process has stored something."""

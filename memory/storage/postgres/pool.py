@@ -99,7 +99,8 @@ class Pool:
             wire = None
         if wire is not None:
             try:
-                result = wire.run(statement, *values)
+                wire.send(statement, *values)
+                result = wire.receive()
             except ConnectionLost:
                 self._discard(wire)
                 self._drop_idle()

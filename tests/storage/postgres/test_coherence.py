@@ -17,6 +17,7 @@ from threads import together
 from memory import AgentMemorySystem, ManualClock, MemoryConfig
 from memory.entry import Tier
 from memory.errors import CodecRetired, StoreBusy
+from memory.storage.postgres.schema import TABLES
 from memory.storage.postgres.store import PostgresStore
 
 OpenMemory = Callable[..., AgentMemorySystem]
@@ -246,6 +247,36 @@ def test_a_codec_that_the_server_has_lost_is_not_used_any_more(open_memory: Open
 
 def _fields(move: Any) -> dict[str, Any]:
     return {name: getattr(move, name) for name in move.__struct_fields__}
+
+
+def test_get_returns_no_memory_of_another_agent_from_tables_that_were_restored(
+    open_memory: OpenMemory, url: str
+) -> None:
+    """The agents of the restored tables have each other's numbers."""
+    memory, store = open_memory(), PostgresStore(url)
+    for agent in ("ann", "bob"):
+        memory.add(agent, f"{agent}'s", id="same")
+    memory.force_transition_to_im()
+    for _ in range(2):
+        assert [memory.get(agent, "same").content for agent in ("ann", "bob")] == ["ann's", "bob's"]
+    schema = store._address.schema
+    of_agents = (
+        "3 - no, key, name, last_seq, last_change, version, stm, im, ltm, evicted, unsettled, settled_codec"
+    )
+    commands = [f"ALTER SCHEMA {schema} RENAME TO {schema}_old", f"CREATE SCHEMA {schema}"]
+    for table in TABLES:
+        columns = of_agents if table == "agents" else "*"
+        commands += [
+            f"CREATE TABLE @{table} (LIKE {schema}_old.{table} INCLUDING ALL)",
+            f"INSERT INTO @{table} OVERRIDING SYSTEM VALUE SELECT {columns} FROM {schema}_old.{table}",
+        ]
+    for table in ("memories", "changes"):
+        commands += [f"UPDATE @{table} SET agent = -agent", f"UPDATE @{table} SET agent = 3 + agent"]
+    for command in commands:
+        store._pool.write(lambda wire, again, command=command: wire.command(command))
+    for _ in range(2):
+        assert [memory.get(agent, "same").content for agent in ("ann", "bob")] == ["ann's", "bob's"]
+    store.close()
 
 
 def test_names_may_have_every_character(url: str) -> None:
