@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field, fields
@@ -23,6 +24,8 @@ MIB = 1024 * 1024
 URL_VARIABLE = "AGENTMEMORY_URL"
 """The environment variable with the place of a memory for which the program names none."""
 _SERVER_SCHEMES = ("postgresql://", "postgres://")
+_OTHER_ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://|(.*\s)?password\s*=", re.DOTALL)
+"""A URL, or libpq's "host=… password=…". As the name of a file it would show a password to everybody."""
 
 
 def is_server_url(place: object) -> bool:
@@ -30,12 +33,24 @@ def is_server_url(place: object) -> bool:
     return str(place).startswith(_SERVER_SCHEMES)
 
 
+def is_place(value: object) -> bool:
+    """Return whether a memory can be there: a path, ":memory:" or the URL of a PostgreSQL server."""
+    if not isinstance(value, str | os.PathLike) or str(value) == "" or "\0" in str(value):
+        return False
+    return is_server_url(value) or not _OTHER_ADDRESS.match(str(value))
+
+
 def shown(place: object) -> str:
     """Return a memory's place for a message: a path as it is, a URL without server, user and password."""
     if not is_server_url(place):
-        return str(place)
-    parts = urlsplit(str(place))
-    schema = dict(parse_qsl(parts.query)).get("schema")
+        return "…" if _OTHER_ADDRESS.match(str(place)) else str(place)
+    try:
+        parts = urlsplit(str(place))
+        schema = dict(parse_qsl(parts.query)).get("schema")
+    except ValueError:  # such as an unclosed "["
+        return "postgresql://…"
+    if "@" in parts.path or parts.fragment:  # "/" or "#" in the password
+        return "postgresql://…"
     return f"postgresql://…/{parts.path.lstrip('/')}" + (f"?schema={schema}" if schema else "")
 
 
@@ -144,7 +159,8 @@ class MemoryConfig:
             for name in names:
                 value = attrgetter(name)(self)
                 if not is_valid(value):
-                    raise InvalidConfig(f"{name} is {short(value)}: use {use}")
+                    seen = shown(value) if isinstance(value, str) else value
+                    raise InvalidConfig(f"{name} is {short(seen)}: use {use}")
 
     @property
     def is_in_memory(self) -> bool:
@@ -187,7 +203,7 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
     ),
     (
         ("ltm_config.db_path",),
-        lambda value: isinstance(value, str | os.PathLike) and str(value) != "" and "\0" not in str(value),
+        is_place,
         "a file's path, a URL postgresql://…, or ':memory:'",
     ),
     (("durability",), lambda value: value in ("process", "disk"), "'process' or 'disk'"),

@@ -13,7 +13,8 @@ import pytest
 from small_embedder import DIMENSIONS, small_embedder
 
 from memory import AgentMemorySystem, ManualClock, MemoryConfig
-from memory.errors import AgentMemoryError, InvalidConfig, InvalidMemory, UnknownTier
+from memory.agents import SessionStore
+from memory.errors import AgentError, AgentMemoryError, InvalidConfig, InvalidMemory, UnknownTier
 
 ID = "the one that is there"
 TOO_LONG = "x" * 513
@@ -413,6 +414,38 @@ def test_a_bad_setting_is_refused_and_named(tmp_path: Path, field: str, value: A
     assert len(message.splitlines()) == 1
     assert name in message
     assert list(tmp_path.iterdir()) == [], "a bad configuration creates no file"
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "mysql://app:se3cret@db/agents",
+        "PostgreSQL://app:se3cret@db/agents",
+        "postgresql+psycopg://app:se3cret@db/agents",
+        "host=db user=app password=se3cret",
+        "postgresql://app:12/se3cret@db/agents",
+        "postgresql://app:12#se3cret@db/agents",
+        "postgresql://app:12?se3cret@db/agents",
+        "postgresql://app:12?a=se3cret@db/agents",
+        "postgresql://app:se3cret/12@db/agents",
+        "postgresql://app:[se3cret@db/agents",
+    ],
+)
+def test_an_address_that_cannot_be_used_is_refused_without_showing_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = MemoryConfig(url=place, maintenance="manual", busy_timeout_seconds=0.1)
+    seen = [repr(config), config.shown_place]
+    for open_one, expected in (
+        (lambda: AgentMemorySystem(config, embedder=small_embedder()), InvalidConfig),
+        (lambda: SessionStore(place), (InvalidConfig, AgentError)),
+    ):
+        with pytest.raises(expected) as caught:
+            open_one()
+        seen.append(f"{caught.value!r}")
+    assert "se3cret" not in " ".join(seen)
+    assert list(tmp_path.iterdir()) == [], "no file has the address as its name"
 
 
 def test_the_defaults_and_the_limits_of_settings_are_accepted(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import msgspec
 from memory.agents._recent_messages import RecentMessages
 from memory.agents.errors import AgentError, InvalidAgentInput, SessionStoreError, UnknownSession
 from memory.agents.messages import Message, Session, ToolCall, ToolResult, checked, new_id
-from memory.config import is_server_url, shown
+from memory.config import is_place, is_server_url, shown
 from memory.errors import InvalidConfig, StoreError, short
 from memory.storage.connections import Connections
 
@@ -131,6 +131,10 @@ class SessionStore:
         if not 0 <= busy_timeout_seconds <= 86_400:
             raise InvalidAgentInput(
                 f"busy_timeout_seconds is {short(busy_timeout_seconds)}: use a number from 0 to 86,400"
+            )
+        if not is_place(path):
+            raise InvalidAgentInput(
+                f"path is {short(shown(path))}: use a file's path, a URL postgresql://…, or ':memory:'"
             )
         self._busy_sessions: set[str] = set()
         self._recent_messages = RecentMessages()

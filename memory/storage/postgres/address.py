@@ -16,6 +16,7 @@ from memory.errors import InvalidConfig, short
 
 DEFAULT_SCHEMA = "agentmemory"
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_PORTS = re.compile(r"[0-9,]*")
 _SYSTEM_SCHEMAS = ("pg_", "information_schema")
 _DEFAULTS = {
     "connect_timeout": "5",
@@ -71,6 +72,9 @@ def parse(url: str) -> Address:
         # urlunsplit would drop the empty host of "postgresql:///database".
         plain = f"{parts.scheme}://{parts.netloc}{parts.path}" + (f"?{rest}" if rest else "")
         parameters = {name: str(value) for name, value in conninfo.conninfo_to_dict(plain).items()}
+        # An unescaped "/", "?" or "#" ends the server's part of the URL, even in the middle of a password.
+        if "@" in parts.path or parts.fragment or not _PORTS.fullmatch(parameters.get("port", "")):
+            raise ValueError
     except (ValueError, ProgrammingError):
         raise InvalidConfig(
             "the PostgreSQL URL can't be read: use postgresql://user:password@host:port/database, "
