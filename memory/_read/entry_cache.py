@@ -11,8 +11,8 @@ import msgspec
 
 from memory._read.read_counts import ReadCounts
 from memory.entry import MemoryEntry, Tier
-from memory.storage import AgentState, MemoryStore, Record, Row
-from memory.storage.base import AsksAhead, Moment
+from memory.storage import MemoryStore, Record, Row
+from memory.storage.base import Moment
 from memory.storage.shared_versions import CHECK_SECONDS
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -100,7 +100,6 @@ class EntryCache:
         self.reads_by_tier = [0, 0, 0]
         self._closed = False
         self._is_remote = store.is_remote
-        self._ask_state = store.ask_state if isinstance(store, AsksAhead) else self._read_state
         self._generation = store.check_versions()
         self._check_at = 0.0
         """When the versions are checked next, on the clock `monotonic`. 0 for a remote store: so `get`
@@ -128,11 +127,6 @@ class EntryCache:
             self.drop()
         if not self._is_remote:
             self._check_at = monotonic() + CHECK_SECONDS
-
-    def _read_state(self, agent: str) -> Callable[[], AgentState]:
-        """Do what `AsksAhead.ask_state` does for a store that can't be asked ahead."""
-        state = self._store.state(agent)
-        return lambda: state
 
     def version(self, agent: str) -> int:
         """Return the version of the agent's rows. Call this before reading from the store."""
@@ -307,8 +301,10 @@ class EntryCache:
         cached = self.agents.get(agent)
         if cached is None or cached.read_version() != cached.version or id not in cached.by_id:
             return None
-        # To ask the server for the version takes less than to read the memory. The entry is decoded
-        # while the server works: after the wait, the CPU caches are cold.
+        if self._pending:
+            self._keep_pending()
+        # To ask the server for the version takes less than to read the memory. The entry is decoded before:
+        # after the wait, the CPU caches are cold.
         found = cached.by_id.get(id)
         entry = None if found is None else decode_entry(found[1])
         self._store.state(agent)
