@@ -42,6 +42,10 @@ class _Similarity:
         self._excess: float | None = None
         """How much more alike consecutive memories are than any two; None if it is not computed yet."""
 
+    @property
+    def dimensions(self) -> int:
+        return len(self._vector_sum)
+
     def observe(self, before: Floats, after: Floats, vectors: Floats) -> None:
         """Add pairs of consecutive unit vectors (`before`, `after`), and all `vectors` of the batch."""
         self._pair_cosines += float(np.einsum("ij,ij->", before, after))
@@ -94,12 +98,15 @@ class Conversations:
     def nbytes(self) -> int:
         return self._links.nbytes + held(self._sessionless)
 
-    def parts(self) -> Parts:
-        """Return everything in the form of `saved.py`."""
+    def parts(self, sessions: NDArray[np.int64] | None = None) -> Parts:
+        """Return everything in the form of `saved.py`.
+
+        sessions: those of memories that are not deleted, and the other sessions are left out; None for all
+        """
         return {
             "sessionless": self._sessionless[: self.count],
             "sessionless_count": self._sessionless_count,
-            **under("links", self._links.parts()),
+            **under("links", self._links.parts(sessions)),
             **under("in_chain", self._sessionless_similarity.parts()),
             **under("in_sessions", self._session_similarity.parts()),
         }
@@ -110,6 +117,12 @@ class Conversations:
         self._links.restore(below("links", parts))
         self._sessionless_similarity.restore(below("in_chain", parts))
         self._session_similarity.restore(below("in_sessions", parts))
+
+    def forget_observed(self) -> None:
+        """Drop what `observe` was told; the caller tells it again."""
+        dimensions = self._sessionless_similarity.dimensions
+        self._sessionless_similarity = _Similarity(dimensions)
+        self._session_similarity = _Similarity(dimensions)
 
     def view(self) -> Conversations:
         """Return a copy that later memories do not change."""

@@ -426,7 +426,6 @@ class AgentIndex:
             "count": self.count,
             "deleted_count": self.deleted_count,
             "word_count": self.word_count,
-            "observed_to": list(self._observed_to),
         }
         stored = None
         if coded is not None:
@@ -435,12 +434,19 @@ class AgentIndex:
             if deleted is not None:
                 stored &= ~deleted
             parts["sums"] = coded.sums[coded.seqs.searchsorted(seqs[stored])]
+        # The sums of what was observed contain deleted and replaced memories. Their vectors could be
+        # computed from a sum and the vectors that are left.
+        self.conversations.forget_observed()
+        self._observed_to, self._view = [], None
         for number, (base, count, block) in enumerate(self.blocks()):
+            self._observe(number, block)
             part = None if deleted is None else deleted[base : base + count]
             parts |= under(f"block {number}", block.parts(count, part, stored))
         # After `blocks()`, which reads the lengths of memories in blocks outside of RAM.
         parts |= under("columns", self.columns.parts(self.count, deleted))
-        parts |= under("conversations", self.conversations.parts())
+        sessions = None if deleted is None else self.columns.session[: self.count][~deleted]
+        parts |= under("conversations", self.conversations.parts(sessions))
+        parts["observed_to"] = list(self._observed_to)
         return parts
 
     def _restore(self, parts: Parts) -> None:
@@ -597,7 +603,11 @@ class AgentIndex:
         places = positions - base
         steps = places // _OBSERVED_TOGETHER
         positions = positions[(places < _OBSERVED_FIRST) | (steps % _OBSERVED_EVERY == 0)]
+        if self.deleted_count:
+            positions = positions[self.columns.tier[positions] != DELETED]
         before = self.conversations.before(positions)
+        if self.deleted_count:
+            before = np.where(self.columns.tier[before] == DELETED, positions, before)
         # A pair across two blocks is skipped: the other block may not be in RAM, and such pairs are few.
         inside = before >= base
         self.conversations.observe(

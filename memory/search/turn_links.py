@@ -38,6 +38,8 @@ OWN_SHARE = np.float32(2 * sum(NEIGHBOUR_SHARES) * MISSING + PEAK_SHARE + SESSIO
 _CONTEXT_SHARES = (*NEIGHBOUR_SHARES, PEAK_SHARE, SESSION_SHARE)
 _FEW = 4  # Memories: up to this many at once are linked one by one, which is faster than sorting them
 _UNLINKED = -np.inf
+_NO_LONGER_A_SESSION = NO_SESSION - 1
+"""This and lower numbers stand for sessions of which all memories are deleted."""
 
 
 class _LinksAtDistance:
@@ -136,12 +138,18 @@ class _Sessions:
         self._runs()
         return shallow_copy(self)
 
-    def parts(self) -> Parts:
+    def parts(self, kept: NDArray[np.int64] | None) -> Parts:
+        """Return all runs in the form of `saved.py`; `kept` is as in `TurnLinks.parts`."""
+        sessions = np.fromiter(self._number_of, np.int64, len(self._number_of))
+        if kept is not None:
+            # Another number for each: the place of a session is its number in the runs.
+            others = _NO_LONGER_A_SESSION - np.arange(len(sessions))
+            sessions = np.where(np.isin(sessions, kept), sessions, others)
         return {
             "count": self._count,
             "starts": np.array(self._starts, np.int64),
             "numbers": np.array(self._numbers, np.int64),
-            "sessions": np.fromiter(self._number_of, np.int64, len(self._number_of)),
+            "sessions": sessions,
         }
 
     def restore(self, parts: Parts) -> None:
@@ -223,10 +231,16 @@ class TurnLinks:
         links = self._near.nbytes + self._far.nbytes + self._sessions.nbytes
         return held(self._before, self._after, self._own) + links
 
-    def parts(self) -> Parts:
-        """Return all links in the form of `saved.py`."""
+    def parts(self, kept: NDArray[np.int64] | None = None) -> Parts:
+        """Return all links in the form of `saved.py`.
+
+        kept: the sessions to keep; the others are left out, as the number of a session is made of its name.
+            None for all"""
         sessions = np.fromiter(self._last_of, np.int64, len(self._last_of))
         last = np.fromiter(self._last_of.values(), np.int32, len(self._last_of))
+        if kept is not None:
+            is_kept = np.isin(sessions, kept)
+            sessions, last = sessions[is_kept], last[is_kept]
         return {
             "count": self.count,
             "before": self._before[: self.count],
@@ -236,7 +250,7 @@ class TurnLinks:
             "last": last,
             **under("near", self._near.parts(self.count)),
             **under("far", self._far.parts(self.count)),
-            **under("runs", self._sessions.parts()),
+            **under("runs", self._sessions.parts(kept)),
         }
 
     def restore(self, parts: Parts) -> None:

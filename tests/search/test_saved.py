@@ -21,6 +21,7 @@ from small_embedder import small_embedder
 from subprocesses import start_python
 
 from memory import AgentMemorySystem, Hit
+from memory._write.intake import session_of
 from memory.entry import Tier
 from memory.errors import StoreCorrupt
 from memory.search import cache as cache_module
@@ -331,6 +332,42 @@ def test_deleted_content_is_gone_from_the_index_after_one_maintenance(
         assert not any(term in contents_of_index(data) for term in terms)
         memory.close()
         assert len(open_small().search("ann", "word1")) == 10
+
+
+@pytest.mark.parametrize("block", [1 << 16, 128])
+@pytest.mark.parametrize("way", ["delete", "update"])
+def test_the_sums_in_a_saved_index_do_not_tell_the_vector_of_a_deleted_memory(
+    open_small: Open, place: Place, monkeypatch: pytest.MonkeyPatch, way: str, block: int
+) -> None:
+    """The sum of all vectors, less those that are left, was the vector of the deleted one."""
+    monkeypatch.setattr(index_module, "BLOCK", block)
+    memory = open_small()
+    fill(memory, 250)
+    id_ = memory.add("ann", "zyzzyva quokka axolotl", metadata={"session": "a secret session"})
+    fill(memory, 40, start=251)
+    memory.search("ann", "word1")  # the index in RAM holds all
+    if way == "update":
+        memory.update("ann", id_, content="other words", erase=True)
+    else:
+        memory.delete("ann", id_, erase=True)
+    memory.maintain()
+    (data,) = place.indexes()
+    memory.close()
+    parts = read(memoryview(data), data[:32].decode())
+    for name in ("sessions", "runs.sessions"):
+        is_there = session_of({"session": "a secret session"}) in parts[f"conversations.links.{name}"]
+        assert is_there is (way == "update")
+    memory = open_small()
+    memory.search("ann", "word1")
+    index = memory._indexes.index("ann")
+    positions = np.arange(index.count)
+    blocks, living = positions // block, index.columns.tier[: index.count] != index_module.DELETED
+    before = index.conversations.before(positions)
+    before = np.where(living[before], before, positions)
+    observed = living & (before // block == blocks) & (positions < np.array(index._observed_to)[blocks])
+    units = np.concatenate([part.vectors.unit(np.arange(count)) for _, count, part in index.blocks()])
+    told = sum(parts[f"conversations.{name}.vector_sum"] for name in ("in_chain", "in_sessions"))
+    assert np.allclose(told, units[observed].sum(axis=0), atol=1e-3)
 
 
 def test_an_index_of_deleted_content_is_not_published(open_small: Open, place: Place) -> None:
