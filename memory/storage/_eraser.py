@@ -29,6 +29,8 @@ _MARK = "deleted"
 _LOG_DONE = "log truncated, "
 """How the mark begins if only the rewrite is left to do."""
 _POLL_SECONDS = 0.005
+_WRITE_SECONDS = 0.1
+"""How long a call of `maintain` waits for other processes that write: much longer than a write takes."""
 _MAX_REWRITE_BYTES = 32 * 1024 * 1024
 """Maintenance rewrites files up to this size. A rewrite holds the write lock for 10 to 25 ms a megabyte."""
 _REWRITE_SHARE = 1000
@@ -73,16 +75,22 @@ class Eraser:
         self._set_mark(mark, None)
 
     def _truncate_log(self, wait_seconds: float) -> None:
+        if not self._truncates_log(wait_seconds):
+            raise EraseIncomplete(
+                "the memories are deleted, but the log still holds their content, because a reader has "
+                f"used it for {wait_seconds:g} s: the next maintenance erases it, or end the long read "
+                "and call again with erase=True"
+            )
+
+    def _truncates_log(self, wait_seconds: float) -> bool:
+        """Truncate the log; return False if others that read or write have used it all the time."""
         # Ask again and again instead of letting SQLite wait: it would block all writers meanwhile.
         deadline = time.monotonic() + wait_seconds
         while not self._connections.checkpoint().is_truncated:
-            if time.monotonic() > deadline:
-                raise EraseIncomplete(
-                    "the memories are deleted, but the log still holds their content, because a reader has "
-                    f"used it for {wait_seconds:g} s: the next maintenance erases it, or end the long read "
-                    "and call again with erase=True"
-                )
+            if time.monotonic() >= deadline:
+                return False
             time.sleep(_POLL_SECONDS)
+        return True
 
     def erase_in_maintenance(self, *, in_background: bool = False) -> None:
         mark = None if self._connections.read_only else self._mark()
@@ -92,9 +100,10 @@ class Eraser:
         may_rewrite = self._may_rewrite(in_background)
         if mark.startswith(_LOG_DONE) and not may_rewrite:
             return
-        if not self._connections.checkpoint().is_truncated:
+        wait_seconds = 0.0 if in_background else _WRITE_SECONDS
+        if not self._truncates_log(wait_seconds):
             return
-        is_rewritten = may_rewrite and self._rewrite() and self._connections.checkpoint().is_truncated
+        is_rewritten = may_rewrite and self._rewrite() and self._truncates_log(wait_seconds)
         self._set_mark(mark, None if is_rewritten else _LOG_DONE + mark.removeprefix(_LOG_DONE))
 
     def _may_rewrite(self, in_background: bool) -> bool:

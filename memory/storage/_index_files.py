@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import mmap
 import os
+import re
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator
@@ -35,6 +36,8 @@ from memory.storage.connections import Connections
 _log = logging.getLogger(__name__)
 
 _SUFFIX = ".index"
+_OWN_NAME = re.compile(r"\d+\.index(\.new-\d+-[0-9a-f]{8})?")
+"""Names of saved indexes, and of their drafts: no other file in the folder is touched."""
 _SETTING = "index "
 """The name of an agent's entry in the settings: this and the agent's number."""
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -73,6 +76,7 @@ class IndexFiles:
             return None
         number, entry = found
         try:
+            _refuse_link(self._folder)
             data = _map(self._folder / f"{number}{_SUFFIX}")
         except (OSError, ValueError):  # a ValueError for an empty file
             return None
@@ -97,6 +101,7 @@ class IndexFiles:
         entry = _Entry(token, *_pair(state)).with_checksum()
         try:
             make_folder(self._folder)
+            _refuse_link(self._folder)
             with self._draft(self._folder / f"{number}{_SUFFIX}") as (draft, publish):
                 with draft.open("wb") as file:
                     write(file, token)
@@ -112,6 +117,7 @@ class IndexFiles:
             return
         number = self._connections.read(lambda connection: self._numbers.look_up(connection, agent))
         with suppress(OSError):
+            _refuse_link(self._folder)
             (self._folder / f"{number}{_SUFFIX}").unlink(missing_ok=True)
 
     @contextmanager
@@ -129,7 +135,7 @@ class IndexFiles:
         if self._folder is None or self._connections.read_only:
             return
         for file in _files_in(self._folder):
-            if file.suffix != _SUFFIX or not file.stem.isdigit():
+            if file.suffix != _SUFFIX:
                 # The draft of a killed process. If another process is writing it now, that one gives up.
                 file.unlink(missing_ok=True)
                 continue
@@ -168,11 +174,22 @@ class IndexFiles:
 
 
 def _files_in(folder: Path) -> list[Path]:
-    """Return the files of a folder; none if it does not exist: another process removes an empty one."""
+    """Return the saved indexes and drafts in a folder.
+
+    There are none if it does not exist (another process removes an empty one), or is a symbolic link."""
     try:
-        return sorted(folder.iterdir())
+        _refuse_link(folder)
+        return sorted(file for file in folder.iterdir() if _OWN_NAME.fullmatch(file.name))
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def _refuse_link(folder: Path) -> None:
+    """Raise NotADirectoryError for a symbolic link.
+
+    It could lead to any folder of the user, whose files would be replaced and removed."""
+    if folder.is_symlink():
+        raise NotADirectoryError(f"{folder} is a symbolic link")
 
 
 def token_of(data: memoryview) -> str:

@@ -427,6 +427,31 @@ def test_a_draft_of_a_killed_process_is_removed_by_the_next_erasure(
     assert not draft.exists()
 
 
+@pytest.mark.parametrize("link", [True, False])
+def test_files_of_others_in_the_folder_or_behind_a_link_are_not_touched(
+    open_file: Open, tmp_path: Path, link: bool
+) -> None:
+    folder = tmp_path / "memory.db-index"
+    others = tmp_path / "documents" if link else folder
+    others.mkdir()
+    names = ["letter.txt", "x.index", "1.index.old"] + ["1.index", "2.index.new-1-0123abcd"] * link
+    for name in names:
+        (others / name).write_text("of somebody else")
+    if link:
+        folder.symlink_to(others)
+    with open_file() as memory:
+        ids = fill(memory, 120)
+        memory.search("ann", "word1")
+        memory.maintain()
+        memory.delete("ann", ids[0], erase=True)
+        memory.maintain()
+        assert len(memory.search("ann", "word1")) == 10
+    with open_file() as memory:
+        assert len(memory.search("ann", "word1")) == 10
+    assert {name: (others / name).read_text() for name in names} == dict.fromkeys(names, "of somebody else")
+    assert len(files_in(others)) == len(names) + (not link)
+
+
 def test_another_process_may_remove_the_empty_folder_while_this_one_erases(
     open_file: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -284,6 +285,46 @@ def test_the_maintenance_thread_erases(open_small: OpenMemory, tmp_path: Path) -
     while files_with(SECRET, tmp_path):
         assert time.monotonic() < deadline, "the thread does not erase"
         time.sleep(0.01)
+
+
+_HOLD = {
+    # The byte that SQLite locks while it copies the log: https://sqlite.org/walformat.html#wal_locks.
+    "a process that copies the log": """
+        import fcntl
+        descriptor = os.open(sys.argv[1] + "-shm", os.O_RDWR)
+        fcntl.lockf(descriptor, fcntl.LOCK_EX, 1, 121)
+    """,
+    "a process that writes": """
+        import sqlite3
+        connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+        connection.execute("BEGIN IMMEDIATE")
+    """,
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="locks a byte of SQLite's file as Linux does")
+@pytest.mark.parametrize("holds", _HOLD.values(), ids=_HOLD)
+def test_one_maintenance_erases_beside_others_that_write_or_copy_the_log(
+    open_small: OpenMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, holds: str
+) -> None:
+    memory = open_small()
+    path = tmp_path / "memory.db"
+    memory.add("bob", "stays")
+    memory.add("ann", SECRET, id="1")
+    memory.delete("ann", "1")
+    assert files_with(SECRET, tmp_path) == [f"{path.name}-wal"]
+    other = start_python(f"{textwrap.dedent(holds)}\nprint('ready', flush=True)\nsys.stdin.read()", path)
+    assert other.stdout is not None
+    assert other.stdout.readline() == "ready\n"
+
+    def end_other(seconds: float) -> None:
+        other.kill()
+        other.communicate()
+
+    monkeypatch.setattr(time, "sleep", end_other)
+    memory._store.erase_in_maintenance()
+    assert other.returncode is not None, "it did not wait for the other process"
+    assert files_with(SECRET, tmp_path) == []
 
 
 def test_the_background_rewrites_seldom_and_a_call_of_maintain_at_once(
