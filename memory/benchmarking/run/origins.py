@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
 import shlex
 import shutil
@@ -66,6 +67,13 @@ def _code_of(kind: type[Target]) -> Path:
     return _package_folder(kind.__module__.partition(".")[0])
 
 
+def _files_of(kind: type[Target]) -> list[Path]:
+    """Return the user's file of a target, and those of its base classes in the same folder."""
+    own = _code_of(kind).resolve()
+    bases = [Path(inspect.getfile(each)).resolve() for each in kind.__mro__ if issubclass(each, Target)]
+    return list(dict.fromkeys([own, *(file for file in bases if file.parent == own.parent)]))
+
+
 def _package_folder(name: str) -> Path:
     module = import_module(name)
     if module.__file__ is not None:
@@ -83,7 +91,7 @@ def target_info(name: str) -> TargetInfo:
     lock = interpreter_of(name).lock
     sha256 = ""
     if _is_user_file(kind):
-        sha256 = hashlib.sha256(_code_of(kind).read_bytes()).hexdigest()
+        sha256 = hashlib.sha256(b"".join(file.read_bytes() for file in _files_of(kind))).hexdigest()
     declared = kind.distributions or tuple(map(distribution_of, kind.requirements))
     asked = list(dict.fromkeys([*declared, *_distributions_of(kind)]))
     info = TargetInfo(

@@ -150,6 +150,25 @@ def test_the_version_of_every_target_is_recorded(project: Path) -> None:
     assert list(mine.versions) == ["numpy"], "what its file imports"
 
 
+def test_a_change_of_a_base_class_is_another_version_of_the_target(project: Path) -> None:
+    derived = write(
+        project / "derived.py", "from mine import Mine\nclass Derived(Mine):\n    name = 'derived'\n"
+    )
+    program = (
+        "import sys; from memory.benchmarking.run.origins import target_info; "
+        "print(target_info(sys.argv[1]).digest)"
+    )
+
+    def digest() -> str:
+        command = [sys.executable, "-c", program, f"{derived}:Derived"]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    before = digest()
+    assert digest() == before
+    write(project / "mine.py", MINE + "# changed\n")
+    assert digest() != before
+
+
 def test_another_version_of_a_target_changes_the_fingerprint_of_its_results_only(project: Path) -> None:
     def fingerprints() -> tuple[str, str]:
         folder, run = run_in(project)
