@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
 
@@ -344,6 +344,25 @@ class EntryCache:
         counts = self.read_counts.take(limit)
         if counts:
             self._store.add_read_counts(counts)
+
+    def save_read_counts_in_parts(self, at_once: int, pause: Callable[[], bool]) -> None:
+        """Write all read counts in transactions of `at_once` memories, so that no write waits for all.
+
+        `pause` is called after each of them. If it returns False, one transaction writes the rest."""
+        counts = [
+            (agent, seq, count)
+            for agent, part in self.read_counts.take().items()
+            for seq, count in sorted(part.items())
+        ]
+        start, size = 0, at_once
+        while start < len(counts):
+            found: defaultdict[str, dict[int, int]] = defaultdict(dict)
+            for agent, seq, count in counts[start : start + size]:
+                found[agent][seq] = count
+            self._store.add_read_counts(found)
+            start += size
+            if not pause():
+                size = len(counts)
 
     def drop(self, agent: str | None = None) -> None:
         """Release the entries of one agent, or of all agents."""

@@ -46,7 +46,7 @@ class MaintenanceThread:
         *,
         interval_seconds: float,
         check_every: int,
-        before_round: Callable[[], None],
+        before_round: Callable[[Callable[[], bool]], None],
         after_round: Callable[[Callable[[], bool]], None],
         copy_log: Callable[[], None],
         is_writing: Callable[[], bool],
@@ -56,7 +56,7 @@ class MaintenanceThread:
 
         `interval_seconds` is the longest time between two rounds. The limits of an agent are checked after
         every `check_every` memories that it stores. `before_round` is called at the start of each round,
-        `after_round` at its end, with a function that pauses and returns whether to go on.
+        `after_round` at its end, both with a function that pauses and returns whether to go on.
         `copy_log` is called after every `_COPY_LOG_EVERY` memories, of all agents together.
         `is_writing` returns whether the calling thread holds the write lock. `maintaining` returns a
         context that yields False if another host maintains the memory now.
@@ -149,7 +149,7 @@ class MaintenanceThread:
             stored, self._due = self._due, {}
         try:
             with low_priority():
-                self._before_round()
+                self._before_round(pause)
             if self._not_copied >= _COPY_LOG_EVERY:
                 self._not_copied = 0
                 self._copy_log()

@@ -41,6 +41,30 @@ def test_repeated_reads_of_the_same_memories_are_all_counted_in_constant_space(
 
 
 @pytest.mark.reads_the_file
+def test_the_background_saves_in_short_transactions_and_loses_no_count_when_stopped(
+    open_memory: Open, tmp_path: Path
+) -> None:
+    memory = open_memory(embedder=small_embedder())
+    ids = [memory.add("ann", f"note {number}") for number in range(250)]
+    for id_ in ids:
+        memory.get("ann", id_)
+    found: list[int] = []
+
+    def pause() -> bool:
+        found.append(saved(tmp_path))
+        return not stopped
+
+    stopped = False
+    memory._entry_cache.save_read_counts_in_parts(100, pause)
+    assert found == [100, 200, 250]
+    stopped = True
+    for id_ in ids:
+        memory.get("ann", id_)
+    memory._entry_cache.save_read_counts_in_parts(100, pause)
+    assert found[3:] == [350, 500], "whoever stops it waits for one more transaction, and no count is lost"
+
+
+@pytest.mark.reads_the_file
 def test_without_maintenance_storing_calls_save_read_counts_in_parts(
     open_memory: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,7 +39,7 @@ from memory.benchmarking.measure.latencies import Latencies
 from memory.benchmarking.measure.open_loop import GiveUp, run_open_loop
 from memory.benchmarking.measure.resources import ProcessTree
 from memory.benchmarking.measure.timing import wall_ns
-from memory.benchmarking.targets.base import Item, Target
+from memory.benchmarking.targets.base import Item, Settings, Target
 from memory.benchmarking.workloads.mixes import Mix
 from memory.benchmarking.workloads.natural_texts import memory_texts, question_texts
 
@@ -107,7 +107,9 @@ class Client:
         place = self._opened.enter_context(self._bench.folder()) if folder is None else Path(folder)
         for name, data in (files or {}).items():
             (place / name).write_bytes(b64decode(data))
-        self._target = self._opened.enter_context(self._bench.open_target(place))
+        # As users have it, with its background work: that is part of the load that a system bears.
+        settings = Settings(as_shipped=True) if self._bench.capabilities.transitions else None
+        self._target = self._opened.enter_context(self._bench.open_target(place, settings))
         self._folder = place
         tree = ProcessTree()
         served = bool(self.target.address) or tree.has_children or self.target.transport_ms() is not None

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from memory import MemoryConfig
 from memory.benchmarking.bench import Bench
 from memory.benchmarking.load.client import Client
+from memory.benchmarking.targets.agentmemory import AgentMemoryTarget
 from memory.benchmarking.targets.base import Found
 
 AGENTS = ["agent_0", "agent_1", "agent_2"]
@@ -46,3 +48,14 @@ def test_warming_ends_when_it_takes_too_long(tmp_path: Path, monkeypatch: pytest
         monkeypatch.setattr(client.target, "search", lambda agent_id, *_: searched.append(agent_id))
         client.prepare(rate=1e6, seconds=1e-9, seed="seed")
         assert searched == AGENTS[:1]
+
+
+def test_a_system_with_background_work_has_it_while_it_is_loaded(tmp_path: Path) -> None:
+    """Without it, a commit copies the log of `agentmemory` now and then, which its users never wait for."""
+    with ExitStack() as opened:
+        client = Client(Bench(target="agentmemory"), opened)
+        client.open(str(tmp_path), "seed", {"add": 1.0}, zipf=False)
+        assert isinstance(client.target, AgentMemoryTarget)
+        config = client.target.memory.config
+        assert config.maintenance == "background"
+        assert config.stm_config == MemoryConfig().stm_config

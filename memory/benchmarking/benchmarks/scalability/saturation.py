@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memory.benchmarking.bench import Bench
 from memory.benchmarking.metrics import Metric, declare
 from memory.benchmarking.model.parameters import Count, Names, Positive
 from memory.benchmarking.model.presentation import ScatterChart
-
-if TYPE_CHECKING:
-    pass
 
 
 @declare(
@@ -72,7 +69,8 @@ def benchmark_saturation(
     knee with a probability of 95 %, by all probes. A short probe passes too easily; how much so is
     simulated, and taken off. `confirmed` says whether a last probe at its lower bound passed. Then the
     latencies at 25, 50, 75, 100 and 120 % of the knee are measured. Every probe starts with the same
-    memories: what the last one added is deleted, and each agent is searched once. CPU and written bytes are
+    memories: what the last one added is deleted, and each agent is searched once. A system with background
+    work has it, with its default settings. CPU and written bytes are
     those of the clients and of servers that they started. `gave_way_first` is what an overloaded probe
     lacked: cpu, disk, lock (operations waited, but not for CPU or disk), or generator. A failed probe does
     not count if the generator itself was late by more than a tenth of the limit, or used more than 90 % of
