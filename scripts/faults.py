@@ -2,9 +2,9 @@
 
     python scripts/faults.py [FAULT...]
 
-The faults are in tests/benchmarking/support/faulty_targets.py. Its table `FOUND_BY` says which checks must
-call a promise broken; all others must not. A check that this machine can't try does not count. Takes about
-25 s a fault.
+The faults are in faulty_targets.py and further_faults.py in tests/benchmarking/support/. Their tables say
+which checks must call a promise broken; all others must not. A check that this machine can't try does not
+count. Takes about 25 s a fault.
 
 Exit code 0: every fault is found by its checks and by no others. Exit code 1: the lines say what differs.
 """
@@ -20,7 +20,15 @@ from memory.benchmarking.promises.suite import all_checks, run_check
 
 _SUPPORT = Path(__file__).parents[1] / "tests" / "benchmarking" / "support"
 sys.path.insert(0, str(_SUPPORT))
-from faulty_targets import FOUND_BY  # noqa: E402 - a file of the tests
+import faulty_targets  # noqa: E402 - files of the tests
+import further_faults  # noqa: E402
+
+FOUND_BY = {**faulty_targets.FOUND_BY, **further_faults.FURTHER}
+"""For each fault, the checks that must find it."""
+_FILES = {
+    **dict.fromkeys(faulty_targets.FOUND_BY, faulty_targets.__file__),
+    **dict.fromkeys(further_faults.FURTHER, further_faults.__file__),
+}
 
 
 def broken_checks(fault: str) -> tuple[dict[str, str], set[str]]:
@@ -29,7 +37,7 @@ def broken_checks(fault: str) -> tuple[dict[str, str], set[str]]:
     not_tried: set[str] = set()
     with tempfile.TemporaryDirectory(prefix="faults-") as scratch:
         for check in all_checks().values():
-            target = f"{_SUPPORT / 'faulty_targets.py'}:{fault}"
+            target = f"{_FILES[fault]}:{fault}"
             outcome = run_check(check, target, Path(scratch), "quick", seed=1)
             if outcome.status == "broken":
                 found[check.name] = outcome.evidence

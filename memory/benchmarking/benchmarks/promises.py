@@ -34,6 +34,7 @@ _OTHER = {
     "kept_share": SHARE,
     "bytes_left": Metric("B", "lower"),
     "growth_per_written_byte": Metric("×", "lower"),
+    "ram_growth_bytes": Metric("B", "neither"),
     "syncs_per_write": Metric("", "neither"),
     "reopen_seconds": Metric("s", "lower"),
     "lag_p50_ms": Metric("ms", "lower"),
@@ -214,7 +215,7 @@ def benchmark_erasure() -> None:
 @_promise(
     "an update replaces",
     {"quick": 6.0, "standard": 12.0, "full": 40.0},
-    "updates wrong stale count_off growth_per_written_byte memories",
+    "updates wrong stale count_off growth_per_written_byte ram_growth_bytes memories",
     size="how many updates: quick, standard or full",
 )
 def benchmark_updates() -> None:

@@ -160,7 +160,7 @@ def _print(target: str, outcomes: list[dict[str, Any]]) -> None:
             print(f"\n  {promise}")
         words = one["check"].replace("_", " ")
         print(f"    {_MARKS[one['status']]:<13} {words}")
-        print(paragraph(one["evidence"], width, " " * 18))
+        print(paragraph(one["evidence"], width, " " * 18, " " * 18))
         if one["status"] == "broken" and one.get("code"):
             print("\n".join(f"{' ' * 20}{line}" for line in one["code"].splitlines()))
     counts = {status: sum(one["status"] == status for one in outcomes) for status in _MARKS}

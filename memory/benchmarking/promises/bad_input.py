@@ -9,16 +9,17 @@ from memory.benchmarking.promises.model import Outcome, check, judge, not_promis
 from memory.benchmarking.promises.trial import ANN, Trial
 from memory.benchmarking.targets.base import Item, Target
 
-Try = Callable[[Target], Any]
+Try = tuple[Callable[[Target], Any], Callable[[Any], bool], str]
+"""A call, whether its answer is sensible, and the call as code."""
 
 
-def _tried(trial: Trial, tries: dict[str, tuple[Try, Callable[[Any], bool]]]) -> Outcome:
+def _tried(trial: Trial, tries: dict[str, Try]) -> Outcome:
     """Carry out calls; each must raise, or return something for which its predicate holds."""
     target = trial.open()
     trial.store(target, ANN, [trial.text() for _ in range(12)])
     nonsense: dict[str, str] = {}
     raised = 0
-    for name, (act, is_sensible) in tries.items():
+    for name, (act, is_sensible, _) in tries.items():
         try:
             answer = act(target)
         except Exception:
@@ -34,13 +35,15 @@ def _tried(trial: Trial, tries: dict[str, tuple[Try, Callable[[Any], bool]]]) ->
     if nonsense:
         name, answer = next(iter(nonsense.items()))
         evidence += f" (first: {name} returned {answer})"
+    code = [tries[name][2] for name in list(nonsense)[:1]]
     if not works:
         evidence += "; afterwards the store no longer works"
+        code += ['id_ = target.add_one(Item("ann", "x"))', 'target.get("ann", [id_])   # expected: ["x"]']
     return judge(
         not nonsense and works,
         evidence,
         {"calls": len(tries), "raised": raised, "nonsense": len(nonsense)},
-        [f"# {next(iter(nonsense), 'the store no longer works afterwards')}"],
+        code,
     )
 
 
@@ -49,6 +52,17 @@ def _seen_by_ann(target: Target, id_: str) -> bool:
     if target.capabilities.get:
         return target.get(ANN, [id_]) != [None]
     return id_ in [hit.id for hit in target.search(ANN, "x", 20)]
+
+
+_SYNTAX = "\"' OR * NEAR( ) AND NOT -x: ^~ {}[]\\"
+
+
+def _get(id_: str) -> Callable[[Target], Any]:
+    return lambda target: target.get(ANN, [id_])
+
+
+def _search(query: str) -> Callable[[Target], Any]:
+    return lambda target: target.search(ANN, query, 5)
 
 
 def _no_hits(answer: Any) -> bool:
@@ -60,21 +74,41 @@ with promise("bad input does no harm"):
     @check()
     def unknown_ids_are_no_error(trial: Trial) -> Outcome:
         """Reading, updating and deleting ids that do not exist."""
-        tries: dict[str, tuple[Try, Callable[[Any], bool]]] = {
-            "delete of an unknown id": (lambda t: t.delete(ANN, ["no such id"]), lambda n: n == 0),
-            "delete_all of an unknown agent": (lambda t: t.delete_all("nobody"), lambda n: n == 0),
+        tries: dict[str, Try] = {
+            "delete of an unknown id": (
+                lambda t: t.delete(ANN, ["no such id"]),
+                lambda n: n == 0,
+                'target.delete("ann", ["no such id"])   # expected: 0',
+            ),
+            "delete_all of an unknown agent": (
+                lambda t: t.delete_all("nobody"),
+                lambda n: n == 0,
+                'target.delete_all("nobody")   # expected: 0',
+            ),
         }
         if trial.capabilities.get:
-            tries["get of an unknown id"] = (lambda t: t.get(ANN, ["no such id"]), lambda a: a == [None])
-            tries["get of an id with syntax"] = (
-                lambda t: t.get(ANN, ["' OR 1=1 --"]),
-                lambda a: a == [None],
-            )
-            tries["get of an empty id"] = (lambda t: t.get(ANN, [""]), lambda a: a == [None])
+            for words, id_ in (
+                ("unknown id", "no such id"),
+                ("id with syntax", "' OR 1=1 --"),
+                ("empty id", ""),
+            ):
+                tries[f"get of an {words}"] = (
+                    _get(id_),
+                    lambda a: a == [None],
+                    f'target.get("ann", [{id_!r}])   # expected: [None]',
+                )
         if trial.capabilities.update:
-            tries["update of an unknown id"] = (lambda t: t.update(ANN, "no such id", "x"), lambda a: not a)
+            tries["update of an unknown id"] = (
+                lambda t: t.update(ANN, "no such id", "x"),
+                lambda a: not a,
+                'target.update("ann", "no such id", "x")   # expected: False',
+            )
         if trial.capabilities.search:
-            tries["search of an unknown agent"] = (lambda t: t.search("nobody", "x", 5), _no_hits)
+            tries["search of an unknown agent"] = (
+                lambda t: t.search("nobody", "x", 5),
+                _no_hits,
+                'target.search("nobody", "x", 5)   # expected: []',
+            )
         return _tried(trial, tries)
 
     @check()
@@ -83,28 +117,37 @@ with promise("bad input does no harm"):
         if not trial.capabilities.search:
             return not_promised("the system can't search")
         most = 12
-        return _tried(
-            trial,
-            {
-                "k = 0": (lambda t: t.search(ANN, "harbour", 0), _no_hits),
-                # Some systems take it as "no limit".
-                "k = -1": (lambda t: t.search(ANN, "harbour", -1), lambda a: len(a) in (0, most)),
-                "k above the size": (lambda t: t.search(ANN, "harbour", 1000), lambda a: len(a) <= most),
-                "an empty query": (lambda t: t.search(ANN, "", 5), lambda a: len(a) <= 5),
-                "a query of 100,000 characters": (
-                    lambda t: t.search(ANN, "harbour " * 12_500, 5),
-                    lambda a: len(a) <= 5,
-                ),
-                "a query with syntax": (
-                    lambda t: t.search(ANN, "\"' OR * NEAR( ) AND NOT -x: ^~ {}[]\\", 5),
-                    lambda a: len(a) <= 5,
-                ),
-                "a query of control characters": (
-                    lambda t: t.search(ANN, "\x00\x01\n\t", 5),
-                    lambda a: len(a) <= 5,
-                ),
-            },
-        )
+        at_most_five: Callable[[Any], bool] = lambda answer: len(answer) <= 5  # noqa: E731 - a predicate
+        tries: dict[str, Try] = {
+            "k = 0": (
+                lambda t: t.search(ANN, "harbour", 0),
+                _no_hits,
+                'target.search("ann", "harbour", 0)   # expected: []',
+            ),
+            # Some systems take it as "no limit".
+            "k = -1": (
+                lambda t: t.search(ANN, "harbour", -1),
+                lambda a: len(a) in (0, most),
+                'target.search("ann", "harbour", -1)   # expected: [] or all',
+            ),
+            "k above the size": (
+                lambda t: t.search(ANN, "harbour", 1000),
+                lambda a: len(a) <= most,
+                f'target.search("ann", "harbour", 1000)   # at most {most}',
+            ),
+        }
+        for words, query, code in (
+            ("an empty query", "", '""'),
+            ("a query of 100,000 characters", "harbour " * 12_500, '"harbour " * 12_500'),
+            ("a query with syntax", _SYNTAX, repr(_SYNTAX)),
+            ("a query of control characters", "\x00\x01\n\t", r'"\x00\x01\n\t"'),
+        ):
+            tries[words] = (
+                _search(query),
+                at_most_five,
+                f'target.search("ann", {code}, 5)   # at most 5',
+            )
+        return _tried(trial, tries)
 
     @check()
     def wrong_vectors_are_refused(trial: Trial) -> Outcome:
@@ -119,18 +162,37 @@ with promise("bad input does no harm"):
         good = np.ones(size, np.float32) / np.float32(size**0.5)
         with_nan, infinite = good.copy(), good.copy()
         with_nan[3], infinite[3] = np.nan, np.inf
+        vector = f"vector = numpy.full({size}, 0.1, 'float32')"
+        call = 'target.search_vector("ann", vector, 5)   # an error'
         return _tried(
             trial,
             {
-                "a vector that is too short": (lambda t: t.search_vector(ANN, good[:-1], 5), _no_hits),
+                "a vector that is too short": (
+                    lambda t: t.search_vector(ANN, good[:-1], 5),
+                    _no_hits,
+                    f"vector = numpy.full({size - 1}, 0.1, 'float32')\n{call}",
+                ),
                 "a vector that is too long": (
                     lambda t: t.search_vector(ANN, np.append(good, good), 5),
                     _no_hits,
+                    f"vector = numpy.full({2 * size}, 0.1, 'float32')\n{call}",
                 ),
-                "a vector with NaN": (lambda t: t.search_vector(ANN, with_nan, 5), _no_hits),
-                "a vector with infinity": (lambda t: t.search_vector(ANN, infinite, 5), _no_hits),
+                "a vector with NaN": (
+                    lambda t: t.search_vector(ANN, with_nan, 5),
+                    _no_hits,
+                    f"{vector}\nvector[3] = numpy.nan\n{call}",
+                ),
+                "a vector with infinity": (
+                    lambda t: t.search_vector(ANN, infinite, 5),
+                    _no_hits,
+                    f"{vector}\nvector[3] = numpy.inf\n{call}",
+                ),
                 # Every memory is equally far from it, so any hits are sensible.
-                "a vector of zeros": (lambda t: t.search_vector(ANN, 0 * good, 5), lambda a: len(a) <= 5),
+                "a vector of zeros": (
+                    lambda t: t.search_vector(ANN, 0 * good, 5),
+                    lambda a: len(a) <= 5,
+                    f"vector = numpy.zeros({size}, 'float32')\n{call}",
+                ),
             },
         )
 
@@ -142,15 +204,32 @@ with promise("bad input does no harm"):
         return _tried(
             trial,
             {
-                "a content that is not JSON": (lambda t: t.add_one(Item(ANN, wrong)), never),
+                "a content that is not JSON": (
+                    lambda t: t.add_one(Item(ANN, wrong)),
+                    never,
+                    'target.add_one(Item("ann", object()))   # an error',
+                ),
                 "an agent that is None": (
                     lambda t: _seen_by_ann(t, t.add_one(Item(None, "x"))),  # type: ignore[arg-type]
                     lambda is_seen: not is_seen,
+                    'target.add_one(Item(None, "x"))   # ann must not read it',
                 ),
-                "ids that are a number": (lambda t: t.delete(ANN, 5), never),  # type: ignore[arg-type]
-                "k as text": (lambda t: t.search(ANN, "harbour", "five"), _no_hits)  # type: ignore[arg-type]
+                "ids that are a number": (
+                    lambda t: t.delete(ANN, 5),  # type: ignore[arg-type]
+                    never,
+                    'target.delete("ann", 5)   # expected: an error',
+                ),
+                "k as text": (
+                    lambda t: t.search(ANN, "harbour", "five"),  # type: ignore[arg-type]
+                    _no_hits,
+                    'target.search("ann", "harbour", "five")   # an error',
+                )
                 if trial.capabilities.search
-                else (lambda t: t.delete(ANN, None), never),  # type: ignore[arg-type]
+                else (
+                    lambda t: t.delete(ANN, None),  # type: ignore[arg-type]
+                    never,
+                    'target.delete("ann", None)   # expected: an error',
+                ),
             },
         )
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from memory.benchmarking.promises.actor import ActorFailed
+from memory.benchmarking.promises.actor import Actor, ActorFailed
 from memory.benchmarking.promises.model import Outcome, check, judge, not_promised, promise
 from memory.benchmarking.promises.trial import Trial
 from memory.benchmarking.targets.base import Item
@@ -82,40 +83,30 @@ with promise("many may use it at once"):
 
     @check(promised=lambda has: has.processes)
     def processes_lose_nothing(trial: Trial) -> Outcome:
-        """Four processes add to one agent and to their own."""
+        """Four processes add, update and delete, for one agent and for their own, and search."""
         if not (trial.capabilities.persistence and trial.capabilities.get):
             return not_promised("no other process can read the memories")
         folder = trial.folder()
         steps = trial.size(30, 100, 300)
         actors = [trial.actor(folder) for _ in range(_PROCESSES)]
-        plans: list[list[tuple[int, str, str]]] = []
+        plans: list[list[_Command]] = []
         errors: list[str] = []
         lost = wrong = 0
         try:
             for actor in actors:
                 actor.call("open")  # all of them, before the first one writes
             for number, actor in enumerate(actors):
-                plans.append([])
-                for step in range(steps):
-                    agent, text = _SHARED if step % 2 else f"agent {number}", trial.text()
-                    command = actor.send("add", agent, [(f"{number}/{step}", text)])
-                    plans[-1].append((command, agent, text))
-            stored: list[tuple[str, str, str]] = []
+                plans.append(_send_operations(trial, actor, number, steps))
+            model: dict[str, dict[str, str | None]] = {}
             for actor, plan in zip(actors, plans, strict=True):
-                actor.call("count")
-                for command, agent, text in plan:
-                    answer = actor.answers[command]
-                    if isinstance(answer, list):
-                        stored.append((agent, answer[0], text))
-                    else:
-                        errors.append(str(answer.get("error", answer)))
+                actor.call("count")  # all commands before it have been answered
+                errors += _apply(plan, actor.answers, model)
             unseen: set[str] = set()
             changed: set[str] = set()
-            for actor in actors:  # every process sees what all of them have stored
-                for agent in {agent for agent, _, _ in stored}:
-                    own = [(id_, text) for owner, id_, text in stored if owner == agent]
-                    contents = actor.call("get", agent, [id_ for id_, _ in own])
-                    for (id_, text), content in zip(own, contents, strict=True):
+            for actor in actors:  # every process sees what all of them have done
+                for agent, expected in model.items():
+                    contents = actor.call("get", agent, list(expected))
+                    for (id_, text), content in zip(expected.items(), contents, strict=True):
                         if content != text:
                             (unseen if content is None else changed).add(id_)
             lost, wrong = len(unseen), len(changed)
@@ -124,4 +115,60 @@ with promise("many may use it at once"):
         finally:
             for actor in actors:
                 actor.close()
-        return _report(f"{_PROCESSES} processes", _PROCESSES * steps, lost, wrong, errors)
+        operations = sum(len(plan) for plan in plans)
+        return _report(f"{_PROCESSES} processes", operations, lost, wrong, errors)
+
+
+class _Command(NamedTuple):
+    """A command that was sent to another process."""
+
+    number: int
+    verb: str
+    agent: str
+    reference: str
+    text: str | None
+
+
+def _send_operations(trial: Trial, actor: Actor, process: int, steps: int) -> list[_Command]:
+    """Send mixed operations ahead; return them."""
+    sent: list[_Command] = []
+
+    def send(verb: str, text: str | None, *arguments: Any) -> None:
+        sent.append(_Command(actor.send(verb, agent, *arguments), verb, agent, reference, text))
+
+    for step in range(steps):
+        agent, text = _SHARED if step % 2 else f"agent {process}", trial.text()
+        reference = f"{process}/{step}"
+        send("add", text, [(reference, text)])
+        if step % 4 == 1 and trial.capabilities.update:
+            send("update", f"{text} again", reference, f"{text} again")
+        if step % 5 == 4:
+            send("delete", None, [reference])
+        if step % 10 == 9 and trial.capabilities.search:
+            send("search", text, text, 5)
+    return sent
+
+
+def _apply(
+    plan: list[_Command], answers: Mapping[int, Any], model: dict[str, dict[str, str | None]]
+) -> list[str]:
+    """Apply the acknowledged operations of one process to the model; return the errors.
+
+    Args:
+        plan: the operations, in order.
+        answers: what the process answered, by the number of the command.
+        model: by agent and id the content that must be read; None for a deleted memory.
+    """
+    ids: dict[str, str] = {}
+    errors: list[str] = []
+    for command in plan:
+        answer = answers[command.number]
+        if isinstance(answer, dict):
+            errors.append(str(answer.get("error", answer)))
+            continue
+        if command.verb == "add":
+            ids[command.reference] = answer[0]
+        # An update or a delete that found nothing changes nothing: the memory counts as lost.
+        if command.verb == "add" or (command.verb != "search" and answer):
+            model.setdefault(command.agent, {})[ids[command.reference]] = command.text
+    return errors

@@ -208,17 +208,23 @@ def _flip(trial: Trial, flips: int) -> Outcome:
     trial.close(target)
     intact = _answers(trial, whole, ids, texts)
     counts = {"correct": 0, "clear_error": 0, "silent_wrong": 0, "silent_missing": 0, "hung_or_crashed": 0}
-    first = ""
+    first, code = "", list[str]()
     for number in range(flips):
         if number >= _LEAST_FLIPS and not trial.has_time():
             break
         copy = trial.scratch / f"damaged-{number}"
         shutil.copytree(whole, copy)
-        where = _flip_one_byte(copy, trial.random)
+        file, place, bits = _flip_one_byte(copy, trial.random)
         answer = _judge_damaged(trial, copy, ids, texts, intact)
         counts[answer] += 1
-        if answer not in ("correct", "clear_error"):
-            first = first or f"{answer.replace('_', ' ')} after a flip in {where}"
+        if answer not in ("correct", "clear_error") and not first:
+            first = f"{answer.replace('_', ' ')} after a flip in {file}"
+            code = [
+                f"file = folder / {file!r}   # the store is closed",
+                "data = bytearray(file.read_bytes())",
+                f"data[{place}] ^= {bits}",
+                "file.write_bytes(data)",
+            ]
         shutil.rmtree(copy, ignore_errors=True)
     flips = sum(counts.values())
     evidence = (
@@ -231,15 +237,12 @@ def _flip(trial: Trial, flips: int) -> Outcome:
         harm == 0,
         evidence,
         {"flips": flips, **counts},
-        (
-            "# one byte of a file was changed",
-            'target.get("ann", [id_])   # expected: the text, or an error',
-        ),
+        [*code, "target.open(folder)", "# get, search, count: expected the truth, or an error"],
     )
 
 
-def _flip_one_byte(folder: Path, rng: random.Random) -> str:
-    """Change one random byte of all files of a store; return the name of the file."""
+def _flip_one_byte(folder: Path, rng: random.Random) -> tuple[str, int, int]:
+    """Change one bit of a random byte of all files of a store; return the file, the place and the bit."""
     files = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.stat().st_size]
     file = rng.choices(files, [file.stat().st_size for file in files])[0]
     place = rng.randrange(file.stat().st_size)
@@ -247,10 +250,11 @@ def _flip_one_byte(folder: Path, rng: random.Random) -> str:
         opened.seek(place)
         old = opened.read(1)[0]
         opened.seek(place)
-        opened.write(bytes([old ^ (1 << rng.randrange(8))]))
+        bit = 1 << rng.randrange(8)
+        opened.write(bytes([old ^ bit]))
         opened.flush()
         os.fsync(opened.fileno())
-    return file.relative_to(folder).as_posix()
+    return file.relative_to(folder).as_posix(), place, bit
 
 
 @dataclass

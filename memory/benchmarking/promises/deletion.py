@@ -32,8 +32,10 @@ def _gone(trial: Trial, count: int, how: str) -> Outcome:
     kept_own = [trial.text() for _ in range(20)] if how != "all" else []
     others = [trial.text() for _ in range(20)]
     ids = trial.store(target, ANN, texts)
-    own_ids = trial.store(target, ANN, kept_own)
-    other_ids = trial.store(target, BOB, others)
+    stay = {
+        ANN: (trial.store(target, ANN, kept_own), kept_own),
+        BOB: (trial.store(target, BOB, others), others),
+    }
     if how == "one by one":
         reported = sum(target.delete(ANN, [id_]) for id_ in ids)
     elif how == "batch":
@@ -45,29 +47,55 @@ def _gone(trial: Trial, count: int, how: str) -> Outcome:
     left = sum(target.count().values()) - len(kept_own) - len(others)
     target.maintain()
     found["after maintenance"] = len(_still_there(target, ANN, ids, texts))
-    lost = _missing(target, ANN, own_ids, kept_own) + _missing(target, BOB, other_ids, others)
+    lost = {agent: _missing(target, agent, *stored) for agent, stored in stay.items()}
     if trial.capabilities.persistence:
         trial.close(target)
         target = trial.open(folder)
         found["after opening again"] = len(_still_there(target, ANN, ids, texts))
-        after = _missing(target, ANN, own_ids, kept_own) + _missing(target, BOB, other_ids, others)
-        lost = max(lost, after)
-    still = sum(found.values())
+        lost = {agent: max(lost[agent], _missing(target, agent, *stored)) for agent, stored in stay.items()}
+    still, gone = sum(found.values()), sum(lost.values())
     where = ", ".join(f"{number} {when}" for when, number in found.items())
     evidence = (
-        f"{count:,} memories deleted: {where} still found; the count is {left:+d} off; "
-        f"{lost} memories of others gone; delete returned {reported:,}"
+        f"{count:,} memories deleted; still found: {where}; the count is {_off(left)}; "
+        f"{gone} other memories gone; delete returned {reported:,}"
     )
-    figures = {"deleted": count, "still_found": still, "others_gone": lost, "count_off": abs(left)}
+    figures = {"deleted": count, "still_found": still, "others_gone": gone, "count_off": abs(left)}
+    return judge(
+        still + gone + abs(left) == 0 and reported == count,
+        evidence,
+        figures,
+        _code(how, count, found, next((agent for agent, number in lost.items() if number), ""), left),
+    )
+
+
+def _off(difference: int) -> str:
+    """Return in words by how much a count is wrong."""
+    return f"{abs(difference):,} too {'high' if difference > 0 else 'low'}" if difference else "right"
+
+
+def _code(how: str, count: int, found: dict[str, int], robbed: str, left: int) -> list[str]:
+    """Return the lines that show what went wrong: others' memories first, which is the worst."""
     call = {"one by one": 'target.delete("ann", [id_])', "batch": 'target.delete("ann", ids)'}.get(
         how, 'target.delete_all("ann")'
     )
-    code = (
-        f'ids = target.add([Item("ann", text) for text in texts])   # {count:,} texts',
-        f"{call}",
-        'target.get("ann", ids)   # expected: only None',
-    )
-    return judge(still + lost + abs(left) == 0 and reported == count, evidence, figures, code)
+    lines = [f"texts = [f'text {{n}}' for n in range({count:,})]".replace(",", "_")]
+    lines.append('ids = target.add([Item("ann", text) for text in texts])')
+    if robbed:
+        lines.append(f'other = target.add_one(Item("{robbed}", "another"))')
+    lines += ["for id_ in ids:", f"    {call}"] if how == "one by one" else [call]
+    when = next((when for when, number in found.items() if number), "")
+    if robbed:
+        return [*lines, f'target.get("{robbed}", [other])   # expected: ["another"]']
+    if when:
+        between = {
+            "after maintenance": ["target.maintain()"],
+            "after opening again": ["target.close(); target.open(folder)"],
+        }
+        return [*lines, *between.get(when, []), 'target.get("ann", ids)   # expected: only None']
+    if left:
+        return [*lines, "target.count()   # expected: 0"]
+    lines[-1] += f"   # expected: {1 if how == 'one by one' else count}"
+    return lines
 
 
 def _missing(target: Target, agent: str, ids: Sequence[str], texts: Sequence[str]) -> int:
@@ -154,18 +182,24 @@ def _erased(trial: Trial, when: str) -> Outcome:
         target.maintain()  # so that compression and indexes have seen the texts
     target.delete(ANN, ids)
     target.flush()
+    evidence = f"{len(tokens)} deleted texts, looked for in every file {when}"
+    code = ['target.delete("ann", ids)']
     if when != "at once":
+        trial.close(target)
+        evidence += f" ({sum(_bytes_left(folder, tokens).values()):,} bytes after closing alone)"
+        target = trial.open(folder)
         target.maintain()
         trial.close(target)
+        code.append("target.maintain(); target.close()")
     left = _bytes_left(folder, tokens)
     total = sum(left.values())
     places = ", ".join(f"{size:,} in {name}" for name, size in list(left.items())[:3])
-    evidence = f"{len(tokens)} deleted texts, looked for in every file {when}: {total:,} bytes left"
+    evidence += f": {total:,} bytes left"
     return judge(
         total == 0,
         f"{evidence} ({places})" if left else evidence,
         {"deleted": len(tokens), "bytes_left": total},
-        ('target.delete("ann", [id_])', f"# $ grep -r TEXT {next(iter(left), '')}"),
+        [*code, f"# grep -c 'the password is' {next(iter(left), '')}"],
     )
 
 

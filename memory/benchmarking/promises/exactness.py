@@ -92,7 +92,11 @@ def _read_back(trial: Trial, contents: Mapping[str, Any]) -> Outcome:
         not changed,
         evidence,
         {"contents": len(ids), "changed": len(changed), "refused": len(refused)},
-        (f'id_ = target.add_one(Item("ann", {_short(contents[first])}))', 'target.get("ann", [id_])')
+        (
+            f"content = {_as_code(contents[first])}",
+            'id_ = target.add_one(Item("ann", content))',
+            'target.get("ann", [id_])   # expected: [content]',
+        )
         if first
         else (),
     )
@@ -122,9 +126,20 @@ def _changed(target: Any, ids: Mapping[str, str], contents: Mapping[str, Any]) -
     return changed
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+def _short(value: Any, most: int = 60) -> str:
+    """Return the start of a value. Characters that look alike, or like nothing, are escaped."""
+    text = ascii(value)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _as_code(value: Any) -> str:
+    """Return a content as code; a long text as what it repeats."""
+    if isinstance(value, str) and len(value) > 200:
+        for width in (1, 8):
+            times = -(-len(value) // width)
+            if (value[:width] * times)[: len(value)] == value:
+                return f"({value[:width]!a} * {times})[:{len(value)}]"
+    return _short(value, 400)
 
 
 with promise("contents are exact"):

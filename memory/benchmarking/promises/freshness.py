@@ -108,7 +108,13 @@ with promise("read your writes"):
             thread = threading.Thread(target=look, args=(target.add_one(Item(ANN, text)), text))
             thread.start()
             thread.join()
-        return _lag_of(trial, lags, "read by another thread", ("# the same, with `get` in another thread",))
+        code = (
+            'id_ = target.add_one(Item("ann", "a text"))',
+            "# in another thread:",
+            'target.get("ann", [id_])   # expected: ["a text"]',
+            'target.search("ann", "a text", 5)   # expected: it is a hit',
+        )
+        return _lag_of(trial, lags, "read by another thread", code)
 
     @check(promised=lambda has: has.processes)
     def another_process_reads_it(trial: Trial) -> Outcome:
@@ -132,5 +138,10 @@ with promise("read your writes"):
                     return not searches or id_ in [hit for hit, _ in reader.call("search", ANN, text, 5)]
 
                 lags.append(_wait_until(trial, sees))
-        code = ("# the same, with `get` in another process",)
+        code = (
+            "# process 1 and process 2: target.open(folder)",
+            'id_ = target.add_one(Item("ann", "a text"))   # process 1',
+            'target.get("ann", [id_])   # process 2: ["a text"]',
+            'target.search("ann", "a text", 5)   # process 2: a hit',
+        )
         return _lag_of(trial, lags, "read by another process", code)

@@ -38,7 +38,9 @@ with promise("a search returns k memories"):
             f"{k * searches} hits missing, {doubled} doubled",
             {"wanted": k * searches, "missing": missing, "doubled": doubled},
             (
-                f'target.add([Item("ann", texts) for texts in lists])   # {_MEMORIES} lists',
+                f"for number in range({_MEMORIES}):",
+                f'    parts = [f"{{number}}, part {{n}}" for n in range({_TEXTS})]',
+                '    target.add_one(Item("ann", parts))',
                 f'len(target.search("ann", "a text", {k}))   # expected: {k}',
             ),
         )

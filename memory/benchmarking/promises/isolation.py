@@ -51,38 +51,73 @@ def _store_one(trial: Trial, target: Target, agent: str) -> tuple[str, str]:
 def _crossings(trial: Trial, target: Target, agents: tuple[str, ...]) -> Outcome:
     stored, refused = _store_for_each(trial, target, agents)
     foreign, missing, first = 0, 0, ""
+    code: list[str] = []
+
+    def note(words: str, owner: str, *reads: str) -> None:
+        """Keep the first failure, in words and as code."""
+        nonlocal first
+        if not first:
+            first = words
+            code.append(f'id_ = target.add_one(Item({_as_code(owner)}, "a text"))')
+            code.extend(reads)
+
     for agent, (id_, text) in stored.items():
+        name = _as_code(agent)
         others = {other_text: other for other, (_, other_text) in stored.items() if other != agent}
         contents = list(target.get(agent, [id_])) if trial.capabilities.get else []
         if contents and contents != [text]:
             missing += 1
-            first = first or f"{agent!r} does not read its own memory"
-        seen = []
+            note(
+                f"{_shown(agent)} does not read its own memory",
+                agent,
+                *(f'target.add_one(Item({_as_code(other)}, "another"))' for other in others.values()),
+                f'target.get({name}, [id_])   # expected: ["a text"]',
+            )
+        read, found = [], []
         if trial.capabilities.get:
             for other, (other_id, _) in stored.items():
                 if other != agent and other_id != id_:
-                    seen += [content for content in target.get(agent, [other_id]) if content is not None]
+                    read += [content for content in target.get(agent, [other_id]) if content in others]
         if trial.capabilities.search:
-            hits = target.search(agent, text, _K)
-            seen += [hit.content for hit in hits]
-            if text not in [hit.content for hit in hits]:
+            hits = [hit.content for hit in target.search(agent, text, _K)]
+            found = [content for content in hits if content in others]
+            if text not in hits:
                 missing += 1
-                first = first or f"{agent!r} does not find its own memory"
-        for content in seen:
-            if content in others:
-                foreign += 1
-                first = first or f"{agent!r} sees the memory of {others[content]!r}"
+                note(
+                    f"{_shown(agent)} does not find its own memory",
+                    agent,
+                    f'target.search({name}, "a text", {_K})   # expected: it is a hit',
+                )
+        foreign += len(read) + len(found)
+        for content in read[:1]:
+            other = others[content]
+            note(
+                f"{_shown(agent)} reads the memory of {_shown(other)}",
+                other,
+                f"target.get({name}, [id_])   # expected: [None]",
+            )
+        for content in found[:1]:
+            other = others[content]
+            note(
+                f"{_shown(agent)} finds the memory of {_shown(other)}",
+                other,
+                f'target.search({name}, "a text", {_K})   # expected: []',
+            )
     figures = {"agents": len(stored), "refused": refused, "foreign": foreign, "missing": missing}
     evidence = (
         f"{len(stored)} agents, {refused} refused: {foreign} memories of others seen, "
         f"{missing} own ones not found" + (f" (first: {first})" if first else "")
     )
-    code = (
-        f"# {first}",
-        'target.add_one(Item("ann", "mine"))',
-        'target.search("ann/", "mine", 10)   # expected: []',
-    )
     return judge(foreign + missing == 0, evidence, figures, code)
+
+
+def _as_code(agent: str) -> str:
+    """Return a name as code; characters that look alike are escaped."""
+    return f"'x' * {_LONG - 1} + {agent[-1]!a}" if len(agent) == _LONG else ascii(agent)
+
+
+def _shown(agent: str) -> str:
+    return f"the agent of {_LONG:,} characters with {agent[-1]!a}" if len(agent) == _LONG else ascii(agent)
 
 
 with promise("agents are isolated"):
@@ -126,7 +161,17 @@ with promise("agents are isolated"):
             not found,
             f"{len(queries)} queries of bob, {len(found)} found the secret of ann",
             {"queries": len(queries), "foreign": len(found)},
-            [f'target.search("bob", {query!r}, 10)' for query in found[:1]],
+            [
+                line
+                for query in found[:1]
+                for line in (
+                    f"secret = {secret!r}",
+                    'target.add_one(Item("ann", secret))',
+                    'target.add_one(Item("bob", "ann"))',
+                    f"query = {'secret' if query == secret else repr(query)}",
+                    f'target.search("bob", query, {_K})   # no hit may be the secret',
+                )
+            ],
         )
 
     @check({"standard": 900.0, "full": 3600.0})
@@ -155,11 +200,13 @@ with promise("agents are isolated"):
         wanted = small * k
         return judge(
             missing + foreign == 0,
-            f"{small} agents with {k} of {100 * wanted:,} rows each: {missing} of {wanted} hits missing, "
-            f"{foreign} of others",
+            f"small agents: {small}, each with {k} of {100 * wanted:,} rows: "
+            f"{missing} of {wanted} hits missing, {foreign} of others",
             {"wanted": wanted, "missing": missing, "foreign": foreign},
             (
-                f"# an agent has {k} memories among {100 * wanted:,}",
-                f'len(target.search("small 0", "note", {k}))   # expected: {k}',
+                f'for agent, number in (("large", {99 * wanted}), ("small", {k})):',
+                '    texts = [f"note {agent} {n}" for n in range(number)]',
+                "    target.add([Item(agent, text) for text in texts])",
+                f'len(target.search("small", "note", {k}))   # expected: {k}',
             ),
         )

@@ -108,18 +108,19 @@ def _run_apart(check: Check, target: str, scratch: Path, profile: str, seed: int
         answer.seek(0)
         output = answer.read()
     if hang is not None:
-        return Outcome("broken", f"hung: {hang}", {"hung": 1}, _how(check))
+        return Outcome("broken", f"hung: {hang}", {"hung": 1}, _command(check, target))
     if process.returncode or not output:
         how = (
             signal.Signals(-process.returncode).name if process.returncode < 0 else "an exit of the process"
         )
-        return Outcome("broken", f"crashed with {how}", {"crashed": 1}, _how(check))
+        return Outcome("broken", f"crashed with {how}", {"crashed": 1}, _command(check, target))
     status, evidence, figures, code = json.loads(output)
     return Outcome(status, evidence, figures, code)
 
 
-def _how(check: Check) -> str:
-    return f"# membench check --only {check.name}"
+def _command(check: Check, target: str) -> str:
+    """Return the command that shows it again, where there is no single call to blame."""
+    return f"# membench check --target {target} \\\n#   --only {check.name}"
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
@@ -134,14 +135,15 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
 
 def _run(name: str, target: str, folder: str, profile: str, seed: int) -> Outcome:
     trial = Trial(target, Path(folder), profile, seed)
+    again = _command(CHECKS[name], target)
     try:
         return CHECKS[name].run(trial)
     except ActorFailed as problem:
-        return Outcome("broken", f"another process failed: {problem}"[:400], {"errors": 1})
+        return Outcome("broken", f"another process failed: {problem}"[:400], {"errors": 1}, again)
     except Exception as problem:
         # The calls of a check are ordinary ones, so an exception that it does not expect is a failure of
         # the system, or of the target's file; the message tells which.
-        return Outcome("broken", f"raised {type(problem).__name__}: {problem}"[:400], {"errors": 1})
+        return Outcome("broken", f"raised {type(problem).__name__}: {problem}"[:400], {"errors": 1}, again)
     finally:
         trial.end()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from itertools import pairwise
 
-from memory.benchmarking.measure.resources import disk_bytes
+from memory.benchmarking.measure.resources import disk_bytes, settled_ram_bytes
 from memory.benchmarking.promises.model import Outcome, check, judge, not_promised, promise
 from memory.benchmarking.promises.trial import ANN, Trial
 from memory.benchmarking.targets.base import Item
@@ -51,11 +51,11 @@ with promise("an update replaces"):
         return judge(
             wrong + stale + abs(off) == 0,
             f"{count * rounds:,} updates of {count} memories: {wrong} not replaced, "
-            f"{stale} old contents found, the count is {off:+d} off",
+            f"{stale} old contents found; {count + off} memories instead of {count}",
             {"updates": count * rounds, "wrong": wrong, "stale": stale, "count_off": abs(off)},
             (
                 'target.update("ann", id_, "new")',
-                'target.search("ann", "old", 5)   # expected: no hit with "old"',
+                'target.search("ann", "old", 5)   # no hit may be "old"',
             ),
         )
 
@@ -71,6 +71,7 @@ with promise("an update replaces"):
         in_a_part = trial.size(150, 300, 1250)
         ids = trial.store(target, ANN, [trial.text(40) for _ in range(100)])
         sizes: list[int] = []
+        ram: list[int] = []
         written = 0
         for _ in range(_PARTS):
             for number in range(in_a_part):
@@ -78,6 +79,7 @@ with promise("an update replaces"):
                 written += len(text)
                 target.update(ANN, ids[number % len(ids)], text)
             target.maintain()
+            ram.append(settled_ram_bytes())
             trial.close(target)
             sizes.append(disk_bytes(folder))
             target = trial.open(folder)
@@ -85,11 +87,17 @@ with promise("an update replaces"):
         growth = min(after - before for before, after in pairwise(sizes))
         a_byte = growth / (written / _PARTS)
         updates = _PARTS * in_a_part
+        more_ram = ram[-1] - ram[0]
         return judge(
             a_byte <= _GROWTH_LIMIT,
             f"{updates:,} updates of 100 memories wrote {written / 1e6:.1f} MB of text; after maintenance "
-            f"the files had {', '.join(f'{size / 1e6:.2f}' for size in sizes)} MB after each eighth",
-            {"updates": updates, "growth_per_written_byte": max(0.0, a_byte)},
+            f"the files had {', '.join(f'{size / 1e6:.2f}' for size in sizes)} MB after each eighth; RAM "
+            f"after the last eighth: {ram[-1] / 1e6:.0f} MB, {more_ram / 1e6:+.1f} MB since the first",
+            {
+                "updates": updates,
+                "growth_per_written_byte": max(0.0, a_byte),
+                "ram_growth_bytes": more_ram,
+            },
             (
                 "for text in texts:",
                 '    target.update("ann", id_, text)',
@@ -197,6 +205,7 @@ with promise("ids are unique"):
         twice = trial.text()
         ids += target.add([Item(ANN, twice), Item(ANN, twice)])
         ids += [target.add_one(Item(ANN, twice))]
+        repeated_at_once = len(ids) - len(set(ids))
         if trial.capabilities.persistence:
             target.delete(ANN, ids[-1:])
             deleted = ids.pop()
@@ -212,8 +221,13 @@ with promise("ids are unique"):
             {"memories": len(ids), "repeated": repeated},
             (
                 'first = target.add_one(Item("ann", "one"))',
-                "target.close(); target.open(folder)",
-                'target.add_one(Item("ann", "two")) != first   # expected: True',
+                *(
+                    ()
+                    if repeated_at_once
+                    else ('target.delete("ann", [first])', "target.close(); target.open(folder)")
+                ),
+                'second = target.add_one(Item("ann", "one"))',
+                "first != second   # expected: True",
             ),
         )
 

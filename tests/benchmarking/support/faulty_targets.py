@@ -7,6 +7,7 @@ fault; the tests and scripts/faults.py read it.
 from __future__ import annotations
 
 import sqlite3
+import time
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,15 +19,15 @@ from memory.benchmarking.targets.sqlite_baseline import SQLiteBaselineTarget
 
 
 class DropsWrites(SQLiteBaselineTarget):
-    """Acknowledges every 10th single write without storing it."""
+    """Acknowledges every 100th single write of a store without storing it: the 20th, the 120th, …"""
 
     name = "drops-writes"
-    _writes = 0
 
     def add_one(self, item: Item, place: str | None = None) -> str:
         (id_,) = self.add([item], place)
-        type(self)._writes += 1
-        if self._writes % 10 == 0:
+        (writes,) = self._db.execute("PRAGMA user_version").fetchone()
+        self._db.execute(f"PRAGMA user_version = {writes + 1}")
+        if writes % 100 == 19:
             self.delete(item.agent_id, [id_])
         return id_
 
@@ -206,6 +207,16 @@ class Crashes(SQLiteBaselineTarget):
 
             os.abort()
         return super().search(agent_id, query, k, place)
+
+
+class Slow(SQLiteBaselineTarget):
+    """Has no fault: a write takes a tenth of a second."""
+
+    name = "slow"
+
+    def add(self, items: Sequence[Item], place: str | None = None) -> list[str]:
+        time.sleep(0.1)
+        return super().add(items, place)
 
 
 DELETES = {
