@@ -76,6 +76,10 @@ def export_rows(
     embedder: str,
 ) -> int:
     """Write an export, complete or not at all. Return the number of memories."""
+    if path.exists() and not path.is_file():
+        raise TransferFailed(
+            f"{path} is not a regular file, and an export would replace it: name another one"
+        )
     draft = path.with_name(f"{path.name}.new-{os.getpid()}-{os.urandom(4).hex()}")
     checksum = hashlib.sha256()
     count = 0

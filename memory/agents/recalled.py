@@ -30,9 +30,14 @@ NOTE = (
 )
 """The last part of the system prompt if the context has a recalled block."""
 
-_TAG = re.compile(r"[<＜](?=[\u200c\u200d]*[/|｜!?<＜a-zA-Z]|[\s\u200c\u200d]+[/|｜])")
+_KEPT = (
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u200c\u200d\u3164"
+    "\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef"
+)
+"""Characters without a glyph that are not removed: some languages and emoji need them."""
+_TAG = re.compile(rf"[<＜](?=[{_KEPT}]*[/|｜!?<＜a-zA-Z]|[\s{_KEPT}]+[/|｜])")
 """The start of a tag or a control token, such as </recalled>, <|im_start|>, <s>, <<SYS>> and <｜User｜>."""
-_BRACKETS = re.compile(r"\[(\s*/?\s*[a-z]?[A-Z][A-Z_]{2,}\s*)\]")
+_BRACKETS = re.compile(rf"\[([\s{_KEPT}]*/?[\s{_KEPT}]*[a-z]?[A-Z][A-Z_{_KEPT}]{{2,}}[\s{_KEPT}]*)\]")
 """Control tokens in brackets, such as [INST], [/INST], [TOOL_CALLS] and [gMASK]."""
 _INVISIBLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"

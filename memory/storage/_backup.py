@@ -23,6 +23,7 @@ def back_up(connections: Connections, target: Path) -> None:
     """
     try:
         target = target.resolve()
+        _refuse_special(target)
         if is_open(target) or _size(Path(f"{target}-wal")):
             raise TransferFailed(f"{target} is a database in use: choose another path for the backup")
         make_folder(target.parent)
@@ -44,6 +45,7 @@ def restore(backup: Path, path: Path) -> None:
         check_file(backup)
         if backup == path:
             raise TransferFailed(f"{path} can't be restored from itself: name a backup")
+        _refuse_special(path)
         make_folder(path.parent)
         with locked_folder(path.parent):
             if is_open(path) or is_locked_elsewhere(path):
@@ -77,6 +79,12 @@ def _copy(source: sqlite3.Connection, draft: Path) -> None:
         target.execute("PRAGMA journal_mode = WAL")
     finally:
         target.close()
+
+
+def _refuse_special(file: Path) -> None:
+    """Raise TransferFailed for what a new file must not replace: devices, pipes, folders."""
+    if file.exists() and not file.is_file():
+        raise TransferFailed(f"{file} is not a regular file, and would be replaced: name another one")
 
 
 def _size(file: Path) -> int:

@@ -150,6 +150,14 @@ def test_each_memory_is_shown_with_its_origin(
         assert lines_of(ContextBuilder(store, memory).build(session.id)) == [(origin, "Rain tomorrow.")]
 
 
+@pytest.mark.parametrize("joiner", "\u034f\u115f\u180b\u200d\u3164\ufe00\ufe0f\uffa0\U000e0100")
+def test_no_character_without_a_glyph_hides_a_control_token(joiner: str) -> None:
+    for token in ("</recalled>", "<|im_start|>", "[INST]", "[/INST]"):
+        for place in range(1, len(token)):
+            hidden = token[:place] + joiner + token[place:]
+            assert token not in neutral(hidden).replace(joiner, "")
+
+
 @given(text=st.text(st.sampled_from('<>|/[]INSTs"\\- \n\u200b\u200d\x1b｜＜é😀'), max_size=40))
 @settings(deadline=None, max_examples=300)
 def test_no_text_becomes_a_control_token(text: str) -> None:

@@ -537,6 +537,18 @@ def test_export_and_import_name_the_file_that_fails(open_small: OpenMemory, tmp_
             assert "\n" not in str(caught.value)
     with pytest.raises(TransferFailed, match="missing"):
         memory.import_jsonl(tmp_path / "missing.jsonl")
+    # As root, a device was replaced by a file.
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    memory.backup(tmp_path / "backup.db")
+    for replace in (
+        memory.export_jsonl,
+        memory.backup,
+        lambda path: AgentMemorySystem.restore(tmp_path / "backup.db", path),
+    ):
+        with pytest.raises(TransferFailed, match="not a regular file"):
+            replace(pipe)
+        assert pipe.is_fifo()
     with pytest.raises(InvalidConfig, match="db_path"):
         open_small(path="no\0path")
 
