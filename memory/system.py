@@ -443,17 +443,18 @@ class AgentMemorySystem:
         # This is the most frequent read, so it uses the entry cache directly: another call would add 5 %.
         # Names are checked only if no memory is found: what has a memory is a name.
         try:
-            cached = self._entry_cache.get(agent_id, id)
+            found = self._entry_cache.get(agent_id, id)
         except TypeError:  # not hashable
             check_name("agent_id", agent_id)
             check_name("id", id)
             raise
-        if cached is not None:
-            return cached
+        if type(found) is MemoryEntry:
+            return found
         if not (type(agent_id) is str and type(id) is str and agent_id.isascii() and id.isascii()):
             check_name("agent_id", agent_id)
             check_name("id", id)
-        return self._reader.get_uncached(agent_id, id, self._entry_cache.version(agent_id))
+        version = found if type(found) is int else self._entry_cache.version(agent_id)
+        return self._reader.get_uncached(agent_id, id, version)
 
     def get_many(self, agent_id: str, ids: Sequence[str]) -> list[MemoryEntry | None]:
         """Return one memory for each id, in the same order; None for an id that does not exist."""

@@ -133,6 +133,9 @@ class Core(Protocol):
     def file_state(self, path: bytes, /) -> tuple[int, int, int]:
         """Return device, inode and the time of the last change in nanoseconds. Keeps the GIL."""
 
+    def is_row_intact(self, row: tuple[Any, ...], id: object = None, /) -> bool:
+        """Return whether a row's values match its checksum; False too if a value has an unusual type."""
+
     # memory/search/_scans.py says what these do.
 
     def add_words(

@@ -146,8 +146,8 @@ typedef enum { DONE, NO_MEMORY, OUTSIDE } Outcome;
 
 static Outcome write_context(const Call *call) {
     size_t count = (size_t)call->count;
-    Linked *linked = malloc((count + 1) * sizeof *linked);
-    float *peaks = malloc((2 * count + 1) * sizeof *peaks);
+    Linked *linked = calloc(count + 1, sizeof *linked);
+    float *peaks = calloc(2 * count + 1, sizeof *peaks);
     Outcome outcome = linked == NULL || peaks == NULL ? NO_MEMORY : DONE;
     if (outcome == DONE && !find_linked(call, linked)) {
         outcome = OUTSIDE;

@@ -87,6 +87,7 @@ extern PyMethodDef search_methods[];
 extern PyMethodDef date_methods[];
 extern PyMethodDef posting_methods[];
 extern PyMethodDef rank_methods[];
+extern PyMethodDef row_methods[];
 extern PyMethodDef scale_methods[];
 extern PyMethodDef question_methods[];
 extern PyMethodDef neighbour_methods[];

@@ -3,7 +3,7 @@
 
 static PyMethodDef *const tables[] = {
     attribute_methods, centred_methods, choose_methods, context_methods, date_methods, file_methods, leaf_methods,
-    neighbour_methods, number_methods, posting_methods, quantise_methods, question_methods, rank_methods,
+    neighbour_methods, number_methods, posting_methods, quantise_methods, question_methods, rank_methods, row_methods,
     scale_methods, search_methods, token_vector_methods, version_methods,
 };
 static PyType_Spec *const types[] = {&term_cache_spec, &text_preparer_spec, &tokenizer_spec};

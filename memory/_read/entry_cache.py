@@ -278,8 +278,10 @@ class EntryCache:
         while self._size > self._budget:
             self._empty(self.agents.popitem(last=False)[1])
 
-    def get(self, agent: str, id: str) -> MemoryEntry | None:
-        """Return a cached stm memory and count the read. Return None if it is not cached."""
+    def get(self, agent: str, id: str) -> MemoryEntry | int | None:
+        """Return a cached stm memory and count the read.
+
+        If it is not cached, return what `version` returns, or None if that is not known yet."""
         if monotonic() > self._check_at:
             if not self._is_remote:
                 self._check_versions()
@@ -288,13 +290,16 @@ class EntryCache:
         if self._pending:
             self._keep_pending()
         cached = self.agents.get(agent)
-        if cached is not None and cached.read_version() == cached.version:
+        if cached is None:
+            return None
+        version = cached.read_version()
+        if version == cached.version:
             found = cached.by_id.get(id)
             if found is not None:
                 self._counts[agent][found[0]] += 1
                 self.reads_by_tier[0] += 1
                 return decode_entry(found[1])
-        return None
+        return version
 
     def _get_remote(self, agent: str, id: str) -> MemoryEntry | None:
         """Do what `get` does, and ask the server whether the version is current."""

@@ -9,8 +9,8 @@ from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
+from memory._base.native import core
 from memory._base.yielding import yield_gil
 from memory.entry import ALL_TIERS, Tier
 from memory.errors import StoreCorrupt, short
@@ -18,7 +18,6 @@ from memory.storage._agent_numbers import AgentNumbers
 from memory.storage._change_log import to_change
 from memory.storage._completeness import Completeness
 from memory.storage._rows import (
-    CHECKSUM_BITS,
     FEATURE_COLUMNS,
     INDEX_COLUMNS,
     RECORD_COLUMNS,
@@ -26,11 +25,11 @@ from memory.storage._rows import (
     TIERS,
     VARIABLES,
     damaged,
-    encode_values,
     fetch_slices,
     has_types,
     in_parts,
     is_intact,
+    is_row_intact,
     key_range,
     old_columns,
     placeholders,
@@ -55,6 +54,8 @@ from memory.storage.base import (
 from memory.storage.connections import Connections
 from memory.storage.schema import RETIRED, SEQ_MASK, TIER_MASK, TIER_SHIFT, codec_digest, key_of
 
+# Without the call of the function in `_rows.py`: this is the most frequent read.
+_is_row_intact = is_row_intact if core is None else core.is_row_intact
 _GET = "SELECT key, checksum, kind, step, created_at, importance, body_codec, body FROM memories"
 _STATE = "SELECT {last_seq}, last_change FROM agents WHERE no = ?"
 _TIER_OF_KEY = f"(key >> {TIER_SHIFT} & {TIER_MASK})"
@@ -132,15 +133,11 @@ class SQLiteReader:
             if found is None:
                 self._confirm(agent_no)
                 return None
-        key, checksum, kind, step, created_at, importance, body_codec, body = found
-        # `with_key(checksum_of(values), key)`, without the two calls: this is the most frequent read.
-        expected = crc32(encode_values((id, kind, step, created_at, importance, body_codec, body)))
-        if checksum != expected ^ (key ^ key >> 31) & CHECKSUM_BITS and not (
-            checksum is None
-            and self._may_lack
-            and has_types((id, kind, step, created_at, importance, body_codec, body))
+        if not _is_row_intact(found, id) and not (
+            found[1] is None and self._may_lack and has_types((id, *found[2:]))
         ):
             raise damaged(agent, id)
+        key, _, kind, step, created_at, importance, body_codec, body = found
         tier = TIERS[key >> TIER_SHIFT & TIER_MASK]
         return Record(agent, id, key & SEQ_MASK, tier, kind, step, created_at, importance, body_codec, body)
 

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from memory._base.native import core
 from memory.entry import Tier
 from memory.errors import StoreCorrupt, short
 from memory.storage.base import NO_SESSION, NO_STEP, IndexColumns, Record, Row
@@ -145,15 +146,25 @@ def has_types(values: tuple[Any, ...]) -> bool:
     )
 
 
+def is_row_intact(row: tuple[Any, ...], *id: str) -> bool:
+    """Return whether the values after the key and the checksum match them.
+
+    id: the first value of the checksum, if the row lacks it"""
+    # Every read of a memory calls this.
+    return is_row_intact_pure(row, *id) if core is None else core.is_row_intact(row, *id)
+
+
+def is_row_intact_pure(row: tuple[Any, ...], *id: str) -> bool:
+    return type(row[1]) is int and row[1] == with_key(checksum_of((*id, *row[2:])), row[0])
+
+
 def to_record(agent: str, values: tuple[Any, ...], may_lack: bool) -> Record:
     """Return the record for the values of RECORD_COLUMNS, or raise StoreCorrupt.
 
     may_lack: whether the file can have rows of format 1, which have no checksum
     """
     key, checksum, id_, kind, step, created_at, importance, body_codec, body = values
-    if checksum != with_key(checksum_of(values[2:]), key) and not (
-        checksum is None and may_lack and has_types(values[2:])
-    ):
+    if not is_row_intact(values) and not (checksum is None and may_lack and has_types(values[2:])):
         raise damaged(agent, id_)
     return Record(
         agent,
