@@ -58,8 +58,12 @@ _STATEMENT_LOST = ("26000", "42P05", "0A000")
 class Pool:
     """Opens connections when they are needed and keeps them for the next call."""
 
-    def __init__(self, address: Address, *, most: int, patience_seconds: float) -> None:
+    def __init__(
+        self, address: Address, *, most: int, patience_seconds: float, read_only: bool = False
+    ) -> None:
+        """`read_only`: whether the store itself refuses writes, so that no server will accept them."""
         self._address = address
+        self._read_only = read_only
         self._most = most
         self._patience = patience_seconds
         self._closed = False
@@ -168,6 +172,7 @@ class Pool:
         deadline = time.monotonic() + self._patience
         pause = 0.0
         unknown = False  # whether an attempt may have been committed
+        refusal: ServerError | None = None
         while True:
             problem: ConnectionLost | ServerError
             wire = None
@@ -182,6 +187,8 @@ class Pool:
             except ConnectionLost as lost:
                 problem = lost
                 if wire is None:
+                    if refusal is not None and time.monotonic() >= deadline:
+                        self._give_up(refusal, stored=None if unknown else False)
                     if not self._is_worth_waiting(lost):
                         self._give_up(lost, stored=None if unknown else False)
                 else:
@@ -195,7 +202,8 @@ class Pool:
                     self._may_prepare = self._may_prepare and refused.sqlstate == "0A000"
                     self._discard(wire)
                     self._drop_idle()
-                elif refused.sqlstate == _READ_ONLY:
+                elif refused.sqlstate == _READ_ONLY and not self._read_only:
+                    refusal = refused  # the call's time may end while it connects again
                     self._discard(wire)  # after a failover, a new connection may reach the new primary
                     self._drop_idle()
                 elif refused.sqlstate in _CONFLICTS or refused.sqlstate in _WAITED:

@@ -66,7 +66,9 @@ class PostgresStore:
                 prepare(wire, address, read_only=read_only)
         finally:
             opening.close()
-        self._pool = pool = Pool(address, most=most_connections, patience_seconds=busy_timeout)
+        self._pool = pool = Pool(
+            address, most=most_connections, patience_seconds=busy_timeout, read_only=read_only
+        )
         self._states = states = KnownStates(freshness_seconds)
         self._maintenance_lock = lock_number(address.schema, "maintenance")
 
