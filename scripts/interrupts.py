@@ -164,7 +164,8 @@ class TimedInterrupts:
         interrupted = self.timer.during(call, moment)
         took = time.perf_counter() - started
         if took > _MAX_SECONDS:
-            self.found["a hang"] += 1
+            self.found[f"a hang in {name}, for {took:.0f} s{' until the timer' * interrupted}"] += 1
+            faulthandler.dump_traceback(all_threads=True)  # what the other threads do
         if not is_timed and not interrupted:
             self.typical[name] = 0.8 * typical + 0.2 * took if typical else took
         if interrupted:
