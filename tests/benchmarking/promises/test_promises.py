@@ -57,7 +57,9 @@ def test_a_fault_is_found_by_the_right_checks_and_no_others(fault: str, tmp_path
     assert broken == FOUND_BY[fault] - WITH_PROCESSES
 
 
-@pytest.mark.parametrize(("fault", "name"), [(fault, name) for fault in FURTHER for name in FURTHER[fault]])
+@pytest.mark.parametrize(
+    ("fault", "name"), [(fault, name) for fault in FURTHER for name in sorted(FURTHER[fault])]
+)
 def test_a_further_fault_is_found_and_shown_by_code(fault: str, name: str, tmp_path: Path) -> None:
     outcome = run_check(
         all_checks()[name], f"{SUPPORT / 'further_faults.py'}:{fault}", tmp_path, "quick", 1
