@@ -114,7 +114,6 @@ figures: $(INSTALLED)
 undecided: $(INSTALLED)
 	$(BIN)/python scripts/undecided.py
 
-# Writes docs/benchmarks.md from the benchmarks themselves.
 # Writes docs/benchmarks.md from the benchmarks themselves, and the JSON Schemas from the records.
 docs: $(INSTALLED)
 	$(BIN)/python scripts/benchmark_docs.py

@@ -177,7 +177,7 @@ def test_the_command_prints_each_check_and_its_exit_code_tells_the_outcome(tmp_p
     assert (done.code, done.err) == (EXIT_FINE, "")
     assert "  kept    Two folders are two stores\n" in done.out
     assert "  n/a     Several threads may use one open store: it declares" in done.out
-    assert done.out.splitlines()[-1].endswith("kept, 0 broken, 17 do not apply")
+    assert done.out.splitlines()[-1].endswith("kept, 0 broken, 18 do not apply")
     missing = membench("targets", "check", "nothing", cwd=tmp_path)
     assert missing.code == EXIT_FAILED
     assert missing.error.startswith("membench: there is no target 'nothing'")
