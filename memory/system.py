@@ -624,14 +624,14 @@ class AgentMemorySystem:
                     "another host has maintained this memory for busy_timeout_seconds: try later"
                 )
             self._entry_cache.save_read_counts()
-            report, _ = self._transitions.by_age()
-            report += self._transitions.by_capacity(self._store.agents())
+            aged, _ = self._transitions.by_age()
+            demoted, _ = self._transitions.by_capacity(self._store.agents())
             pause = partial(yield_lock, BACKGROUND_PAUSE_SECONDS)
             self._transitions.fit_codecs()
             self._transitions.settle(pause)
             self._transitions.give_back_space(pause)
             self._indexes.save(pause)
-        return report
+        return aged + demoted
 
     def force_transition_to_im(self, percentage: float = 100, agent_id: str | None = None) -> int:
         """Move a share of stm to im, least important first; return how many memories moved.

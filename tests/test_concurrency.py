@@ -433,8 +433,8 @@ def test_closing_waits_for_one_batch_only(open_small: OpenMemory, clock: ManualC
     """Between batches the maintenance thread checks whether it must stop."""
     memory = open_small(stm={"memory_limit": 1}, transition_batch=3)
     memory.add_many({"agent_id": f"agent {n % 40}", "content": f"{n}"} for n in range(400))
-    moved = memory._transitions.by_capacity(memory.agents(), lambda: False).moved_to_im
-    assert moved <= 3
+    report, _ = memory._transitions.by_capacity(memory.agents(), lambda: False)
+    assert report.moved_to_im <= 3
     clock.advance(365 * 24 * 3600)
     report, _ = memory._transitions.by_age(lambda: False)
     assert report.moved_to_im + report.moved_to_ltm <= 3

@@ -17,12 +17,14 @@ from queue import Empty, SimpleQueue
 
 from memory._base.yielding import BACKGROUND_PAUSE_SECONDS, Flag, low_priority, yield_lock
 from memory._tiers.transitions import Transitions
-from memory.errors import StoreClosed
+from memory.errors import StoreClosed, StoreError
 
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
 """The interval at which `stop` checks whether the thread has ended."""
+_FIRST_RETRY_SECONDS = 0.1
+"""How long the thread waits after a round that could not finish its work; then twice as long each time."""
 _COPY_LOG_EVERY = 1000
 """Memories after which the log is copied into the file: 4 to 8 MB of log. A commit copies it at 16 MB, and
 then takes 20 to 70 ms."""
@@ -80,6 +82,8 @@ class MaintenanceThread:
         """Set the state to "no thread". A forked child calls this: threads do not survive a fork."""
         # An RLock: a signal handler that closes the memory may run in the thread that holds the lock.
         self._lock = threading.RLock()
+        self._checked_all = False
+        """Whether the limits of all agents were checked. Later, only those that store memories are."""
         self._wake = Flag()
         self._stopped = Flag()
         self._run: _Run | None = None
@@ -125,52 +129,87 @@ class MaintenanceThread:
             raise
 
     def _launch(self, run: _Run) -> None:
-        threading.Thread(
-            target=self._work, args=(run,), name="agentmemory-maintenance", daemon=True
-        ).start()
+        try:
+            threading.Thread(
+                target=self._work, args=(run,), name="agentmemory-maintenance", daemon=True
+            ).start()
+        except Exception:
+            _log.warning("the maintenance thread did not start; the next write tries again", exc_info=True)
+            self._let_start_again(run)
 
     def _work(self, run: _Run) -> None:
         with self._lock:
             if self._run is not run:
                 return
             run.thread, run.active = threading.get_ident(), True
+        retry_after = _FIRST_RETRY_SECONDS
         try:
             while not self._stopped.is_set:
-                self._round()
-                self._wake.wait(self._interval)
+                if self._round():
+                    retry_after, wait = _FIRST_RETRY_SECONDS, self._interval
+                else:
+                    wait = min(retry_after, self._interval)
+                    retry_after *= 2
+                self._wake.wait(wait)
                 self._wake.clear()
         finally:
             run.active = False
             run.ended.put(None)
+            self._let_start_again(run)
 
-    def _round(self) -> None:
-        pause = partial(yield_lock, BACKGROUND_PAUSE_SECONDS, self._stopped)
+    def _let_start_again(self, run: _Run) -> None:
+        """Let the next write start a thread, because this one has ended."""
+        with self._lock:
+            if self._run is run:
+                self._run = None
+
+    def _round(self) -> bool:
+        """Do all work that is due. Return whether nothing of it is left."""
         with self._lock:
             stored, self._due = self._due, {}
+        left: Mapping[str, int] = stored
+        try:
+            left = self._maintain(stored)
+        except Exception as problem:
+            # When a signal handler closes the memory, it can't wait for this thread.
+            if not (isinstance(problem, StoreClosed) and self._stopped.is_set):
+                # The memories are safe in their old tiers. No error may end the thread.
+                _log.warning("maintenance failed; it is tried again soon", exc_info=True)
+            return False
+        finally:
+            self._check_again(left)
+        return not left
+
+    def _maintain(self, stored: Mapping[str, int]) -> Mapping[str, int]:
+        """Do all work that is due, given how many memories agents have stored. Return what is left."""
+        pause = partial(yield_lock, BACKGROUND_PAUSE_SECONDS, self._stopped)
         try:
             with low_priority():
                 self._before_round(pause)
-            if self._not_copied >= _COPY_LOG_EVERY:
-                self._not_copied = 0
-                self._copy_log()
-            with low_priority(), self._maintaining() as is_alone:
-                if not is_alone:
-                    self._check_again(stored)
-                    return
-                _, moved = self._transitions.by_age(pause)
-                agents = sorted(stored.keys() | moved)
-                self._transitions.by_capacity(agents, pause, in_background=True, stored=stored)
-                if not self._stopped.is_set:
-                    self._transitions.fit_codecs()
-                    self._transitions.settle(pause)
-                    self._transitions.give_back_space(pause, in_background=True)
-                    self._after_round(pause)
-        except Exception as problem:
-            if isinstance(problem, StoreClosed) and self._stopped.is_set:
-                return  # a signal handler closed the memory, and could not wait for this thread
-            # The memories are safe in their old tiers. No error may end the thread.
-            _log.warning("maintenance failed; the next round tries again", exc_info=True)
-            self._check_again(stored)
+        except StoreClosed:
+            raise
+        except StoreError:
+            _log.warning("maintenance starts without its first step, which failed", exc_info=True)
+        if self._not_copied >= _COPY_LOG_EVERY:
+            self._not_copied = 0
+            self._copy_log()
+        with low_priority(), self._maintaining() as is_alone:
+            if not is_alone:
+                return stored
+            _, moved = self._transitions.by_age(pause)
+            agents = stored.keys() | moved
+            if not self._checked_all:
+                agents |= set(self._transitions.agents_to_check())
+            _, above = self._transitions.by_capacity(
+                sorted(agents), pause, in_background=True, stored=stored
+            )
+            if not self._stopped.is_set:
+                self._checked_all = True
+                self._transitions.fit_codecs()
+                self._transitions.settle(pause)
+                self._transitions.give_back_space(pause, in_background=True)
+                self._after_round(pause)
+        return {agent: stored.get(agent, 0) for agent in above}
 
     def _check_again(self, stored: Mapping[str, int]) -> None:
         """Let the next round check the limits of agents that have stored memories."""

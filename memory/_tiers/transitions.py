@@ -39,6 +39,8 @@ memories of the tier are read."""
 _CHECKS_PER_LIMIT = 12
 """The limits of an agent are checked each time the agent has stored 1/12 of the smallest limit. A check
 reads the whole tier, and takes the time of about 10 turns of an agent."""
+_AGENTS_BETWEEN_PAUSES = 64
+"""Checking so many agents takes a few milliseconds."""
 _MAX_ROOMS = 1024
 """Agents whose free room in a tier is remembered."""
 _ERASE_ATTEMPTS = 3
@@ -132,16 +134,21 @@ class Transitions:
         *,
         in_background: bool = False,
         stored: Mapping[str, int] = MappingProxyType({}),
-    ) -> TransitionReport:
+    ) -> tuple[TransitionReport, set[str]]:
         """Move memories of some agents until each tier is within its limit, least important first.
+
+        Return a report, and the agents that are still above a limit: a memory that changes stays.
 
         in_background: leave im and ltm alone while they are less than 1/16 above their limits, and do not
             count them each time; this is called often
         stored: how many memories some of the agents have stored since the last call; `check_every` at most
             for the others
         """
-        report = TransitionReport()
-        for agent in agents:
+        report, above = TransitionReport(), set[str]()
+        for number, agent in enumerate(agents, 1):
+            yield_gil()
+            if number % _AGENTS_BETWEEN_PAUSES == 0 and not pause():
+                return report, above
             moved = 0
             for tier, limit in self._limits.items():
                 arrived, moved = moved, 0
@@ -158,15 +165,24 @@ class Transitions:
                     report += done
                     moved = done.moved_to_im + done.moved_to_ltm
                     surplus -= moved + done.evicted
+                    if surplus > allowed:
+                        above.add(agent)
                     if not pause():
-                        return report
+                        return report, above
                 if in_background and tier is not Tier.STM:
                     if len(self._room) >= _MAX_ROOMS:
                         self._room.clear()
                     # Half: some may arrive from the tier above while others are stored here directly, and
                     # other processes may move memories too.
                     self._room[agent, tier] = (allowed - surplus) // 2
-        return report
+        return report, above
+
+    def agents_to_check(self) -> list[str]:
+        """Return all agents that may be above a limit.
+
+        An earlier process may have ended before it checked the limits."""
+        limits = [limit for limit in self._limits.values() if limit is not None]
+        return self._store.agents_above(min(limits)) if limits else []
 
     @property
     def check_every(self) -> int:
@@ -196,8 +212,10 @@ class Transitions:
         report = TransitionReport()
         if count <= 0:
             return report
-        leaving = least_first(self._store.importance_inputs(agent, tier), self._clock.now())[:count]
-        for batch in _batches(leaving, self._config.transition_batch):
+        leaving = least_first(self._store.importance_inputs(agent, tier), self._clock.now())
+        if tier is not Tier.LTM:  # other memories move in place of those that can't be read
+            leaving = [seq for seq in leaving if (agent, seq) not in self._unreadable]
+        for batch in _batches(leaving[:count], self._config.transition_batch):
             if tier is Tier.LTM:
                 report += TransitionReport(evicted=self._store.evict(agent, batch, tier))
             else:

@@ -37,6 +37,7 @@ from memory._tiers.importance import keep_score, least_first
 from memory._tiers.transitions import TransitionReport
 from memory.compression.vectors import CODEC_NAMES
 from memory.entry import Tier
+from memory.errors import StoreBusy
 
 Open = Callable[..., AgentMemorySystem]
 NOTHING = TransitionReport()
@@ -334,7 +335,7 @@ def test_the_background_keeps_im_within_its_limit_without_counting_it_each_time(
         assert im is not None
         assert im <= 320 + 320 // 16
     fill(memory, 400, tier="im")
-    memory._transitions.by_capacity(["ann"])
+    assert memory._transitions.by_capacity(["ann"])[1] == set()
     assert counts("ann")[Tier.IM] == 320
     assert counted.count(Tier.IM) < counted.count(Tier.STM) * 0.7
 
@@ -692,6 +693,90 @@ def test_the_maintenance_thread_applies_ttls(open_memory: Open, clock: ManualClo
     clock.advance(100)
     wait_until(lambda: tiers_of(memory) == (0, 0, 30), "moving to ltm")
     assert ids_in(memory, "ann", "ltm") == set(ids)
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["add_read_counts", "stored_before", "counts", "importance_inputs", "rows", "move", "evict", "shrink"],
+)
+def test_limits_are_kept_soon_after_a_step_failed(
+    open_memory: Open, step: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = open_memory(
+        embedder=small_embedder(),
+        maintenance="background",
+        maintenance_interval_seconds=1000,
+        stm={"memory_limit": 5},
+        im={"memory_limit": 10},
+        ltm={"memory_limit": 15},
+    )
+    ids = fill(memory, 50)
+    wait_until(lambda: tiers_of(memory) == (5, 10, 15), "keeping the limits")
+    memory.get("ann", ids[-1])  # so that there are read counts to save
+    real, failures = getattr(memory._store, step), 0
+
+    def fail_once(*args: Any, **kwargs: Any) -> Any:
+        nonlocal failures
+        if threading.current_thread() in maintenance_threads() and not failures:
+            failures += 1
+            raise StoreBusy("another process writes")
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(memory._store, step, fail_once)
+    fill(memory, 10)
+    wait_until(lambda: failures == 1, step)
+    wait_until(lambda: tiers_of(memory) == (5, 10, 15), "keeping the limits after a failure")
+    assert "maintenance" in caplog.text
+
+
+def test_a_memory_that_changes_while_it_moves_moves_soon(
+    open_memory: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = open_memory(
+        embedder=small_embedder(),
+        maintenance="background",
+        maintenance_interval_seconds=1000,
+        stm={"memory_limit": 5},
+    )
+    real, changed = memory._transitions._moves, list[str]()
+
+    def change_first(rows: Any, target: Tier) -> Any:
+        if not changed:
+            changed.extend(row.id for row in rows)
+            for row in rows:
+                memory.update(row.agent, row.id, importance=2)
+        return real(rows, target)
+
+    monkeypatch.setattr(memory._transitions, "_moves", change_first)
+    fill(memory, 20)
+    wait_until(lambda: tiers_of(memory) == (5, 15, 0) and bool(changed), "keeping the limit")
+
+
+def test_limits_that_an_earlier_process_left_are_kept(open_memory: Open) -> None:
+    limits: dict[str, Any] = {"embedder": small_embedder(), "stm": {"memory_limit": 60}}
+    with open_memory(**limits) as memory:
+        fill(memory, 200)
+        fill(memory, 200, "bob")
+    memory = open_memory(maintenance="background", maintenance_interval_seconds=1000, **limits)
+    memory.add("carol", "a write of somebody else")
+    wait_until(lambda: tiers_of(memory, "ann") == (60, 140, 0), "keeping ann's limit")
+    wait_until(lambda: tiers_of(memory, "bob") == (60, 140, 0), "keeping bob's limit")
+
+
+def test_the_next_write_starts_the_thread_if_it_could_not_start(
+    open_memory: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = open_memory(embedder=small_embedder(), maintenance="background", stm={"memory_limit": 5})
+    with monkeypatch.context() as patched:
+
+        def fail(thread: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        patched.setattr(threading.Thread, "start", fail)
+        fill(memory, 5)
+        wait_until(lambda: "did not start" in caplog.text, "the failure")
+    fill(memory, 15)
+    wait_until(lambda: tiers_of(memory) == (5, 15, 0), "keeping the limit")
 
 
 def test_closing_stops_the_maintenance_thread(open_memory: Open) -> None:
