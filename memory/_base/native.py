@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-_INTERFACE = 6  # CORE_INTERFACE in memory/_native/core.h
+_INTERFACE = 7  # CORE_INTERFACE in memory/_native/core.h
 
 _log = logging.getLogger(__name__)
 
@@ -160,7 +160,9 @@ class Core(Protocol):
 
     def best_of_turns(self, scores: Any, barriers: Any, peaks: Any, turns: int, /) -> None: ...
 
-    # memory/search/_context.py says what this does.
+    # memory/search/_context.py says what these do.
+
+    def around(self, positions: Any, before: Any, after: Any, memories: int, turns: int, /) -> bytes: ...
 
     def context_of(
         self,

@@ -1,4 +1,4 @@
-/* What its neighbours in the conversation add to the score of each of some memories; the twin is in
+/* The neighbours of some memories in their conversations, and what these add to their scores; the twins are in
  * memory/search/_context.py.
  *
  * Both make every sum of 32-bit floats in the same order, so they give the same bits.
@@ -40,21 +40,31 @@ typedef struct {
     bool used;
 } Slot;
 
-/* Return the place of a position, or -1. Most are at `guess`: neighbours are stored one after the other. */
-static int32_t place_of(const Call *call, int64_t position, Py_ssize_t guess) {
-    if (guess >= 0 && guess < call->count && call->positions[guess] == position) {
-        return (int32_t)guess;
+/* Return the place of the neighbour of the memory at a place, or -1. Most neighbours are next to it: they are stored one
+ * after the other. Positions ascend, so the neighbour can't be there if one farther away comes next. */
+static int32_t place_of(const Call *call, int64_t neighbour, Py_ssize_t at) {
+    Py_ssize_t low, high;
+    if (neighbour < call->positions[at]) {
+        low = 0, high = at;
+        if (at == 0 || call->positions[at - 1] <= neighbour) {
+            return at > 0 && call->positions[at - 1] == neighbour ? (int32_t)(at - 1) : -1;
+        }
+    } else {
+        low = at + 1, high = call->count;
+        if (low == high || call->positions[low] >= neighbour) {
+            return low < high && call->positions[low] == neighbour ? (int32_t)low : -1;
+        }
     }
-    Py_ssize_t low = 0, high = call->count;
+    Py_ssize_t end = high;
     while (low < high) {
         Py_ssize_t middle = low + (high - low) / 2;
-        if (call->positions[middle] < position) {
+        if (call->positions[middle] < neighbour) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    return low < call->count && call->positions[low] == position ? (int32_t)low : -1;
+    return low < end && call->positions[low] == neighbour ? (int32_t)low : -1;
 }
 
 static bool find_linked(const Call *call, Linked *linked) {
@@ -64,8 +74,8 @@ static bool find_linked(const Call *call, Linked *linked) {
             return false;
         }
         int64_t before = call->before[position], after = call->after[position];
-        linked[at].before = before == position ? -1 : place_of(call, before, at - 1);
-        linked[at].after = after == position ? -1 : place_of(call, after, at + 1);
+        linked[at].before = before == position ? -1 : place_of(call, before, at);
+        linked[at].after = after == position ? -1 : place_of(call, after, at);
     }
     for (Py_ssize_t at = 0; at < call->count; at++) {
         int32_t before = linked[at].before, after = linked[at].after;
@@ -223,7 +233,96 @@ static PyObject *context_of(PyObject *module, PyObject *const *arguments, Py_ssi
     return fits ? Py_NewRef(Py_None) : NULL;
 }
 
+/* Mark positions and those up to some links away in one direction. Return false if a position is outside. */
+static bool mark_along(const int32_t *links, Py_ssize_t memories, const int64_t *positions, int64_t *at,
+                       Py_ssize_t count, long turns, uint64_t *marks) {
+    for (Py_ssize_t one = 0; one < count; one++) {
+        at[one] = positions[one];
+        if (at[one] < 0 || at[one] >= memories) {
+            return false;
+        }
+        marks[at[one] / 64] |= UINT64_C(1) << (at[one] % 64);
+    }
+    /* All of them take one step before the next: so their reads from RAM overlap. */
+    for (long turn = 0; turn < turns; turn++) {
+        for (Py_ssize_t one = 0; one < count; one++) {
+            int64_t next = links[at[one]];
+            /* A later memory may have been linked since this view was made. */
+            at[one] = next < memories ? next : memories - 1;
+            if (at[one] < 0) {
+                return false;
+            }
+            marks[at[one] / 64] |= UINT64_C(1) << (at[one] % 64);
+        }
+    }
+    return true;
+}
+
+/* Return the marked positions, ascending, as bytes. */
+static PyObject *marked(const uint64_t *marks, size_t words) {
+    size_t count = 0;
+    for (size_t word = 0; word < words; word++) {
+        count += (size_t)__builtin_popcountll(marks[word]);
+    }
+    PyObject *found = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * sizeof(int64_t)));
+    if (found == NULL) {
+        return NULL;
+    }
+    char *out = PyBytes_AsString(found);
+    for (size_t word = 0; word < words; word++) {
+        for (uint64_t left = marks[word]; left != 0; left &= left - 1) {
+            int64_t position = (int64_t)(word * 64) + __builtin_ctzll(left);
+            memcpy(out, &position, sizeof position);
+            out += sizeof position;
+        }
+    }
+    return found;
+}
+
+static PyObject *around(PyObject *module, PyObject *const *arguments, Py_ssize_t given) {
+    (void)module;
+    if (!check_argument_count("around", given, 5)) {
+        return NULL;
+    }
+    Py_ssize_t memories = PyLong_AsSsize_t(arguments[3]);
+    long turns = PyLong_AsLong(arguments[4]);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    static const int used[] = {POSITIONS, BEFORE, AFTER};
+    Py_buffer views[3];
+    int opened = 0;
+    while (opened < 3 && open_buffer(arguments[opened], &views[opened], forms[used[opened]].name,
+                                     forms[used[opened]].kind, forms[used[opened]].item_size, false)) {
+        opened++;
+    }
+    PyObject *found = NULL;
+    if (opened == 3) {
+        Py_ssize_t count = count_of(&views[0]);
+        bool fits = memories >= 0 && count_of(&views[1]) >= memories && count_of(&views[2]) >= memories;
+        size_t words = fits ? (size_t)memories / 64 + 1 : 1;
+        uint64_t *marks = calloc(words, sizeof *marks);
+        int64_t *at = calloc((size_t)count + 1, sizeof *at);
+        if (marks == NULL || at == NULL) {
+            PyErr_NoMemory();
+        } else if (!fits || !mark_along(views[1].buf, memories, views[0].buf, at, count, turns, marks) ||
+                   !mark_along(views[2].buf, memories, views[0].buf, at, count, turns, marks)) {
+            PyErr_SetString(PyExc_ValueError, "a position is outside of the links");
+        } else {
+            found = marked(marks, words);
+        }
+        free(at);
+        free(marks);
+    }
+    while (opened > 0) {
+        PyBuffer_Release(&views[--opened]);
+    }
+    return found;
+}
+
 PyMethodDef context_methods[] = {
+    {"around", (PyCFunction)(void (*)(void))around, METH_FASTCALL,
+     "around(positions, before, after, memories, turns): the positions and those around them, as bytes."},
     {"context_of", (PyCFunction)(void (*)(void))context_of, METH_FASTCALL,
      "context_of(positions, before, after, own, sessions, scores, out, shares, no_session): what neighbours add."},
     {NULL, NULL, 0, NULL},

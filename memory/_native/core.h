@@ -20,7 +20,7 @@
 
 /* Increase it when a function of the core changes its meaning or its arguments. memory/_base/native.py has
  * the same number. It refuses a core of another number, and one that lacks a function. */
-#define CORE_INTERFACE 6
+#define CORE_INTERFACE 7
 
 /* Element types of buffers, as the buffer protocol distinguishes them. */
 typedef enum { KIND_SIGNED, KIND_UNSIGNED, KIND_FLOAT } ElementKind;

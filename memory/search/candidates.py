@@ -21,10 +21,11 @@ EXACT_ROWS = 50_000
 """Up to this many memories all get exact scores: as fast as choosing candidates."""
 _CHECKED_SHARE = 64
 """Of all memories 1/64 get an exact score, those with the best estimates …"""
-_CHECKED_MIN = 4096  # … but at least this many
+_CHECKED_MIN = 2048  # … but at least this many
 _CENTRES = 384
-"""The best ones that become candidates with the turns around them; for each hit beyond ten, 4 more."""
-_CENTRES_A_HIT = 4
+"""The best ones that become candidates with the turns around them, but at least 3 for each hit. With twice as
+many, the share of the 128 best memories that are found grew from 0.9969 to 0.9970 only."""
+_CENTRES_A_HIT = 3
 
 
 class Candidates(NamedTuple):
@@ -44,7 +45,7 @@ def candidates(index: AgentIndex, scores: EstimatedScores, bonus: Floats | None,
     own, _ = scores.exact_at(checked)
     if bonus is not None:
         own += bonus[checked]
-    centres = checked[top(own, _CENTRES + _CENTRES_A_HIT * max(k - 10, 0))]
+    centres = checked[top(own, max(_CENTRES, _CENTRES_A_HIT * k))]
     if index.conversations.count_neighbours:
         positions = index.conversations.around(centres)
     else:

@@ -25,7 +25,7 @@ BEST = 10
 _LANES = 16  # as in memory/_native/rank.c
 _SAMPLE = 4096
 """Memories whose exact cosines give the average, and what differing signs say about a cosine."""
-_NEAREST = 1024
+_NEAREST = 512
 """The ten largest cosines are looked for among so many memories with the fewest differing signs, or among
 more, if vectors as near as the tenth may have more differing signs …"""
 _MOST_NEAREST = 64  # … but at most among 1/64 of all memories
@@ -165,7 +165,9 @@ class EstimatedScores:
             farthest = reach_of(differing, len(differing) // _MOST_NEAREST)
             needed = min(reach_for(float(best_values(cosines, BEST).min()), dimensions), farthest)
             if needed > reach:
-                cosines = self.cosines_at(at_most(differing, needed))
+                more = at_most(differing, needed)
+                more = more[differing[more] > reach]
+                cosines = np.concatenate((cosines, self.cosines_at(more)))
         return cosines
 
     def cosines_at(self, positions: Positions) -> Floats:

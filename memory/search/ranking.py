@@ -9,7 +9,7 @@ memories of the time that it mentions, get a bonus (see `people.py` and `dates.p
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import msgspec
@@ -24,7 +24,16 @@ from memory.search.candidates import candidates, may_choose
 from memory.search.confidence import COEFFICIENTS, LOWEST_COSINE, Evidence, Features
 from memory.search.dates import Span, closeness, may_mention_time, spans_in, without_ordinals
 from memory.search.index import AgentIndex
-from memory.search.lexical import FUNCTION_SHARE, K1, LONG_B, LONG_WORDS, SHORT_B, SHORT_WORDS, WordMatches
+from memory.search.lexical import (
+    FUNCTION_SHARE,
+    K1,
+    LONG_B,
+    LONG_WORDS,
+    SHORT_B,
+    SHORT_WORDS,
+    Held,
+    WordMatches,
+)
 from memory.search.nearest import nearest
 from memory.search.own_scores import EstimatedScores
 from memory.search.people import Person
@@ -109,13 +118,18 @@ class Ranking:
         tiers: list[int],
         scores: list[float],
         cosines: list[float],
-        words: Sequence[tuple[str, ...]],
+        words: list[tuple[str, ...]],
         context: list[float] | None,
         bonus: list[float] | None,
         confidences: list[float],
-        content_words: Sequence[int],
+        content_words: list[int],
         evidence: Evidence,
+        look_up: Callable[[int, int], list[Held]] | None = None,
     ) -> None:
+        """look_up: returns which words of the query the memories from one rank to another hold.
+
+        With it, `words`, `confidences` and `content_words` may be shorter than the others. Callers of long
+        rankings rarely need all of them."""
         nothing = [0.0] * len(seqs)
         self._columns = (
             seqs,
@@ -128,8 +142,11 @@ class Ranking:
             confidences,
         )
         self._scores = scores
+        self._words = words
+        self._confidences = confidences
         self._content_words = content_words
         self._evidence = evidence
+        self._look_up = look_up
 
     @classmethod
     def of(cls, index: AgentIndex, best: Best, words: WordMatches) -> Ranking:
@@ -141,20 +158,19 @@ class Ranking:
             best.scores[0] if best.scores else 0.0,
             index.count - index.deleted_count,
         )
-        held = words.held_at(best.positions)
-        content_words = [each.content_words for each in held]
         return cls(
             # `item` takes a third of the time of an index, which makes a NumPy number.
             [*map(index.columns.seq.item, best.positions)],
             [*map(index.columns.tier.item, best.positions)],
             best.scores,
             best.cosines,
-            [each.words for each in held],
+            [],
             best.context,
             best.bonus,
-            evidence.confidences(0, best.scores, content_words),
-            content_words,
+            [],
+            [],
             evidence,
+            lambda start, stop: words.held_at(best.positions[start:stop]),
         )
 
     def __len__(self) -> int:
@@ -162,6 +178,7 @@ class Ranking:
 
     def matches(self, start: int = 0, stop: int | None = None) -> list[Match]:
         """Return the matches from rank `start` to rank `stop` - 1."""
+        self._complete(stop)
         if start == 0 and stop is None:
             return [*map(Match, *self._columns)]
         part = slice(start, stop)
@@ -169,10 +186,22 @@ class Ranking:
 
     def features(self, start: int, stop: int | None = None) -> list[Features]:
         """Return what the confidence of the hits from rank `start` to rank `stop` - 1 depends on."""
+        self._complete(stop)
         return [
             self._evidence.features(rank, self._scores[rank], content_words)
             for rank, content_words in enumerate(self._content_words[start:stop], start)
         ]
+
+    def _complete(self, stop: int | None) -> None:
+        """Look up the words of the memories before rank `stop`, as far as this was not done before."""
+        start, stop = len(self._words), len(self) if stop is None else min(stop, len(self))
+        if self._look_up is None or start >= stop:
+            return
+        held = self._look_up(start, stop)
+        content_words = [each.content_words for each in held]
+        self._words += [each.words for each in held]
+        self._content_words += content_words
+        self._confidences += self._evidence.confidences(start, self._scores[start:stop], content_words)
 
 
 def by_text(

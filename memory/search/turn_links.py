@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory._base.copies import shallow_copy
-from memory.search._context import context_of
+from memory.search._context import around, context_of
 from memory.search._scans import add_shares, best_of_turns
 from memory.search.growing import capacity, grown
 from memory.search.saved import Parts, below, held, under
@@ -308,15 +308,8 @@ class TurnLinks:
 
     def around(self, positions: NDArray[np.int64], turns: int) -> NDArray[np.int64]:
         """Return the positions and those up to so many turns before and after them, ascending."""
-        chosen = np.zeros(self.count, np.bool_)
-        chosen[positions] = True
-        for links in (self._before, self._after):
-            at = positions
-            for _ in range(turns):
-                # A later memory may have been linked since this view was made.
-                at = np.minimum(links[at].astype(np.int64), self.count - 1)
-                chosen[at] = True
-        return chosen.nonzero()[0]
+        # Later memories may have been linked since this view was made.
+        return around(positions, self._before, self._after, self.count, turns)
 
     def context_of(
         self, positions: NDArray[np.int64], sessions: NDArray[np.int64], scores: Floats

@@ -1,4 +1,4 @@
-"""What neighbours add to the scores of some memories: core and twin give the same bits."""
+"""Neighbours of some memories, and what they add to the scores: core and twin give the same bits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from memory._base.native import core
-from memory.search._context import context_of, context_of_pure
+from memory.search._context import around, around_pure, context_of, context_of_pure
 from memory.storage import NO_SESSION
 
 needs_core = pytest.mark.skipif(core is None, reason="the compiled core was not built")
@@ -48,6 +48,22 @@ def test_the_context_of_some_memories_is_alike(kind: str, chosen: int) -> None:
         assert not np.array_equal(ours, alone), "no neighbour counted"
 
 
+@pytest.mark.parametrize("chosen", [0, 1, 2, 300, 3000])
+@pytest.mark.parametrize("kind", [1, 7, 40])
+def test_the_memories_around_some_are_alike(kind: int, chosen: int) -> None:
+    rng = np.random.default_rng(chosen)
+    before, after = links_of(
+        np.sort(rng.integers(0, 3000 // kind, 3000)) if kind == 40 else np.arange(3000) % kind
+    )
+    positions = rng.permutation(2900)[: min(chosen, 2800)]
+    for turns in (0, 1, 6):
+        # The last hundred came after the view.
+        ours = around(positions, before, after, 2900, turns)
+        assert ours.tolist() == around_pure(positions, before, after, 2900, turns).tolist()
+        assert set(positions) <= set(ours.tolist())
+        assert len(ours) > len(positions) or not turns or not chosen
+
+
 def test_a_link_to_a_memory_behind_the_end_counts_as_none() -> None:
     """A view may have links to memories that came after it."""
     positions, scores = np.array([0, 1]), np.array([1, 2], np.float32)
@@ -71,5 +87,13 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
         core.context_of(places, links, links, floats, places, floats, floats, (1.0,), -1)
     with pytest.raises(TypeError, match="before"):
         core.context_of(places, floats, links, floats, places, floats, floats, SHARES, -1)
+    with pytest.raises(ValueError, match="outside of the links"):
+        core.around(places, links, links, 2, 1)
+    with pytest.raises(ValueError, match="outside of the links"):
+        core.around(places, links, links, 4, 1)
+    with pytest.raises(ValueError, match="outside of the links"):
+        core.around(places, links - 1, links, 3, 1)
+    with pytest.raises(TypeError, match="before"):
+        core.around(places, floats, links, 3, 1)
     with pytest.raises(TypeError, match="takes 9 arguments"):
         core.context_of()
