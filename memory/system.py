@@ -372,6 +372,7 @@ class AgentMemorySystem:
         kind: str | UnsetType,
         step: int | UnsetType | None,
     ) -> bool:
+        agent_id, id = check_name("agent_id", agent_id), check_name("id", id)
         while True:
             record = self._reader.find_record(agent_id, id)
             rows = self._store.rows(agent_id, [record.seq]) if record else []
@@ -411,12 +412,11 @@ class AgentMemorySystem:
         With `erase`, raises `EraseIncomplete` if the bytes could not be erased: the memory is deleted then,
         but for example a reader has used the log for longer than `busy_timeout_seconds`.
         """
-        check_name("id", id)
-        return self.delete_many(agent_id, [id], erase=erase) == 1
+        return self.delete_many(agent_id, [check_name("id", id)], erase=erase) == 1
 
     def delete_many(self, agent_id: str, ids: Sequence[str], *, erase: bool = False) -> int:
         """Delete memories in one commit; return how many existed. `delete` describes `erase`."""
-        check_name("agent_id", agent_id)
+        agent_id = check_name("agent_id", agent_id)
         check_flag("erase", erase)
         deleted = self._store.delete(agent_id, check_names("ids", ids))
         if erase:
@@ -425,7 +425,7 @@ class AgentMemorySystem:
 
     def delete_all(self, agent_id: str, *, erase: bool = False) -> int:
         """Delete all memories of one agent; return how many there were. `delete` describes `erase`."""
-        check_name("agent_id", agent_id)
+        agent_id = check_name("agent_id", agent_id)
         check_flag("erase", erase)
         deleted = self._store.delete_agent(agent_id)
         self.drop_caches(agent_id)
@@ -451,14 +451,14 @@ class AgentMemorySystem:
         if type(found) is MemoryEntry:
             return found
         if not (type(agent_id) is str and type(id) is str and agent_id.isascii() and id.isascii()):
-            check_name("agent_id", agent_id)
-            check_name("id", id)
+            agent_id = check_name("agent_id", agent_id)
+            id = check_name("id", id)
         version = found if type(found) is int else self._entry_cache.version(agent_id)
         return self._reader.get_uncached(agent_id, id, version)
 
     def get_many(self, agent_id: str, ids: Sequence[str]) -> list[MemoryEntry | None]:
         """Return one memory for each id, in the same order; None for an id that does not exist."""
-        check_name("agent_id", agent_id)
+        agent_id = check_name("agent_id", agent_id)
         ids = check_names("ids", ids)
         if len(ids) == 1:
             return [self.get(agent_id, ids[0])]
@@ -666,7 +666,7 @@ class AgentMemorySystem:
         "evicted" is the number of memories that were removed because of the limit of ltm.
         """
         if agent_id is not None:
-            check_name("agent_id", agent_id)
+            agent_id = check_name("agent_id", agent_id)
         counts = {tier.label: count for tier, count in self._store.counts(agent_id).items()}
         statistics: dict[str, Any] = {
             "total": sum(counts.values()),
@@ -694,7 +694,7 @@ class AgentMemorySystem:
     def drop_caches(self, agent_id: str | None = None) -> None:
         """Release the caches of one agent, or of all agents. The next use reads from the file again."""
         if agent_id is not None:
-            check_name("agent_id", agent_id)
+            agent_id = check_name("agent_id", agent_id)
         self._indexes.drop(agent_id)
         self._entry_cache.drop(agent_id)
 
@@ -747,7 +747,7 @@ class AgentMemorySystem:
         others. Raises `TransferFailed` if the file can't be written.
         """
         if agent_id is not None:
-            check_name("agent_id", agent_id)
+            agent_id = check_name("agent_id", agent_id)
         damaged: list[StoreCorrupt] = []
         with transfer.named_errors(path):
             count = transfer.export_rows(
@@ -894,7 +894,7 @@ class AgentMemorySystem:
         if not 0 <= share <= 100:
             raise InvalidMemory(f"percentage is {short(percentage)}: use a number from 0 to 100")
         if agent_id is not None:
-            check_name("agent_id", agent_id)
+            agent_id = check_name("agent_id", agent_id)
         self._entry_cache.save_read_counts()
         report = TransitionReport()
         for agent in self._store.agents() if agent_id is None else [agent_id]:

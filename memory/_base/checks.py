@@ -21,10 +21,12 @@ MAX_WHOLE = 2**63 - 1
 _FLOAT32 = np.dtype(np.float32)
 
 
-def check_name(field: str, value: object) -> None:
-    """Raise InvalidMemory for a name that is not text, is empty or too long, or can't be encoded."""
+def check_name(field: str, value: object) -> str:
+    """Return a name as a plain str. Refuse one that is not text, is empty or too long, or can't be encoded.
+
+    MessagePack encodes no subclass of str, such as numpy.str_ or a str enum."""
     if type(value) is str and 0 < len(value) <= MAX_NAME and value.isascii():
-        return
+        return value
     if not isinstance(value, str) or not value or len(value) > MAX_NAME:
         raise InvalidMemory(f"{field} is {short(value)}: use text of 1 to {MAX_NAME} characters")
     try:
@@ -33,16 +35,14 @@ def check_name(field: str, value: object) -> None:
         raise InvalidMemory(
             f"{field} {short(value)} holds half a surrogate pair: use valid Unicode"
         ) from None
+    return str.__str__(value)  # for a str enum, this is the text, not the name of the member
 
 
 def check_names(field: str, values: Iterable[object]) -> list[str]:
     """Return names as a list. Refuse a single text, which would otherwise be split into letters."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InvalidMemory(f"{field} is {short(values)}: use a list of texts")
-    names = list(values)
-    for name in names:
-        check_name(field, name)
-    return names  # type: ignore[return-value]
+    return [check_name(field, name) for name in values]
 
 
 def check_flag(field: str, value: object) -> None:

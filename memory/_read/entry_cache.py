@@ -11,6 +11,7 @@ import msgspec
 
 from memory._read.read_counts import ReadCounts
 from memory.entry import MemoryEntry, Tier
+from memory.errors import StoreUnavailable
 from memory.storage import MemoryStore, Record, Row
 from memory.storage.base import Moment
 from memory.storage.shared_versions import CHECK_SECONDS
@@ -348,26 +349,39 @@ class EntryCache:
         """Write read counts to the store: all, or only of the `limit` memories that were read first."""
         counts = self.read_counts.take(limit)
         if counts:
-            self._store.add_read_counts(counts)
+            self._save_counts(counts)
 
     def save_read_counts_in_parts(self, at_once: int, pause: Callable[[], bool]) -> None:
         """Write all read counts in transactions of `at_once` memories, so that no write waits for all.
 
-        `pause` is called after each of them. If it returns False, one transaction writes the rest."""
+        `pause` is called after each of them. If it returns False, one transaction writes the rest.
+        After an error, counts that were not written are saved by a later call."""
         counts = [
             (agent, seq, count)
             for agent, part in self.read_counts.take().items()
             for seq, count in sorted(part.items())
         ]
         start, size = 0, at_once
-        while start < len(counts):
-            found: defaultdict[str, dict[int, int]] = defaultdict(dict)
-            for agent, seq, count in counts[start : start + size]:
-                found[agent][seq] = count
-            self._store.add_read_counts(found)
-            start += size
-            if not pause():
-                size = len(counts)
+        try:
+            while start < len(counts):
+                part = _by_agent(counts[start : start + size])
+                start += size
+                self._save_counts(part)
+                if not pause():
+                    size = len(counts)
+        finally:  # without an error, nothing is left
+            self.read_counts.put_back(_by_agent(counts[start:]))
+
+    def _save_counts(self, counts: dict[str, dict[int, int]]) -> None:
+        """Write read counts in one transaction. After an error, a later call saves them."""
+        try:
+            self._store.add_read_counts(counts)
+        except Exception as problem:
+            # If the connection broke during the commit, the counts may be stored. Read counts only adjust
+            # importance, so to lose some is better than to count them twice.
+            if not (isinstance(problem, StoreUnavailable) and problem.stored is None):
+                self.read_counts.put_back(counts)
+            raise
 
     def drop(self, agent: str | None = None) -> None:
         """Release the entries of one agent, or of all agents."""
@@ -396,3 +410,11 @@ class EntryCache:
     def _empty(self, cached: AgentEntries) -> None:
         self._size -= cached.size
         cached.by_id, cached.encoded, cached.records, cached.size = {}, {}, {}, 0
+
+
+def _by_agent(counts: Iterable[tuple[str, int, int]]) -> dict[str, dict[int, int]]:
+    """Return read counts by agent and seq."""
+    found: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    for agent, seq, count in counts:
+        found[agent][seq] = count
+    return found

@@ -45,6 +45,14 @@ class ReadCounts:
         if self._added >= _CHECK_EVERY:
             self._check_limit()
 
+    def put_back(self, taken: dict[str, dict[int, int]]) -> None:
+        """Add counts that `take` returned, and that could not be saved, to those that came since."""
+        for agent, part in taken.items():
+            counts = self.counts[agent]
+            for seq, count in part.items():
+                counts[seq] += count
+        self._check_limit()
+
     def _check_limit(self) -> None:
         self._added = 0
         if self.memories > _MAX_UNSAVED:

@@ -99,7 +99,7 @@ class Reader:
         newest_first: bool = False,
     ) -> list[MemoryEntry]:
         """Read memories with low ≤ column ≤ high, ordered by that column."""
-        check_name("agent_id", agent_id)
+        agent_id = check_name("agent_id", agent_id)
         if limit is not None:
             limit = check_count("limit", limit)
         version = self._cache.version(agent_id)
@@ -116,9 +116,7 @@ class Reader:
 
     def find_record(self, agent_id: str, id: str) -> Record | None:
         """Return a memory's record without decoding it or counting the read."""
-        check_name("agent_id", agent_id)
-        check_name("id", id)
-        return self._store.get_one(agent_id, id)
+        return self._store.get_one(check_name("agent_id", agent_id), check_name("id", id))
 
     def decode(self, record: Record) -> MemoryEntry:
         """Return the memory of a record, without counting the read."""

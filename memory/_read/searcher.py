@@ -117,7 +117,7 @@ class Searcher:
     ) -> Iterator[Hit]:
         """See `AgentMemorySystem.iter_search`."""
         # This is not a generator, so that it checks the arguments at the call, not at the first hit.
-        check_name("agent_id", agent_id)
+        agent_id = check_name("agent_id", agent_id)
         _check_query(query)
         lowest = check_number("min_confidence", min_confidence)
         moment = None if now is None else check_timestamp("now", now)
@@ -177,7 +177,7 @@ class Searcher:
             return by_vector(index, vector, k, allowed, threshold)
 
         if memory_type is not None:
-            check_name("memory_type", memory_type)
+            memory_type = check_name("memory_type", memory_type)
         filters = None if memory_type is None else {"kind": memory_type}
         return self._search(agent_id, k, tier, filters, None, None, rank, early=early)
 
@@ -187,7 +187,7 @@ class Searcher:
         """See `AgentMemorySystem.retrieve_by_attributes`."""
         if limit is not None:
             limit = check_count("limit", limit)
-        check_name("agent_id", agent_id)
+        agent_id = check_name("agent_id", agent_id)
         condition, scope = Filter(attributes), Tier.parse_scope(tier)
 
         def select(index: AgentIndex) -> tuple[list[int], list[int]]:
@@ -223,7 +223,7 @@ class Searcher:
         early: _EarlyState | None = None,
     ) -> list[Hit]:
         """Rank the memories within the bounds, read the best ones, and check them against the filter."""
-        check_name("agent_id", agent_id)
+        agent_id = check_name("agent_id", agent_id)
         k = check_count("k", k)
         scope = Tier.parse_scope(tier)
         condition = None if filters is None else Filter(filters)

@@ -121,7 +121,7 @@ class Intake:
             if new.vector is not None:
                 check_vector(new.vector, self._embedder.dimensions)
             no_parts = (0, b"", digest_of(new.content), (0, b"", None), b"")
-            rows.append(self._row(item, new.id or "", no_parts, 0.0))
+            rows.append(self._row(item, item.new.id or "", no_parts, 0.0))
         return rows
 
     def row(self, new: NewMemory) -> Row:
@@ -143,17 +143,22 @@ class Intake:
                 vectors = check_vector(new.vector, self._embedder.dimensions)[None, :]
             (stored,) = self._codecs.vectors_for(item.tier, vectors, quick=True)
             parts = self._prepare_other(item, stored)
-        return self._row(item, new.id if new.id is not None else new_id(), parts, self._clock.now())
+        id_ = item.new.id
+        return self._row(item, new_id() if id_ is None else id_, parts, self._clock.now())
 
     def _check(self, new: NewMemory, dated: bool) -> _Checked:
         content, kind, importance, step, tier = new.content, new.kind, new.importance, new.step, new.tier
         if new.agent_id is not self._checked_agent:
-            check_name("agent_id", new.agent_id)
-            self._checked_agent = new.agent_id
+            agent_id = check_name("agent_id", new.agent_id)
+            if agent_id is not new.agent_id:  # it was a subclass of str
+                new = msgspec.structs.replace(new, agent_id=agent_id)
+            self._checked_agent = agent_id
         if new.id is not None:
-            check_name("id", new.id)
+            id_ = check_name("id", new.id)
+            if id_ is not new.id:
+                new = msgspec.structs.replace(new, id=id_)
         if kind is not None:
-            check_name("kind", kind)
+            kind = check_name("kind", kind)
         leaves = None if type(content) is str else leaves_of(content)
         metadata: Mapping[str, Any] = _NO_METADATA
         metadata_leaves: Leaves = []
@@ -360,7 +365,9 @@ def session_of(metadata: Mapping[str, Any]) -> int | None:
     for key in SESSION_KEYS:
         value = metadata.get(key)
         if value is not None:
-            return _session_number(f"{key}\0{value}")
+            # The text of a str enum, as it is stored. An f-string would take the name of the member.
+            text = str.__str__(value) if isinstance(value, str) else value
+            return _session_number(f"{key}\0{text}")
     return None
 
 

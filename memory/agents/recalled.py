@@ -37,8 +37,12 @@ _KEPT = (
 """Characters without a glyph that are not removed: some languages and emoji need them."""
 _TAG = re.compile(rf"[<＜](?=[{_KEPT}]*[/|｜!?<＜a-zA-Z]|[\s{_KEPT}]+[/|｜])")
 """The start of a tag or a control token, such as </recalled>, <|im_start|>, <s>, <<SYS>> and <｜User｜>."""
-_BRACKETS = re.compile(rf"\[([\s{_KEPT}]*/?[\s{_KEPT}]*[a-z]?[A-Z][A-Z_{_KEPT}]{{2,}}[\s{_KEPT}]*)\]")
-"""Control tokens in brackets, such as [INST], [/INST], [TOOL_CALLS] and [gMASK]."""
+_BRACKETS = re.compile(
+    rf"\[([\s{_KEPT}]*(?:/[\s{_KEPT}]*)?[a-z]?[A-Z][A-Z_{_KEPT}]{{2,}}(?:\s[\s{_KEPT}]*)?)\]"
+)
+"""Control tokens in brackets, such as [INST], [/INST], [TOOL_CALLS] and [gMASK].
+
+Two repeated parts that match the same characters never follow each other: the time would be quadratic."""
 _INVISIBLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]"

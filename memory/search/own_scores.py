@@ -25,7 +25,7 @@ BEST = 10
 _LANES = 16  # as in memory/_native/rank.c
 _SAMPLE = 4096
 """Memories whose exact cosines give the average, and what differing signs say about a cosine."""
-_NEAREST = 512
+_NEAREST = 1024
 """The ten largest cosines are looked for among so many memories with the fewest differing signs, or among
 more, if vectors as near as the tenth may have more differing signs …"""
 _MOST_NEAREST = 64  # … but at most among 1/64 of all memories

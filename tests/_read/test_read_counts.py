@@ -15,7 +15,7 @@ from threads import together
 from memory import AgentMemorySystem, system
 from memory._read import read_counts
 from memory._read.read_counts import ReadCounts
-from memory.errors import StoreFull
+from memory.errors import StoreBusy, StoreFull, StoreUnavailable
 
 Open = Callable[..., AgentMemorySystem]
 
@@ -62,6 +62,67 @@ def test_the_background_saves_in_short_transactions_and_loses_no_count_when_stop
         memory.get("ann", id_)
     memory._entry_cache.save_read_counts_in_parts(100, pause)
     assert found[3:] == [350, 500], "whoever stops it waits for one more transaction, and no count is lost"
+
+
+@pytest.mark.reads_the_file
+@pytest.mark.parametrize("failing", ["a part", "the pause", "all at once"])
+def test_read_counts_that_could_not_be_saved_are_saved_later(
+    open_memory: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    memory = open_memory(embedder=small_embedder())
+    cache, add_read_counts = memory._entry_cache, memory._store.add_read_counts
+    ids = [memory.add(f"agent {number % 2}", f"note {number}") for number in range(300)]
+
+    def read_all() -> None:
+        for number, id_ in enumerate(ids):
+            memory.get(f"agent {number % 2}", id_)
+
+    def second_call_fails(counts: dict[str, dict[int, int]]) -> None:
+        calls.append(counts)
+        if len(calls) == 2 or failing == "all at once":
+            memory.get("agent 0", ids[0])  # a read of another thread
+            raise StoreBusy("another process writes")
+        add_read_counts(counts)
+
+    def pause() -> bool:
+        if failing == "the pause":
+            raise StoreBusy("another process writes")
+        return True
+
+    def save() -> None:
+        if failing == "all at once":
+            cache.save_read_counts()
+        else:
+            cache.save_read_counts_in_parts(64, pause)
+
+    calls: list[object] = []
+    read_all()
+    with monkeypatch.context() as now:
+        now.setattr(memory._store, "add_read_counts", second_call_fails)
+        with pytest.raises(StoreBusy):
+            save()
+    assert saved(tmp_path) == (0 if failing == "all at once" else 64)
+    read_all()
+    cache.save_read_counts_in_parts(64, lambda: True)
+    assert saved(tmp_path) == 600 + (failing != "the pause")
+    assert not cache.read_counts.memories
+
+
+@pytest.mark.parametrize(("stored", "left"), [(False, 300), (None, 236)])
+def test_read_counts_that_may_be_stored_are_not_counted_twice(
+    open_memory: Open, monkeypatch: pytest.MonkeyPatch, stored: bool | None, left: int
+) -> None:
+    def broken(_: object) -> None:
+        raise StoreUnavailable("the connection broke", stored=stored)
+
+    memory = open_memory(embedder=small_embedder())
+    for number in range(300):
+        memory.get("ann", memory.add("ann", f"note {number}"))
+    with monkeypatch.context() as now:
+        now.setattr(memory._store, "add_read_counts", broken)
+        with pytest.raises(StoreUnavailable):
+            memory._entry_cache.save_read_counts_in_parts(64, lambda: True)
+    assert memory._entry_cache.read_counts.memories == left
 
 
 @pytest.mark.reads_the_file

@@ -167,6 +167,35 @@ def test_no_text_becomes_a_control_token(text: str) -> None:
     assert not set(safe) & set("\n\x1b\u200b")
 
 
+@pytest.mark.parametrize(
+    ("start", "repeated"),
+    [
+        *(
+            (start, part)
+            for start in ("[", "[AAA", "[/", "<", "＜")
+            for part in ("\ufe0f", " \ufe0f", " ", "A")
+        ),
+        ("[\ufe0f\ufe0f/", "\ufe0f"),
+        *(("", part) for part in ("[", "<", "[A", "[ ", "[AAA", "[AAA\ufe0f", "<\ufe0f", "[\x1b\ufe0f")),
+    ],
+)
+@pytest.mark.timeout(60)
+def test_the_time_for_a_hostile_text_grows_only_with_its_length(start: str, repeated: str) -> None:
+    # This takes 0.2 seconds. A quadratic time would be at least 7 minutes, and the time-out ends the test.
+    count = 400_000
+    text = start + repeated * count
+    safe = neutral(text)
+    assert safe.count("\ufe0f") == text.count("\ufe0f")
+    assert neutral(f"{text}/[INST]").endswith("(INST)")
+
+
+@pytest.mark.parametrize(
+    "token", ["[INST]", "[ / INST ]", "[\ufe0f/\ufe0fINST\ufe0f \ufe0f]", "[gMASK]", "[TOOL_CALLS \u200d]"]
+)
+def test_control_tokens_in_brackets_are_found_with_spaces_and_joiners(token: str) -> None:
+    assert neutral(f"[[{token}]") == f"[[({token[1:-1]})]"
+
+
 @pytest.mark.parametrize("text", ["a < b, 3 <4 and x[0]", "größe: 5 € [1] [a] 😀\u200d💻", "if (a<=b) {}"])
 def test_ordinary_text_is_not_changed(text: str) -> None:
     assert neutral(text) == text
