@@ -58,8 +58,8 @@ LOCK_CODECS = Statement("SELECT number, writable FROM @codecs WHERE number = ANY
 LOCK_AGENT = Statement("SELECT no FROM @agents WHERE key = $1 FOR UPDATE", "b")
 _LOCK_AGENTS = Statement("SELECT no FROM @agents WHERE key = ANY($1) ORDER BY key FOR UPDATE", "B")
 _RESERVE = Statement(
-    "UPDATE @agents SET name = $2, last_seq = last_seq + $3, stm = stm + $4, im = im + $5, ltm = ltm + $6,"
-    " unsettled = CASE WHEN $7 = 0 OR unsettled > 0 THEN unsettled ELSE last_seq + $7 END"
+    "UPDATE @agents a SET name = $2, last_seq = last_seq + $3, stm = stm + $4, im = im + $5,"
+    " ltm = ltm + $6, unsettled = CASE WHEN $7 = 0 OR unsettled > 0 THEN unsettled ELSE last_seq + $7 END"
     f" WHERE key = $1 RETURNING no, {STATE_COLUMNS}",
     "btqqqqq",
 )
