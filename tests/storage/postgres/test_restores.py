@@ -158,6 +158,24 @@ def test_get_returns_no_memory_of_another_agent_from_rows_that_were_replaced(
         assert content(memory, agent, "note") == f"now of {agent}"
 
 
+def test_rows_that_a_process_added_before_a_restore_are_not_put_into_its_index(
+    databases: Databases, open_memory: OpenMemory
+) -> None:
+    memory, other = open_memory(), open_memory()
+    memory.add("ann", "the zebra eats grass", id="zebra")
+    memory.search("ann", "zebra", 1)
+    memory.add("ann", "a lantern burns", id="lantern")
+    memory.search("ann", "lantern", 1)  # from now on the process keeps the rows that it adds
+    databases.copy()
+    memory.add("ann", "submarines dive deep", id="submarine")
+    databases.restore()
+    assert {hit.id for hit in memory.search("ann", "zebra lantern", 5)} == {"zebra", "lantern"}
+    other.add("ann", "a violin sonata", id="violin")
+    assert [hit.id for hit in memory.search("ann", "violin", 1)] == ["violin"]
+    assert [hit.id for hit in memory.search("ann", "sonata", 1)] == ["violin"]
+    assert "violin" not in [hit.id for hit in memory.search("ann", "submarines dive", 1)]
+
+
 def test_get_takes_one_round_trip_whether_the_memory_exists_or_not(
     databases: Databases, open_memory: OpenMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
