@@ -251,11 +251,12 @@ def _gets(report: Report, url: str, memories: int, rounds: int) -> None:
     ids = np.random.default_rng(5).permutation(memories)[:rounds].astype(str).tolist()
     memory.search("large", "warms up", 1)
     of_agent = Statement("SELECT no FROM @agents WHERE key = $1", "b")
-    number = wire.run(of_agent, key_of("large")).get_value(0, 0)
+    key = key_of("large")
+    number = wire.run(of_agent, key).get_value(0, 0)
     for what, get, goal in (
         ("a row of id and content, by primary key", lambda id_: wire.run(simple, id_), ""),
         ("a 1 for the row of a memory", lambda id_: wire.run(exists, number, id_.encode()), ""),
-        ("the statement of `get`", lambda id_: wire.run(GET_ONE, number, id_.encode()), ""),
+        ("the statement of `get`", lambda id_: wire.run(GET_ONE, key, id_.encode()), ""),
         ("get by id, not cached", lambda id_: memory.get("large", id_), "≤ 1.3 RT"),
         ("get by id, cached", lambda id_: memory.get("large", id_), "≤ 1.3 RT"),
     ):

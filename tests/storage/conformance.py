@@ -428,7 +428,10 @@ class StoreConformance(_Base):
         store.erase_in_maintenance()
         store.erase(1.0)
         assert everything(store) == stored[1:]
-        assert store.state("ann") == state
+        left = store.state("ann")
+        assert (left.last_seq, left.last_change) == (state.last_seq, state.last_change)
+        # A server writes the tables into new files, as after TRUNCATE: then indexes are read again.
+        assert left.epoch == state.epoch or store.is_remote
         assert store.importance_inputs("ann", Tier.IM)[0][3] == 3
 
     def test_deleting_an_agent_changes_no_other_agent(self, store: MemoryStore) -> None:

@@ -16,7 +16,7 @@ from memory.storage._writer import LOG_LENGTH
 from memory.storage.base import ChangeKind, Move, Row
 from memory.storage.postgres.known_states import KnownStates
 from memory.storage.postgres.pool import Pool
-from memory.storage.postgres.reader import STATE_KINDS, key_of, state_of
+from memory.storage.postgres.reader import STATE_COLUMNS, STATE_KINDS, key_of, state_of
 from memory.storage.postgres.row_format import INSERTED_COLUMNS, INSERTED_KINDS, move_values, to_params
 from memory.storage.postgres.wire import Statement, Wire, encode, rows_of
 from memory.storage.postgres.writer import LOCK_AGENT, LOCK_CODECS, refuse_unusable, stored_codecs
@@ -34,12 +34,10 @@ _LOGGED = (
     " SELECT a.no, a.last_change, {kind}, {tier}, {seqs}, t.n, $2 FROM agent a, total t),"
     " trimmed AS (DELETE FROM @changes c USING agent a WHERE c.agent = a.no"
     f" AND c.number <= a.last_change - CASE WHEN a.is_empty THEN 1 ELSE {LOG_LENGTH} END)"
-    " SELECT t.n, a.last_seq, a.last_change, a.version, a.started_at, a.place"
-    " FROM total t LEFT JOIN agent a ON true"
+    f" SELECT t.n, {STATE_COLUMNS} FROM total t LEFT JOIN agent a ON true"
 )
 _RETURNING = (
-    " RETURNING a.no, a.last_seq, a.last_change, a.version, pg_postmaster_start_time() AS started_at,"
-    " a.tableoid::bigint AS place, a.name IS NULL AS is_empty),"
+    " RETURNING a.no, a.last_seq, a.last_change, a.version, a.tableoid, a.name IS NULL AS is_empty),"
 )
 
 

@@ -53,6 +53,9 @@ class KnownStates:
         """Keeps the states of the last agents alive, for `fresh_state`."""
         self._lock = threading.RLock()
         self._stamps = 0
+        self._epoch = 0
+        self.epochs = 0
+        """How often the epoch of the server was another one than before."""
 
     def watch(self, agent: str) -> Callable[[], int]:
         """Return a function that returns the last known version of the agent's rows."""
@@ -71,6 +74,10 @@ class KnownStates:
         """Take over a state that was read from the server.
 
         Answers can arrive in another order than the server gave them: an older one changes nothing."""
+        if state.epoch != self._epoch and state.epoch:  # an unknown agent has none
+            with self._lock:
+                self._epoch = state.epoch
+                self.epochs += 1
         known = self._states.get(agent)
         if not self._freshness and (known is None or known.counters == (state.epoch, version)):
             return  # nothing new, which needs no lock

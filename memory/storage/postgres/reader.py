@@ -45,33 +45,32 @@ from memory.storage.schema import codec_digest
 
 _UNKNOWN_AGENT = AgentState(0, 0)
 _NO = "(SELECT no FROM @agents WHERE key = $1)"
-STATE_COLUMNS = "last_seq, last_change, version, pg_postmaster_start_time(), tableoid::bigint"
-"""The last two are the epoch. The start time differs after a restart, a failover or a restored backup, when
-the server may have gone back in time. The tables of a restored schema have other numbers (`tableoid`)."""
+_STARTED, _TABLE = "pg_postmaster_start_time()", "hashtextextended(pg_relation_filepath(a.tableoid), 0)"
+EPOCH = f"{_STARTED}, {_TABLE}"
+"""Two values that `epoch_of` makes one number of; `a` is the table of agents. The start time differs after
+a restart, a failover or a restored backup, when the server may have gone back in time. The path of the
+table's file has the number of the database and the number of the file. So it differs in a copy of the
+database, in restored tables and after a TRUNCATE. After a VACUUM FULL it differs too, for no need: every
+process then reads its indexes again."""
+STATE_COLUMNS = f"last_seq, last_change, version, {EPOCH}"
 STATE_KINDS = "qqqqq"
-
-_EPOCH = "timestamptz_send(pg_postmaster_start_time()) || oidsend(tableoid)"
-_EPOCH_BYTES = 12
-_STATE_VALUE = f"int8send(last_seq) || int8send(last_change) || int8send(version) || {_EPOCH}"
+_STATE_VALUE = (
+    "int8send(last_seq) || int8send(last_change) || int8send(version)"
+    f" || timestamptz_send({_STARTED}) || int8send({_TABLE})"
+)
 """STATE_COLUMNS as one value: to take five values from the driver takes longer."""
-_state_value = struct.Struct(">qqqqI").unpack
+_state_value = struct.Struct(">qqqqq").unpack
 
-_NO_BYTES = 4
 GET_ONE = Statement(
-    f"SELECT {_EPOCH} || {RECORD} FROM @memories WHERE agent = $1 AND id = $2", "it", takes_encoded=True
+    f"SELECT {RECORD} FROM @memories WHERE agent = {_NO} AND id = $2", "bt", takes_encoded=True
 )
-"""Finds a memory by its agent's number. To find the number too takes the server longer."""
-_FIND_ONE = Statement(
-    f"SELECT int4send(agent) || {_EPOCH} || {RECORD} FROM @memories WHERE agent = {_NO} AND id = $2",
-    "bt",
-    takes_encoded=True,
-)
+"""The agent's number is looked up in the same statement: after a restore it can be another agent's."""
 _GET = Statement(f"SELECT {RECORD} FROM @memories WHERE agent = {_NO} AND id = ANY($2)", "bT")
 _BY_SEQ = Statement(f"SELECT {RECORD} FROM @memories WHERE agent = {_NO} AND seq = ANY($2)", "bQ")
 _ROWS = Statement(f"SELECT {ROW_COLUMNS} FROM @memories WHERE agent = {_NO} AND seq = ANY($2)", "bQ")
-_STATE = Statement(f"SELECT {_STATE_VALUE} FROM @agents WHERE key = $1", "b")
+_STATE = Statement(f"SELECT {_STATE_VALUE} FROM @agents a WHERE key = $1", "b")
 _CHANGES = Statement(
-    f"SELECT {STATE_COLUMNS.replace('tableoid', 'a.tableoid')}, c.number, c.kind, c.tier, c.seqs"
+    f"SELECT {STATE_COLUMNS}, c.number, c.kind, c.tier, c.seqs"
     " FROM @agents a LEFT JOIN @changes c ON c.agent = a.no AND c.number > $2"
     " WHERE a.key = $1 ORDER BY c.number",
     "bq",
@@ -116,8 +115,6 @@ _MAX_WITH_FEATURES = 1 << 16
 _AT_ONCE = 8192
 """Rows that `features` reads at a time."""
 _CURSOR_ROWS = 500
-_MOST_NUMBERS = 65_536
-"""Agents whose numbers a process remembers."""
 
 
 @lru_cache(maxsize=65_536)
@@ -133,8 +130,8 @@ def state_of(values: Sequence[Any]) -> tuple[AgentState, int]:
 
 
 def epoch_of(started_at: int, table: int) -> int:
-    """Return the epoch for the start time of the server and the number of the table of agents."""
-    return started_at ^ table << 20
+    """Return the epoch for the values of EPOCH."""
+    return started_at ^ table
 
 
 class PostgresReader:
@@ -146,9 +143,6 @@ class PostgresReader:
         self._schema = schema
         self.known_codecs: set[int] = set()
         """Codecs of the server that this process may use. If one is gone, the server went back in time."""
-        self._numbers: dict[str, tuple[bytes, bytes]] = {}
-        """Encoded number of each agent, and the epoch in which it was read. If the server went back in
-        time, another agent can have the number."""
 
     def _fetch(self, statement: Statement, kinds: str, *values: Any) -> list[tuple[Any, ...]]:
         return rows_of(self._pool.fetch(statement, *values), kinds)
@@ -157,29 +151,8 @@ class PostgresReader:
         return self._pool.read(lambda wire: wire.copy_out(query))
 
     def get_one(self, agent: str, id: str) -> Record | None:
-        encoded = escape_text(id).encode()
-        known = self._numbers.get(agent)
-        if known is not None:
-            found = self._pool.fetch(GET_ONE, known[0], encoded)
-            if found.ntuples:
-                value = found.get_value(0, 0)
-                assert value is not None
-                if value.startswith(known[1]):
-                    return to_record(agent, value[_EPOCH_BYTES:])
-        return self._find_one(agent, encoded)
-
-    def _find_one(self, agent: str, encoded_id: bytes) -> Record | None:
-        """Read a memory, and the number of its agent for the next call."""
-        found = self._pool.fetch(_FIND_ONE, key_of(agent), encoded_id)
-        if not found.ntuples:
-            return None
-        value = found.get_value(0, 0)
-        assert value is not None
-        record_at = _NO_BYTES + _EPOCH_BYTES
-        if len(self._numbers) >= _MOST_NUMBERS:
-            self._numbers.clear()
-        self._numbers[agent] = value[:_NO_BYTES], value[_NO_BYTES:record_at]
-        return to_record(agent, value[record_at:])
+        found = self._pool.fetch(GET_ONE, key_of(agent), escape_text(id).encode())
+        return to_record(agent, found.get_value(0, 0)) if found.ntuples else None
 
     def get(self, agent: str, ids: Sequence[str]) -> list[Record]:
         return to_records(agent, self._pool.fetch(_GET, key_of(agent), ids))
@@ -271,7 +244,7 @@ class PostgresReader:
         assert value is not None
         # What `_learnt` does, written out: every search and every cached read does this.
         last_seq, last_change, version, started_at, table = _state_value(value)
-        state = AgentState(last_seq, last_change, started_at ^ table << 20)
+        state = AgentState(last_seq, last_change, started_at ^ table)
         self._states.learn(agent, state, version)
         return state
 

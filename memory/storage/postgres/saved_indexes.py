@@ -19,7 +19,7 @@ from zlib import crc32
 from memory.errors import StoreBusy, StoreFull
 from memory.storage.base import AgentState, ChangeKind, SavedIndex
 from memory.storage.postgres.pool import Pool
-from memory.storage.postgres.reader import agent_number_sql, epoch_of, key_of
+from memory.storage.postgres.reader import EPOCH, agent_number_sql, epoch_of, key_of
 from memory.storage.postgres.wire import Statement, Wire, rows_of
 
 _log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ _HAS_CHANGED = (
     f"{int(ChangeKind.MOVED)}), false) FROM @changes c WHERE c.agent = a.no AND c.number > {{since}})"
 )
 """Whether memories were deleted or replaced after a change, or the log does not reach back to it."""
-_ENTRY = "i.token, i.last_seq, i.last_change, i.checksum, pg_postmaster_start_time(), a.tableoid::bigint"
+_ENTRY = f"i.token, i.last_seq, i.last_change, i.checksum, {EPOCH}"
 _STATE = Statement(
     f"SELECT {_ENTRY} FROM @agents a JOIN @indexes i ON i.agent = a.no WHERE a.key = $1", "b"
 )
@@ -45,7 +45,7 @@ _head = struct.Struct(">2x 4x32s 4xq 4xq 4xi 4xq 4xq 4xi 4x")
 _part_of = struct.Struct(">i").unpack_from
 _PART_AT = _head.size - 8
 _BASIS = Statement(
-    f"SELECT a.no, pg_postmaster_start_time(), a.tableoid::bigint, {_HAS_CHANGED.format(since='$2')}"
+    f"SELECT a.no, {EPOCH}, {_HAS_CHANGED.format(since='$2')}"
     " FROM @agents a WHERE a.key = $1 AND a.name IS NOT NULL",
     "bq",
 )

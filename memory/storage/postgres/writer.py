@@ -58,8 +58,8 @@ LOCK_CODECS = Statement("SELECT number, writable FROM @codecs WHERE number = ANY
 LOCK_AGENT = Statement("SELECT no FROM @agents WHERE key = $1 FOR UPDATE", "b")
 _LOCK_AGENTS = Statement("SELECT no FROM @agents WHERE key = ANY($1) ORDER BY key FOR UPDATE", "B")
 _RESERVE = Statement(
-    "UPDATE @agents SET name = $2, last_seq = last_seq + $3, stm = stm + $4, im = im + $5, ltm = ltm + $6,"
-    " unsettled = CASE WHEN $7 = 0 OR unsettled > 0 THEN unsettled ELSE last_seq + $7 END"
+    "UPDATE @agents a SET name = $2, last_seq = last_seq + $3, stm = stm + $4, im = im + $5,"
+    " ltm = ltm + $6, unsettled = CASE WHEN $7 = 0 OR unsettled > 0 THEN unsettled ELSE last_seq + $7 END"
     f" WHERE key = $1 RETURNING no, {STATE_COLUMNS}",
     "btqqqqq",
 )
@@ -134,7 +134,7 @@ class PostgresWriter:
         self._states = states
         self._known_codecs = known_codecs
         self._codec_lock = lock_number(schema, "codecs")
-        self.recent = OwnRows()
+        self.recent = OwnRows(states)
 
     # -- adding -------------------------------------------------------------------------------
 
@@ -142,8 +142,9 @@ class PostgresWriter:
         if not rows:
             return []
         may_be_stored = False
+        epochs = self._states.epochs
         if len(rows) == 1 and not stored_codecs(rows):
-            seq, may_be_stored = self._add_one(rows[0])
+            seq, may_be_stored = self._add_one(rows[0], epochs)
             if seq is not None:
                 return [seq]
         seqs = self._pool.write(lambda wire, again: self._add(wire, rows, again or may_be_stored))
@@ -154,10 +155,10 @@ class PostgresWriter:
                 for row, seq in zip(rows, seqs, strict=True)
                 if row.agent == agent and seq is not None
             ]
-            self.recent.add(agent, [row for row, _ in new], [seq for _, seq in new])
+            self.recent.add(agent, [row for row, _ in new], [seq for _, seq in new], epochs)
         return seqs
 
-    def _add_one(self, row: Row) -> tuple[int | None, bool]:
+    def _add_one(self, row: Row, epochs: int) -> tuple[int | None, bool]:
         """Add one row in one round trip. Return its seq, or None if its agent is new or its id exists.
 
         Also returns whether an attempt was interrupted, which may have stored the row."""
@@ -177,7 +178,7 @@ class PostgresWriter:
         seq, may_be_stored = self._pool.write(insert)
         if seq is not None:
             self._states.spoil(row.agent)
-            self.recent.add(row.agent, (row,), (seq,))
+            self.recent.add(row.agent, (row,), (seq,), epochs)
         return seq, may_be_stored
 
     def _add(self, wire: Wire, rows: Sequence[Row], again: bool) -> list[int | None]:
@@ -310,22 +311,38 @@ class PostgresWriter:
 
 
 class OwnRows:
-    """The rows that this process added last, by agent, for its own search indexes."""
+    """The rows that this process added last, by agent, for its own search indexes.
 
-    def __init__(self) -> None:
+    They are dropped when the epoch changes: the server may have lost them, and given their seqs again."""
+
+    def __init__(self, states: KnownStates) -> None:
+        self._states = states
         self.start_empty()
 
     def start_empty(self) -> None:
         self._rows = RecentRows()
+        self._epochs = 0
+        """`KnownStates.epochs` when the rows were added."""
         self._lock = threading.Lock()
 
-    def add(self, agent: str, rows: Sequence[Row], seqs: Sequence[int]) -> None:
+    def add(self, agent: str, rows: Sequence[Row], seqs: Sequence[int], epochs: int) -> None:
+        """Keep rows that were committed. `epochs`: what `KnownStates.epochs` was before the write."""
         with self._lock:
-            self._rows.add(_number_of(agent), rows, seqs)
+            current = self._current()
+            if epochs == self._epochs:
+                current.add(_number_of(agent), rows, seqs)
 
     def take(self, agent: str, after_seq: int, last_seq: int) -> Any:
         with self._lock:
-            return self._rows.take(_number_of(agent), after_seq, last_seq)
+            return self._current().take(_number_of(agent), after_seq, last_seq)
+
+    def _current(self) -> RecentRows:
+        """Return the rows, none if the epoch has changed since. The caller holds the lock."""
+        epochs = self._states.epochs
+        if epochs != self._epochs:
+            self._epochs = epochs
+            self._rows = RecentRows()
+        return self._rows
 
 
 def _number_of(agent: str) -> int:
