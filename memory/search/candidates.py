@@ -23,8 +23,8 @@ _CHECKED_SHARE = 64
 """Of all memories 1/64 get an exact score, those with the best estimates …"""
 _CHECKED_MIN = 2048  # … but at least this many
 _CENTRES = 384
-"""The best ones that become candidates with the turns around them, but at least 3 for each hit. With twice as
-many, the share of the 128 best memories that are found grew from 0.9969 to 0.9970 only."""
+"""The best ones that become candidates with the turns around them, but at least 3 for each hit. With twice
+as many, the share of the 128 best memories that are found grew from 0.9969 to 0.9970 only."""
 _CENTRES_A_HIT = 3
 
 
