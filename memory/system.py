@@ -167,6 +167,7 @@ class AgentMemorySystem:
             config,
             clock,
             lambda content: embedder.embed([render(leaves_of(content))])[0],
+            cache.read_counts.of,
         )
         self._writes = 0
         self._check_counts_at = _CHECK_COUNTS_EVERY
@@ -177,7 +178,7 @@ class AgentMemorySystem:
                 self._transitions,
                 interval_seconds=config.maintenance_interval_seconds,
                 check_every=self._transitions.check_every,
-                before_round=partial(cache.save_read_counts_in_parts, _COUNTS_IN_BACKGROUND),
+                save_reads=partial(cache.save_read_counts_in_parts, _COUNTS_IN_BACKGROUND),
                 after_round=partial(self._indexes.save, in_background=True),
                 copy_log=store.copy_log,
                 is_writing=store.is_writing,

@@ -351,11 +351,14 @@ class EntryCache:
         if counts:
             self._save_counts(counts)
 
-    def save_read_counts_in_parts(self, at_once: int, pause: Callable[[], bool]) -> None:
+    def save_read_counts_in_parts(self, at_once: int, pause: Callable[[], bool], least: int = 0) -> None:
         """Write all read counts in transactions of `at_once` memories, so that no write waits for all.
 
         `pause` is called after each of them. If it returns False, one transaction writes the rest.
+        Nothing is written while fewer than `least` memories have unsaved counts.
         After an error, counts that were not written are saved by a later call."""
+        if self.read_counts.memories < least:
+            return
         counts = [
             (agent, seq, count)
             for agent, part in self.read_counts.take().items()

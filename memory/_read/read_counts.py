@@ -45,6 +45,10 @@ class ReadCounts:
         if self._added >= _CHECK_EVERY:
             self._check_limit()
 
+    def of(self, agent: str) -> dict[int, int]:
+        """Return the unsaved read counts of an agent, by seq."""
+        return dict(self.counts.get(agent, {}))
+
     def put_back(self, taken: dict[str, dict[int, int]]) -> None:
         """Add counts that `take` returned, and that could not be saved, to those that came since."""
         for agent, part in taken.items():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import _thread
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from functools import partial
@@ -25,9 +26,11 @@ _POLL_SECONDS = 0.1
 """The interval at which `stop` checks whether the thread has ended."""
 _FIRST_RETRY_SECONDS = 0.1
 """How long the thread waits after a round that could not finish its work; then twice as long each time."""
-_COPY_LOG_EVERY = 1000
-"""Memories after which the log is copied into the file: 4 to 8 MB of log. A commit copies it at 16 MB, and
-then takes 20 to 70 ms."""
+_MANY_READ = 16_384
+"""Read counts are saved once in an interval, and when this many memories have some: they take RAM."""
+_COPY_LOG_EVERY = 500
+"""Memories after which the log is copied into the file: 2 to 10 MB of log. A commit that copies a long log
+takes 10 to 70 ms."""
 
 
 class _Run:
@@ -48,7 +51,7 @@ class MaintenanceThread:
         *,
         interval_seconds: float,
         check_every: int,
-        before_round: Callable[[Callable[[], bool]], None],
+        save_reads: Callable[[Callable[[], bool], int], None],
         after_round: Callable[[Callable[[], bool]], None],
         copy_log: Callable[[], None],
         is_writing: Callable[[], bool],
@@ -57,8 +60,9 @@ class MaintenanceThread:
         """Prepare the thread. The first write starts it.
 
         `interval_seconds` is the longest time between two rounds. The limits of an agent are checked after
-        every `check_every` memories that it stores. `before_round` is called at the start of each round,
-        `after_round` at its end, both with a function that pauses and returns whether to go on.
+        every `check_every` memories that it stores. `save_reads` saves read counts, if at least so many
+        memories have some. `after_round` is called at the end of each round. Both get a function that
+        pauses and returns whether to go on.
         `copy_log` is called after every `_COPY_LOG_EVERY` memories, of all agents together.
         `is_writing` returns whether the calling thread holds the write lock. `maintaining` returns a
         context that yields False if another host maintains the memory now.
@@ -66,7 +70,8 @@ class MaintenanceThread:
         self._transitions = transitions
         self._interval = interval_seconds
         self._check_every = check_every
-        self._before_round = before_round
+        self._save_reads = save_reads
+        self._save_reads_at = 0.0
         self._after_round = after_round
         self._copy_log = copy_log
         self._is_writing = is_writing
@@ -183,13 +188,7 @@ class MaintenanceThread:
     def _maintain(self, stored: Mapping[str, int]) -> Mapping[str, int]:
         """Do all work that is due, given how many memories agents have stored. Return what is left."""
         pause = partial(yield_lock, BACKGROUND_PAUSE_SECONDS, self._stopped)
-        try:
-            with low_priority():
-                self._before_round(pause)
-        except StoreClosed:
-            raise
-        except StoreError:
-            _log.warning("maintenance starts without its first step, which failed", exc_info=True)
+        self._save_reads_if_due(pause)
         if self._not_copied >= _COPY_LOG_EVERY:
             self._not_copied = 0
             self._copy_log()
@@ -210,6 +209,19 @@ class MaintenanceThread:
                 self._transitions.give_back_space(pause, in_background=True)
                 self._after_round(pause)
         return {agent: stored.get(agent, 0) for agent in above}
+
+    def _save_reads_if_due(self, pause: Callable[[], bool]) -> None:
+        """Save read counts, but rarely: an update of a row for each read would cost more than the read."""
+        is_due = time.monotonic() >= self._save_reads_at
+        if is_due:
+            self._save_reads_at = time.monotonic() + self._interval
+        try:
+            with low_priority():
+                self._save_reads(pause, 0 if is_due else _MANY_READ)
+        except StoreClosed:
+            raise
+        except StoreError:
+            _log.warning("read counts are saved later", exc_info=True)
 
     def _check_again(self, stored: Mapping[str, int]) -> None:
         """Let the next round check the limits of agents that have stored memories."""

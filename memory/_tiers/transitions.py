@@ -80,9 +80,12 @@ class Transitions:
         config: MemoryConfig,
         clock: Clock,
         embed: Embed,
+        unsaved_reads: Callable[[str], Mapping[int, int]],
     ) -> None:
-        """`embed` returns a new vector for a memory whose stored vector can't be decoded any more."""
+        """`embed` returns a new vector for a memory whose stored vector can't be decoded any more.
+        `unsaved_reads` returns the read counts of an agent that are not in the store yet, by seq."""
         self._embed = embed
+        self._unsaved_reads = unsaved_reads
         self._terms_of = terms_of
         self._count_again_at = 0
         """`fit_codecs` counts the memories again when `stored_total` of the store reaches this number."""
@@ -212,7 +215,13 @@ class Transitions:
         report = TransitionReport()
         if count <= 0:
             return report
-        leaving = least_first(self._store.importance_inputs(agent, tier), self._clock.now())
+        inputs = self._store.importance_inputs(agent, tier)
+        if unsaved := self._unsaved_reads(agent):
+            inputs = [
+                (seq, importance, created_at, reads + unsaved.get(seq, 0))
+                for seq, importance, created_at, reads in inputs
+            ]
+        leaving = least_first(inputs, self._clock.now())
         if tier is not Tier.LTM:  # other memories move in place of those that can't be read
             leaving = [seq for seq in leaving if (agent, seq) not in self._unreadable]
         for batch in _batches(leaving[:count], self._config.transition_batch):

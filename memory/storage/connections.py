@@ -31,9 +31,12 @@ _LOG_PAGES = 4000
 """Pages in the log from which a commit also copies them into the file: 16 MB. A page that many commits have
 changed is copied once, and the disk is asked once to store it all. With SQLite's 1,000 pages, `make writes`
 gave 0.69 × the baseline's rate instead of 0.76 × (one run each, machine not idle)."""
-_COPIES_WITHOUT_LOCK = 3
-"""How often `copy_log` copies the log before it takes the lock. The first copy takes most of the time. The
-disk stores the file when a copy ends at the end of the log, which the short later ones usually do."""
+_LONG_LOG_PAGES = 4 * _LOG_PAGES
+"""The same where `copy_log` is called in the background: commits copy only if that thread is late."""
+_COPIES_WITHOUT_LOCK = 4
+"""How often `copy_log` copies the log before it takes the lock. The first copy takes most of the time."""
+_FEW_PAGES = 100
+"""If fewer were written while the log was copied, the rest is copied under the lock."""
 _COPY_POLL_SECONDS = 0.002
 """Seconds between two attempts while another connection copies the log, which takes 20 to 70 ms."""
 _READER_CACHE_KIB = 16384
@@ -79,6 +82,7 @@ class Connections:
         mode: Literal["rw", "ro", "rwc"] = "rw",
         single: bool = False,
         usable_in_child: bool = True,
+        copies_log: bool = False,
         after_checkpoint: Callable[[sqlite3.Connection], None] | None = None,
     ) -> None:
         """Connect to a file when a connection is first needed.
@@ -90,6 +94,7 @@ class Connections:
         mode: "ro" to read only, "rwc" to create a missing file
         single: read and write through one connection, in turns; a database in RAM always does
         usable_in_child: False if the owner has state in RAM that must not be used after a fork
+        copies_log: the owner calls `copy_log` often
         after_checkpoint: called in the first transaction after each checkpoint
         """
         self._path = path
@@ -105,6 +110,7 @@ class Connections:
         self._special = self._single or self.read_only
         self._queues = not self._special
         """Whether the writer waits for other processes here, and not in SQLite."""
+        self._log_pages = _LONG_LOG_PAGES if copies_log else _LOG_PAGES
         self._after_checkpoint = after_checkpoint
         self._unusable: Callable[[], Exception] | None = None
         # Reentrant locks: a signal handler may run in a thread that already holds them.
@@ -474,19 +480,25 @@ class Connections:
                 time.sleep(_COPY_POLL_SECONDS)
 
     def copy_log(self) -> None:
-        """Copy the log into the file, so that no commit has to. The next write starts the log again.
+        """Copy the log into the file, so that no commit has to.
 
-        Nobody waits while most pages are copied and the disk stores them. What other threads and processes
-        write meanwhile is copied under the lock: that is short."""
+        Nobody waits while most pages are copied and the disk stores them. The next write starts the log
+        again, if nobody has written meanwhile. If somebody has, and the log is long, the last pages are
+        copied under the lock: that is short."""
         if self._special:
             return
+        before = -_FEW_PAGES
         with self._borrowed_reader() as connection:
             for _ in range(_COPIES_WITHOUT_LOCK):
-                [(busy, logged, copied)] = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-                if busy or logged == copied:  # another process copies, or all is done
+                [(busy, logged, _)] = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                if busy:  # another process copies
                     return
-            with self.lock, _no_waiting(connection):
-                connection.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
+                if logged - before < _FEW_PAGES:
+                    break
+                before = logged
+            if logged >= _LOG_PAGES:
+                with self.lock, _no_waiting(connection):
+                    connection.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
 
     @contextlib.contextmanager
     def _borrowed_reader(self) -> Iterator[_Connection]:
@@ -567,7 +579,7 @@ class Connections:
                 connection.execute(f"PRAGMA synchronous = {level}")
                 # Overwrite deleted content with zeros, in builds of SQLite that do not by default.
                 connection.execute("PRAGMA secure_delete = 1")
-                connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
+                connection.execute(f"PRAGMA wal_autocheckpoint = {self._log_pages}")
                 # SQLite keeps pages for the case that a statement fails halfway: in RAM, not in a file.
                 connection.execute("PRAGMA temp_store = MEMORY")
                 if self._queues:

@@ -18,6 +18,7 @@ def open_store(config: MemoryConfig) -> MemoryStore:
         disk=config.durability == "disk",
         busy_timeout=config.busy_timeout_seconds,
         read_only=config.read_only,
+        copies_log=config.maintenance == "background",
     )
 
 

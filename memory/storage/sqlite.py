@@ -56,6 +56,7 @@ class SQLiteStore:
         disk: bool = False,
         busy_timeout: float = 30.0,
         read_only: bool = False,
+        copies_log: bool = False,
     ) -> None:
         """Open the file, or create it if it does not exist.
 
@@ -63,6 +64,7 @@ class SQLiteStore:
         disk: wait at every commit until the disk has the data
         busy_timeout: seconds to wait for a lock of another process
         read_only: refuse writes; the file must exist
+        copies_log: the caller calls `copy_log` often, so commits need not
         """
         # Resolved once: a link and its file must share their versions, and the working folder may change.
         path = None if path is None else path.resolve()
@@ -75,6 +77,7 @@ class SQLiteStore:
                 disk=disk,
                 busy_timeout=busy_timeout,
                 mode="ro" if read_only else "rw",
+                copies_log=copies_log,
                 after_checkpoint=stamp,
             )
             try:

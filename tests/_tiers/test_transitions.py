@@ -697,7 +697,7 @@ def test_the_maintenance_thread_applies_ttls(open_memory: Open, clock: ManualClo
 
 @pytest.mark.parametrize(
     "step",
-    ["add_read_counts", "stored_before", "counts", "importance_inputs", "rows", "move", "evict", "shrink"],
+    ["stored_before", "counts", "importance_inputs", "rows", "move", "evict", "shrink"],
 )
 def test_limits_are_kept_soon_after_a_step_failed(
     open_memory: Open, step: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -710,9 +710,8 @@ def test_limits_are_kept_soon_after_a_step_failed(
         im={"memory_limit": 10},
         ltm={"memory_limit": 15},
     )
-    ids = fill(memory, 50)
+    fill(memory, 50)
     wait_until(lambda: tiers_of(memory) == (5, 10, 15), "keeping the limits")
-    memory.get("ann", ids[-1])  # so that there are read counts to save
     real, failures = getattr(memory._store, step), 0
 
     def fail_once(*args: Any, **kwargs: Any) -> Any:
@@ -727,6 +726,46 @@ def test_limits_are_kept_soon_after_a_step_failed(
     wait_until(lambda: failures == 1, step)
     wait_until(lambda: tiers_of(memory) == (5, 10, 15), "keeping the limits after a failure")
     assert "maintenance" in caplog.text
+
+
+def test_reads_that_are_not_saved_yet_count(open_memory: Open) -> None:
+    memory = open_memory(embedder=small_embedder(), stm={"memory_limit": 3})
+    ids = fill(memory, 6)
+    for read in ids[:2]:
+        for _ in range(20):
+            memory.get("ann", read)
+    assert memory._transitions.by_capacity(["ann"], in_background=True)[0].moved_to_im == 3
+    assert set(ids[:2]) < ids_in(memory, "ann", "stm"), "those that were read stay"
+    saved = [reads for *_, reads in memory._store.importance_inputs("ann", Tier.STM)]
+    assert saved == [0, 0, 0]
+
+
+def test_the_maintenance_thread_saves_read_counts_also_after_a_failure(
+    open_memory: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = open_memory(
+        embedder=small_embedder(), maintenance="background", maintenance_interval_seconds=0.01
+    )
+    real = memory._store.add_read_counts
+    failures = 0
+
+    def fail_once(read_counts: Any) -> None:
+        nonlocal failures
+        failures += 1
+        if failures == 1:
+            raise StoreBusy("another process writes")
+        real(read_counts)
+
+    monkeypatch.setattr(memory._store, "add_read_counts", fail_once)
+    (read,) = fill(memory, 1)
+    for _ in range(7):
+        memory.get("ann", read)
+
+    def saved() -> list[int]:
+        return [reads for *_, reads in memory._store.importance_inputs("ann", Tier.STM)]
+
+    wait_until(lambda: saved() == [7], "saving read counts")
+    assert "read counts are saved later" in caplog.text
 
 
 def test_a_memory_that_changes_while_it_moves_moves_soon(
