@@ -36,7 +36,7 @@ _LONG_LOG_PAGES = 4 * _LOG_PAGES
 _COPIES_WITHOUT_LOCK = 4
 """How often `copy_log` copies the log before it takes the lock. The first copy takes most of the time."""
 _FEW_PAGES = 100
-"""If fewer were written while the log was copied, the rest is copied under the lock."""
+"""If fewer were written while the log was copied, another copy without the lock gains nothing."""
 _COPY_POLL_SECONDS = 0.002
 """Seconds between two attempts while another connection copies the log, which takes 20 to 70 ms."""
 _READER_CACHE_KIB = 16384
