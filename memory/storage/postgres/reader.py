@@ -50,7 +50,7 @@ EPOCH = f"{_STARTED}, {_TABLE}"
 """Two values that `epoch_of` makes one number of; `a` is the table of agents. The start time differs after
 a restart, a failover or a restored backup, when the server may have gone back in time. The path of the
 table's file has the number of the database and the number of the file. So it differs in a copy of the
-database, in restored tables and after a TRUNCATE. After a VACUUM FULL it differs too, for no need: every
+database, in restored tables and after a TRUNCATE. After a VACUUM FULL it differs too, without need: every
 process then reads its indexes again."""
 STATE_COLUMNS = f"last_seq, last_change, version, {EPOCH}"
 STATE_KINDS = "qqqqq"
